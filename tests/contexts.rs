@@ -159,9 +159,47 @@ fn filters_ask_for_contexts_of_programs() {
         let meant: Vec<u32> = meant.iter().copied().filter(|number| *number != 6).collect();
         assert_eq!(numbers(&world, &whole, &["--filter", filter]), meant, "{filter}, printed");
     }
+    filters_in_c_ask_for_them(&world, &whole);
     // Nobody sets it.
     let recording = world.record(&["--filter", "$app.my:other > 0"], &[program]);
     assert_eq!((recording.summary.recorded, recording.summary.lost), (0, 0));
+}
+
+/// RUN a filter in C of two alternatives, for a context that is a number in some records, and for
+/// those that have a text. EXPECT each record to be asked the first that it has all for.
+fn filters_in_c_ask_for_them(world: &World, trace: &Path) {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct by_user { trackway_string user; };\n\
+        #define TRACKWAY_NEEDS_by_user \"string $app.myapp:user\\n\"\n\
+        struct by_id { trackway_unsigned id; trackway_unsigned number; };\n\
+        #define TRACKWAY_NEEDS_by_id \"unsigned $app.myapp:request_id\\n\" \\\n\
+        \"unsigned number\\n\"\n\
+        TRACKWAY_FILTER(by_user, frame) {\n\
+        return trackway_string_starts_with(frame, frame->user, TRACKWAY_STRING(\"ali\")); }\n\
+        TRACKWAY_FILTER(by_id, frame) { return frame->id == 5 || frame->number == 1; }\n";
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("some.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
+    let built = clang.output().expect("it runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let object = world.path("some.o");
+    let object = object.to_str().expect("a path that is text");
+    let in_c = numbers(world, trace, &["--filter-object", object]);
+    let [users, ids] = [
+        "$app.myapp:user == \"ali*\"",
+        "$app.myapp:request_id == 5 || $app.myapp:request_id > 0 && number == 1",
+    ]
+    .map(|filter| numbers(world, trace, &["--filter", filter]));
+    let with_user = numbers(world, trace, &["--filter", "length($app.myapp:user) >= 0"]);
+    let of_others = ids.iter().filter(|number| !with_user.contains(number));
+    let mut meant: Vec<u32> = users.iter().chain(of_others).copied().collect();
+    meant.sort_unstable();
+    assert!(!users.is_empty() && meant.len() > users.len(), "{meant:?}");
+    assert_eq!(in_c, meant);
 }
 
 /// RUN a session with contexts of programs; change them, save and load it. EXPECT the contexts.

@@ -4,6 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use trackway_filter::compile::compile;
+use trackway_filter::layout::{Layout, Member, Type};
+use trackway_schema::{FieldKind, Label, Scalar};
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
 
 fn readme() -> String {
@@ -121,6 +124,44 @@ fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = "{ _path_length = 11, path = \"/index.html\", status = 200 }";
     assert!(text.contains(shown), "{text}");
+}
+
+/// Every example of the language that the filters guide's table has makes sense for an event.
+#[test]
+fn the_filters_guides_examples_are_expressions() {
+    let labels = |names: &[(&str, i64)]| -> Type {
+        let label = |&(name, value): &(&str, i64)| Label {
+            name: name.to_owned(),
+            first: value,
+            last: value,
+        };
+        (&FieldKind::Enumeration(Scalar::U8, names.iter().map(label).collect())).into()
+    };
+    let member = |(name, of): (&str, Type)| Member { name: name.to_owned(), of };
+    let strings = ["path", "name", "s", "t"].map(|name| (name, Type::String));
+    let others = [
+        ("status", Scalar::U32.into()),
+        ("ids", (&FieldKind::Sequence(Scalar::U32)).into()),
+        ("state", labels(&[("idle", 0), ("busy", 1)])),
+        ("flags", labels(&[("sync", 1), ("direct", 2)])),
+    ];
+    let fields = strings.into_iter().chain(others).map(member).collect();
+    let layout = Layout { fields, ..Layout::default() };
+    let guide = guide("filters.md");
+    let table = guide.split("## The language").nth(1).expect("the language");
+    let table = table.split("\n## ").next().expect("an end");
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let spans = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let marks = ["(", "==", " & "];
+    let examples: Vec<&str> = spans
+        .filter(|span| marks.iter().any(|mark| span.contains(mark)) && span.len() > 2)
+        .collect();
+    assert!(examples.len() > 18, "{examples:?}");
+    for example in examples {
+        if let Err(error) = compile(example, &layout) {
+            panic!("{}", error.render(example));
+        }
+    }
 }
 
 #[test]

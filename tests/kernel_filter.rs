@@ -157,6 +157,7 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
             "length(ufds_fd) == 3 && ufds_events[2] == 5",
             "ufds_fd[1] == -5 && all(ufds_revents == 0)",
             "nfds == 0 || ufds_events[0] == 7",
+            "sum(ufds_fd) == -9 && max(ufds_events) == 5 && min(ufds_fd) == -5",
         ],
     ),
     (
@@ -545,6 +546,48 @@ fn filters_in_c_are_asked_in_the_kernel() {
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
 
+/// RUN a filter in C for calls whose list of texts is too short for one. EXPECT the same calls of
+/// the kernel and of print, and none whose text is there, or empty.
+#[test]
+fn filters_in_c_tell_absent_texts_from_empty_ones() {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct called { trackway_string third; };\n\
+        #define TRACKWAY_NEEDS_called \"string argv[2]\\n\"\n\
+        TRACKWAY_FILTER(called, frame) { return TRACKWAY_IS_ABSENT(frame->third); }\n";
+    let world = World::new("kernel-filter-absent");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("absent.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    let built = clang.args(["-O2", "-target", "bpf", &include, "-c", "absent.c"]).output();
+    let built = built.expect("it runs");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let kernel = ["--kernel", "syscalls:sys_enter_execve"];
+    let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
+    let command = ["sh", "-c", script];
+    record(&world, "all", &kernel, &command);
+    let options = [&kernel[..], &["--filter-object", "absent.o"]].concat();
+    record(&world, "absent", &options, &command);
+    let mut print = world.trackway(&["print", "--filter-object", "absent.o", "all"]);
+    let output = print.output().expect("it runs");
+    let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    let of_true = |lines: &[String]| -> Vec<String> {
+        let is_it = |line: &&String| line.contains("filename = \"/bin/true\"");
+        let arguments = |line: &String| line.split_once("argv = [").expect("a list").1.to_owned();
+        let end = |list: String| list.split_once(" ], ").expect("an end").0.to_owned();
+        lines.iter().filter(is_it).map(arguments).map(end).collect()
+    };
+    let expected =
+        [" [0] = \"/bin/true\"", " [0] = \"/bin/true\", [1] = \"a\"", " [0] = \"/bin/true\""];
+    assert_eq!(of_true(&printed), expected);
+    assert_eq!(of_true(&lines(&world, "absent", &[])), expected);
+}
+
 /// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
 /// why, before the command runs.
 #[test]
@@ -569,7 +612,12 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
         ("sched_switch: next_prio < \"20\"", "^^^^^^^^^^^^^^^^\nan integer is not compared"),
         ("sched_swich: next_prio < 20", "matches 'sched_swich'; did you mean 'sched_switch'?"),
         ("sched_switch: next_prio * 1.5 < 3.0", "^^^\nthe kernel does not calculate with"),
-        ("sched_switch: $ctx.vtid == 5", "unknown context '$ctx.vtid'; did you mean"),
+        ("sched_switch: $ctx.colour == 5", "unknown context '$ctx.colour'\nhint: of the kernel's"),
+        (
+            "sched_switch: $ctx.vtidd == 5",
+            "'$ctx.vtidd'; did you mean '$ctx.vtid'?\nhint: of the k",
+        ),
+        ("sched_switch: $ctx.vtidd == 5", "$ctx.vpid, $ctx.vtid, $ctx.procname, $ctx.prio, "),
         ("size > 5", "^^^^\nunknown field 'size'"),
         ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
         ("sched_switch: next_prio <", "^\n"),
@@ -612,7 +660,7 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
 #[test]
 fn the_guide_names_the_contexts_that_there_are() {
     let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
-    for context in ["tid", "pid", "procname", "cpu_id", "uid", "gid"] {
+    for context in ["cpu_id", "prio", "euid"] {
         assert!(guide.contains(&format!("`$ctx.{context}`")), "{context}");
     }
 }

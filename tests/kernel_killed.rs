@@ -277,6 +277,43 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
     panic!("it was never interrupted in time");
 }
 
+/// KILL a recorder of many tracepoints, and RECORD at once. EXPECT the next recording to be
+/// whole, though the kernel is still at it, and the first one's trace to be completed.
+#[test]
+fn who_records_while_the_kernel_lets_go_of_another_misses_nothing() {
+    /// Some are read from their arguments, and have no tracepoint to let go of.
+    const MANY: &str = "b*,k*";
+    let world = World::new("kernel-leaving");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let program = world.compile_file("kernel/paced.c", false, &[]);
+    let mut record = world.trackway(&["record", "--kernel", MANY, "--kernel-only", "-o", "trace"]);
+    record.arg("--").arg(&program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let recorder = record.spawn().expect("trackway runs");
+    let mut scene = Scene { world: &world, recorder, program: 0 };
+    let pid = scene.recorder.id();
+    wait_for("the program", || {
+        scene.program = child_of(pid).unwrap_or(0);
+        scene.program != 0 && is_named(scene.program, "paced")
+    });
+    let count = tracepoints(pid);
+    assert!(count > 50, "{count}");
+    send(pid.cast_signed(), libc::SIGKILL);
+    let mut next = world.trackway(&["record", "--kernel", "syscalls:getpid,sched_process_exec"]);
+    next.args(["--kernel-only", "-o", "next", "--", "sh", "-c", "exec true"]);
+    let output = next.output().expect("it runs");
+    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{talk}");
+    let printed = world.print(&world.path("next"));
+    assert_eq!(printed.matches(" sched_process_exec: ").count(), 2, "{printed}");
+    // By whoever came next, or now, if it was still being let go of then.
+    scene.recorder.wait().expect("it ends");
+    let output = world.trackway(&["recover", "trace"]).output().expect("it runs");
+    assert!(output.status.success());
+    assert!(world.path("trace/kernel/trackway/complete").is_file());
+}
+
 /// Tracepoints that a process has open.
 fn tracepoints(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -2,10 +2,13 @@
 
 #[path = "kernel/arguments.rs"]
 mod arguments;
+#[path = "kernel/compat.rs"]
+mod compat;
 #[path = "kernel/contexts.rs"]
 mod contexts;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -61,21 +64,52 @@ fn programs_and_the_kernel_are_on_one_clock() {
     assert!(talk.contains("kernel: 40,000 events recorded, 0 lost, 0 overwritten"), "{talk}");
     let lines = lines(&world);
     assert_eq!(lines.len(), 4 * COUNT);
-    for (number, four) in lines.chunks(4).enumerate() {
-        let pid = 1_000_000_000 + number;
-        let expected = [
-            format!("calls:before: {{ cpu_id = C }}, {{ vtid = T }}, {{ number = {number} }}"),
-            format!("syscall_entry_getpgid: {{ cpu_id = C }}, {{ tid = T }}, {{ pid = {pid} }}"),
-            "syscall_exit_getpgid: { cpu_id = C }, { tid = T }, { ret = -3 }".to_owned(),
-            format!("calls:after: {{ cpu_id = C }}, {{ vtid = T }}, {{ number = {number} }}"),
-        ];
-        for (line, expected) in four.iter().zip(expected) {
-            let (name, rest) = expected.split_once(": ").expect("a name");
-            let fields = rest.rsplit_once(", {").expect("fields").1;
-            let is_it = line.contains(&format!(" {name}: ")) && line.ends_with(fields);
-            assert!(is_it, "{four:?}\n{expected}");
-        }
+    for (at, line) in lines.iter().enumerate() {
+        assert!(is_of_call(at, line), "line {at}: {line}");
     }
+}
+
+/// Whether this is what the line at this place is to be: of each call, before, entry, exit, after.
+fn is_of_call(at: usize, line: &str) -> bool {
+    let (number, pid) = (at / 4, 1_000_000_000 + at / 4);
+    let (name, fields) = match at % 4 {
+        0 => ("calls:before", format!("{{ number = {number} }}")),
+        1 => ("syscall_entry_getpgid", format!("{{ pid = {pid} }}")),
+        2 => ("syscall_exit_getpgid", "{ ret = -3 }".to_owned()),
+        _ => ("calls:after", format!("{{ number = {number} }}")),
+    };
+    line.contains(&format!(" {name}: ")) && line.ends_with(&fields)
+}
+
+/// RUN the same a million times. EXPECT each in this order, without an exception. (Where the
+/// machine is too busy to write as much, it is done again.)
+#[test]
+fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
+    const COUNT: usize = 1_000_000;
+    const TRIES: usize = 5;
+    let world = World::new("kernel-million");
+    let Some(program) = program(&world) else { return };
+    let program = program.to_str().expect("a path");
+    let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "16M"];
+    let is_whole = || {
+        let output = record(&world, &options, &[program, &COUNT.to_string()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let talk = text(&output.stderr);
+        talk.contains("kernel: 2,000,000 events recorded, 0 lost")
+            && talk.contains("trackway: 2,000,000 events recorded, 0 lost")
+    };
+    assert!((0..TRIES).any(|_| is_whole()), "something was lost each time");
+    let mut print = world.trackway(&["print", "trace"]);
+    let mut print = print.stdout(Stdio::piped()).spawn().expect("it runs");
+    let lines = BufReader::new(print.stdout.take().expect("a pipe")).lines();
+    let mut count = 0;
+    for (at, line) in lines.enumerate() {
+        let line = line.expect("text");
+        assert!(is_of_call(at, &line), "line {at}: {line}");
+        count += 1;
+    }
+    assert!(print.wait().expect("a child").success());
+    assert_eq!(count, 4 * COUNT);
 }
 
 /// RUN a command whose own command does what is recorded, while others do the same. EXPECT what it

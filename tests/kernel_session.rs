@@ -6,15 +6,26 @@
 mod edges;
 #[path = "kernel_session/ground.rs"]
 mod ground;
+#[path = "kernel_session/status.rs"]
+mod status;
 #[path = "kernel_session/tracefs.rs"]
 mod tracefs;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ground::{Ground, sizes_of, text};
 use trackway_tests::has;
 use trackway_tests::steps::wait_for;
+
+/// Whether there are so many events of calls: and as many by the numbers of 32 bits, where the kernel
+/// takes such calls.
+fn are_calls(events: &serde_json::Value, count: u64) -> bool {
+    events.as_u64().is_some_and(|events| events == count || events == 2 * count)
+}
 
 /// RUN a session of the kernel's events, and a program, and end it. EXPECT each call, in and out,
 /// on the clock of the program's own events, and the same counts everywhere.
@@ -29,11 +40,12 @@ fn a_session_records_the_kernel_beside_programs() {
     let number = |name: &str| kernel[name].as_u64().expect("a number");
     // Others may call it, too, with numbers of their own.
     assert!(number("recorded") >= 2000, "{kernel}");
-    assert_eq!((number("lost"), number("overwritten"), number("events")), (0, 0, 2), "{kernel}");
+    assert_eq!((number("lost"), number("overwritten")), (0, 0), "{kernel}");
+    assert!(are_calls(&kernel["events"], 2), "{kernel}");
     assert!(number("memory-bytes") > 1 << 20, "{kernel}");
     let shown = ground.ok("session status k").0;
     assert!(shown.contains("\nkernel: discards what finds no room\n"), "{shown}");
-    assert!(shown.contains("  on        syscalls:getpgid (2 events)\n"), "{shown}");
+    assert!(shown.contains("  on        syscalls:getpgid ("), "{shown}");
     let talk = ground.ok("session destroy k").1;
     assert!(talk.contains("trackway: kernel: ") && talk.contains(" 0 lost"), "{talk}");
     let lines = ground.lines("trace");
@@ -200,12 +212,12 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
         before,
         "what is refused changes nothing"
     );
-    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    assert!(are_calls(&ground.status("k")["kernel"]["events"], 2));
     // An exclusion is taken back.
     ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
-    assert_eq!(ground.status("k")["kernel"]["events"], 1);
+    assert!(are_calls(&ground.status("k")["kernel"]["events"], 1));
     ground.ok("event off k --kernel !syscalls:sys_exit_getpgid");
-    assert_eq!(ground.status("k")["kernel"]["events"], 2);
+    assert!(are_calls(&ground.status("k")["kernel"]["events"], 2));
     let hint = ground.ok("event on k task_rename --only").1;
     assert!(hint.contains("hint: the kernel has events of that name: --kernel 'task_r"), "{hint}");
     ground.ok("event on k * --only");
@@ -327,7 +339,7 @@ fn a_saved_session_has_the_kernels_events() {
     ground.ok("session load k.toml again");
     ground.calls(0..10);
     let status = ground.status("again");
-    assert_eq!(status["kernel"]["events"], 1, "{status}");
+    assert!(are_calls(&status["kernel"]["events"], 1), "{status}");
     ground.ok("session destroy again");
     let folder = status["folder"].as_str().expect("a path").to_owned();
     let lines = ground.lines(&folder);
@@ -404,6 +416,45 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     assert!(twice.contains("c.toml says which of the kernel's events"), "{twice}");
 }
 
+/// RUN sessions with a filter about all events, on what the program's events have, and on what the
+/// kernel's have. EXPECT each to be asked what it has, also when the kernel's events have changed;
+/// and a refusal of what none has.
+#[test]
+fn a_filter_without_a_pattern_asks_each_what_it_has() {
+    let Some(ground) = Ground::new("ksession-both") else { return };
+    // So it is known what the program has.
+    ground.ok("session create first --on calls -o first");
+    ground.calls(0..1);
+    ground.ok("session destroy first");
+    let (first, of_kernel) = ground.first();
+    let on_numbers = format!("number >= {} && number < {}", first + 5, first + 8);
+    let on_pids = format!("pid >= {} && pid < {}", of_kernel + 5, of_kernel + 8);
+    for (filter, of_program, of_kernel) in [(&on_numbers, 6, 0..0), (&on_pids, 0, 5..8)] {
+        let mut create = ground.command("session create k --kernel syscalls:getpgid -o trace");
+        let output = create.args(["--filter", filter]).output().expect("trackway runs");
+        assert!(output.status.success(), "{filter}: {}", text(&output.stderr));
+        ground.calls(0..10);
+        // Others are asked the same.
+        ground.ok("event on k --kernel syscalls:getsid");
+        ground.calls(100..101);
+        ground.ok("session destroy k");
+        ground.check("trace", of_kernel);
+        let lines = ground.lines("trace");
+        let found = lines.iter().filter(|line| line.contains(" calls:")).count();
+        assert_eq!(found, of_program, "{filter}: {lines:?}");
+        fs::remove_dir_all(ground.world.path("trace")).expect("a trace");
+    }
+    for options in ["", " --kernel-only"] {
+        let create = format!("session create k --kernel syscalls:getpgid -o none{options}");
+        let filter = if options.is_empty() { "no_field > 5" } else { on_numbers.as_str() };
+        let output = ground.command(&create).args(["--filter", filter]).output();
+        let output = output.expect("trackway runs");
+        let talk = text(&output.stderr);
+        assert!(!output.status.success(), "{filter}");
+        assert!(talk.contains("say which: PATTERN: EXPR"), "{filter}: {talk}");
+    }
+}
+
 /// RUN an event switched on that a session's filter is about, of which none was before. EXPECT it
 /// to be asked from its first record on, and to be told at the beginning that nothing was.
 #[test]
@@ -444,6 +495,57 @@ fn events_that_are_switched_on_later_are_asked_too() {
     assert!(set.contains("chosen when their session began"), "{set}");
     ground.ok("session destroy k");
     ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
+}
+
+/// RUN another filter asked of an event over and over, while it happens all the time, each time with
+/// a name of its own; all filters let it pass. EXPECT each name once: by one program or the other.
+#[test]
+fn nothing_is_recorded_twice_or_missed_while_filters_change() {
+    const CHANGES: usize = 30;
+    let Some(ground) = Ground::new("ksession-versions") else { return };
+    let rename = "--kernel task:task_rename";
+    // So much that a million a second are not too many, for the time that a change takes.
+    ground.ok(&format!("session create k --kernel-only {rename} --buffer-size 32M -o trace"));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_changing = Arc::new(AtomicBool::new(false));
+    let renamer = std::thread::spawn({
+        let (is_over, is_changing) = (Arc::clone(&is_over), Arc::clone(&is_changing));
+        move || {
+            let mut number = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                if !is_changing.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_micros(100));
+                    continue;
+                }
+                let name = format!("w{number:014}\0");
+                // SAFETY: PR_SET_NAME reads 16 bytes of a text that is as long.
+                unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+                number += 1;
+            }
+            number
+        }
+    });
+    for change in 0..CHANGES {
+        let filter = ["newcomm == \"w*\"", "newcomm == \"w0*\""][change % 2];
+        let mut on = ground.command(&format!("event on k {rename} --filter"));
+        is_changing.store(true, Ordering::Relaxed);
+        let done = on.arg(filter).output().expect("it runs");
+        is_changing.store(false, Ordering::Relaxed);
+        assert!(done.status.success(), "{done:?}");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let renamed = renamer.join().expect("it counts");
+    let talk = ground.ok("session destroy k").1;
+    assert!(talk.contains(" 0 lost"), "{talk}");
+    let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
+    for line in ground.lines("trace") {
+        let Some((_, name)) = line.split_once("newcomm = \"w") else { continue };
+        // Others may have names that begin so.
+        let Some(Ok(number)) = name.get(..14).map(str::parse) else { continue };
+        *seen.entry(number).or_default() += 1;
+    }
+    let others: Vec<_> = (0..renamed).filter(|number| seen.get(number) != Some(&1)).collect();
+    assert!(others.is_empty(), "of {renamed}: {:?}", others.iter().take(20).collect::<Vec<_>>());
 }
 
 /// RUN a session of a control group that nobody is in. EXPECT none of the calls.

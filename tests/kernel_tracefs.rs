@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use trackway_tests::cgroup::Group;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{
-    World, build_dir, copy_program, discarded_by_babeltrace, has, is_root, skipped,
+    World, build_dir, copy_program, discarded_by_babeltrace, has, is_root, skipped, source_dir,
 };
 
 /// Where instances are seen.
@@ -242,9 +243,9 @@ fn what_tracefs_cannot_select_is_refused() {
         assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
         text(&output.stderr)
     };
-    let talk = refused(&["--cgroup", "/"]);
-    assert!(talk.contains("by tracefs there is no --cgroup"), "{talk}");
-    assert!(talk.contains("hint: ") && talk.contains("--system"), "{talk}");
+    let talk = refused(&["--cgroup", "/no/such/group"]);
+    assert!(talk.contains("there is no cgroup /no/such/group"), "{talk}");
+    assert!(refused(&["--cgroup", "/proc"]).contains("/proc is no cgroup of version 2"));
     assert!(refused(&["--cpu", "8191"]).contains("there is no CPU 8191"));
     let pinned = |cpu: &str| Command::new("taskset").args(["-c", cpu, "true"]).status();
     if !["0", "1"].into_iter().all(|cpu| pinned(cpu).is_ok_and(|status| status.success())) {
@@ -327,6 +328,53 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     }
 }
 
+/// RUN a command outside a control group that nobody is in. EXPECT nothing of anybody, and to be
+/// told how it was followed.
+#[test]
+fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
+    let world = World::new("tracefs-cgroup");
+    if !is_possible(&world) {
+        return;
+    }
+    let Some(nobody) = Group::new("tracefs-nobody") else { return };
+    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs", "--cgroup"];
+    let group = nobody.path();
+    let options = [&options[..], &[&group]].concat();
+    let output = record(&world, "trace", &options, &[program.to_str().expect("a path"), "100"]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert_eq!(counts(&talk), [0, 0, 0], "{talk}");
+    assert!(talk.contains("apart at most: 0 threads came in meanwhile"), "{talk}");
+}
+
+/// RUN it where the clock is another one than the kernel's events have. EXPECT a refusal.
+#[test]
+fn another_clock_is_refused_by_tracefs_too() {
+    let world = World::new("tracefs-clock-apart");
+    if !is_possible(&world) {
+        return;
+    }
+    let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
+    let unshare = || Command::new("unshare");
+    if !unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
+        return skipped("there are no time namespaces for us");
+    }
+    let options = ["record", "--kernel", "sched_switch", "--kernel-via", "tracefs", "--"];
+    let mut record = world.trackway(&options);
+    record.args(["touch", "ran"]);
+    let mut inside = unshare();
+    inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
+    inside.current_dir(world.path(""));
+    for (name, value) in record.get_envs() {
+        inside.env(name, value.unwrap_or_default());
+    }
+    let output = inside.output().expect("it runs");
+    let talk = text(&output.stderr);
+    assert!(talk.contains("has a clock of its own"), "{talk}");
+    assert!(!output.status.success() && !world.path("ran").exists());
+}
+
 /// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is,
 /// and nothing run.
 #[test]
@@ -341,7 +389,6 @@ fn what_tracefs_cannot_do_is_refused() {
         (["--filter", "*openat: filename == \"/x\""], no_name),
         (["--filter", "*openat: $ctx.procname == \"x\""], no_context),
         (["--context", "prio"], "by tracefs there is no context 'prio'"),
-        (["--cgroup", "/"], "by tracefs there is no --cgroup"),
         (["--pid", "2147483647"], "there is no process 2147483647"),
     ] {
         let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];
@@ -408,6 +455,59 @@ fn filters_by_tracefs_take_what_print_takes() {
     let none = "*getpgid: $ctx.cpu_id > 8191 || !$ctx.interruptible";
     run("none", &["--filter", none, "--filter", "*lseek: false"]);
     assert_eq!(told("none", &[]), [] as [String; 0]);
+}
+
+/// RUN it with filters in C: of fields that are there, and of what tracefs does not give. EXPECT
+/// the first to be asked, what it remembers too, and the other to be refused with the reason.
+#[test]
+fn filters_in_c_are_asked_by_tracefs_too() {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct asked { trackway_signed pid, tid; };\n\
+        #define TRACKWAY_NEEDS_asked \"signed pid\\n\" \"signed $ctx.tid\\n\"\n\
+        TRACKWAY_FILTER(asked, frame) {\n\
+        if (frame->tid <= 0 || frame->pid < 1000000000) return 0;\n\
+        return trackway_count(frame, 0) % 4 == 0; }\n";
+    const UNMET: &str = "#include <trackway/filter.h>\n\
+        struct opened { trackway_string filename; };\n\
+        #define TRACKWAY_NEEDS_opened \"string filename\\n\"\n\
+        TRACKWAY_FILTER(opened, frame) {\n\
+        return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\".so\")); }\n";
+    let world = World::new("tracefs-filter-c");
+    if !is_possible(&world) {
+        return;
+    }
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    let include = format!("-I{}", source_dir().join("include").display());
+    for (name, source) in [("asked", FILTER), ("unmet", UNMET)] {
+        let file = format!("{name}.c");
+        fs::write(world.path(&file), source).expect("a file");
+        let mut clang = world.command("clang");
+        clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", &file]);
+        let built = clang.output().expect("it runs");
+        assert!(built.status.success(), "{}", text(&built.stderr));
+    }
+    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let command = [program.to_str().expect("a path"), "100"];
+    let via = ["--kernel-via", "tracefs", "--kernel", "syscalls:getpgid,syscalls:openat"];
+    let with = |object: &str, command: &[&str]| {
+        record(&world, "trace", &[&via[..], &["--filter-object", object]].concat(), command)
+    };
+    let output = with("syscalls:sys_enter_getpgid: asked.o", &command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&world, "trace");
+    let entries = lines.iter().filter(|line| line.contains("syscall_entry_getpgid: "));
+    let numbers: Vec<u64> = entries.map(|line| number(line, "{ pid = ") - 1_000_000_000).collect();
+    assert_eq!(numbers, (0..100).step_by(4).collect::<Vec<_>>());
+    let exits = lines.iter().filter(|line| line.contains("syscall_exit_getpgid: ")).count();
+    assert_eq!(exits, 100, "which it is not about");
+    let output = with("syscalls:openat: unmet.o", &["touch", "ran"]);
+    let talk = text(&output.stderr);
+    assert!(!output.status.success() && !world.path("ran").exists(), "{talk}");
+    let why = "it is what a program points to, which tracefs does not give";
+    assert!(talk.contains("unmet.o: the filter reads 'filename'") && talk.contains(why), "{talk}");
+    assert!(talk.contains("hint: "), "{talk}");
 }
 
 /// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.

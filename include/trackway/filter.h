@@ -84,6 +84,12 @@ typedef unsigned long long trackway_sequence;
     ((trackway_string)(__UINTPTR_TYPE__)("" literal) +                                             \
      ((trackway_string)(sizeof("" literal) - 1) << 32) + (1ULL << 31))
 
+/*
+ * Whether a string that is one of a list (`argv[3]`, of the kernel's events) is not there: the list
+ * is shorter. To helpers it is empty then; its TRACKWAY_LENGTH says nothing.
+ */
+#define TRACKWAY_IS_ABSENT(word) ((word) == ~0ULL)
+
 /* The length of a string in bytes, or of a sequence in elements. */
 #define TRACKWAY_LENGTH(word) ((trackway_unsigned)(word) >> 32)
 
@@ -186,6 +192,17 @@ TRACKWAY_I_HELPER(trackway_unsigned, rate, 20, const void *frame, trackway_unsig
  * none of this number behind the one that calls. Not within functions.
  */
 TRACKWAY_I_HELPER(trackway_unsigned, tail_call, 21, const void *frame, trackway_unsigned number);
+
+/*
+ * The sum of the first 4,096 elements, of which 64 bits stay; the least and the greatest of them.
+ * Of none, and of floats, 0. Each counts as 4,096 steps.
+ */
+TRACKWAY_I_HELPER(trackway_unsigned, sum, 42, const void *frame, trackway_sequence sequence,
+                  trackway_unsigned element);
+TRACKWAY_I_HELPER(trackway_unsigned, least, 43, const void *frame, trackway_sequence sequence,
+                  trackway_unsigned element);
+TRACKWAY_I_HELPER(trackway_unsigned, greatest, 44, const void *frame, trackway_sequence sequence,
+                  trackway_unsigned element);
 
 /* The rest is not for use by others. */
 

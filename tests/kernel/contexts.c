@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Makes itself recognisable: other namespaces, niceness, name, users. Then calls getpgid(2) from a
- * thread of a process with numbers of its own, and says what contexts that has. contexts CGROUP,
- * an open folder of control groups (or nothing) to be in. */
+ * thread of a process with numbers of its own, and says what contexts that has. Behind that, for
+ * each context, lseek(2) with 100 and beyond: to what it is, and to one more. contexts CGROUP, an
+ * open folder of control groups (or nothing) to be in. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,18 @@ static unsigned long namespace(const char *name)
     return inode(path);
 }
 
+static struct {
+    const char *name;
+    long value;
+} contexts[32];
+static int context_count;
+
+static void has(const char *name, long value)
+{
+    contexts[context_count].name = name;
+    contexts[context_count++].value = value;
+}
+
 /* /proc is that of the first namespace: so are the numbers in it. */
 static void *call(void *argument)
 {
@@ -45,22 +58,43 @@ static void *call(void *argument)
     fclose(stat);
     if (prctl(PR_SET_NAME, "fifteen letters", 0, 0, 0) || setpriority(PRIO_PROCESS, 0, 7))
         exit(92);
-    printf("{ tid = %d, pid = %d, ppid = %d, vpid = %d, vtid = %d, prio = 27, nice = 7, ", tid, pid,
-           parent, (int)getpid(), (int)gettid());
-    printf("uid = 1, euid = 2, suid = 3, gid = 11, egid = 12, sgid = 13, ");
-    printf("cgroup_ns = %lu, ipc_ns = %lu, mnt_ns = %lu, net_ns = %lu, pid_ns = %lu, ",
-           namespace("cgroup"), namespace("ipc"), namespace("mnt"), namespace("net"),
-           namespace("pid"));
-    printf("time_ns = %lu, user_ns = %lu, uts_ns = %lu, ", namespace("time"), namespace("user"),
-           namespace("uts"));
-    printf("cgroup_id = %lu, ", *cgroup ? inode(cgroup) : 0);
+    has("tid", tid);
+    has("pid", pid);
+    has("ppid", parent);
+    has("vpid", getpid());
+    has("vtid", gettid());
+    has("prio", 27);
+    has("nice", 7);
+    has("uid", 1);
+    has("euid", 2);
+    has("suid", 3);
+    has("gid", 11);
+    has("egid", 12);
+    has("sgid", 13);
+    static const char *const kinds[][2] = {
+        {"cgroup_ns", "cgroup"}, {"ipc_ns", "ipc"}, {"mnt_ns", "mnt"}, {"net_ns", "net"},
+        {"pid_ns", "pid"}, {"time_ns", "time"}, {"user_ns", "user"}, {"uts_ns", "uts"},
+    };
+    for (unsigned kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        has(kinds[kind][0], namespace(kinds[kind][1]));
+    has("cgroup_id", *cgroup ? inode(cgroup) : 0);
     /* As any thread is that calls the kernel. */
-    printf("preemptible = 1, interruptible = 1, migratable = 1, ");
+    has("preemptible", 1);
+    has("interruptible", 1);
+    has("migratable", 1);
+    printf("{ ");
+    for (int number = 0; number < context_count; number++)
+        printf("%s = %ld, ", contexts[number].name, contexts[number].value);
     printf("procname = \"fifteen letters\" }\n");
     fflush(stdout);
     if (syscall(SYS_setresgid, 11, 12, 13) || syscall(SYS_setresuid, 1, 2, 3))
         exit(93);
     syscall(SYS_getpgid, 1000000000);
+    has("procname", 0);
+    for (int number = 0; number < context_count; number++) {
+        syscall(SYS_lseek, -1, contexts[number].value, 100 + number);
+        syscall(SYS_lseek, -1, contexts[number].value + 1, 100 + number);
+    }
     return NULL;
 }
 

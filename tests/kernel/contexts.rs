@@ -35,6 +35,11 @@ const ALL: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,e
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable";
 
+/// The same, as the program says them.
+const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
+    cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
+    preemptible,interruptible,migratable,procname";
+
 /// RUN a program that has numbers, names and namespaces of its own, and says which. EXPECT the
 /// kernel's events to say the same, of entry and exit, and of events that are no calls.
 #[test]
@@ -72,6 +77,66 @@ fn contexts_are_what_the_thread_itself_finds() {
     let trace = world.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
     let count = { trace }.output().expect("it runs");
     assert!(text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3), "{count:?}");
+}
+
+/// RUN filters on each context, in a thread that calls the system with what it is, and with what it
+/// is not; and on some of them where a thread ends. EXPECT what is meant, and that the trace says
+/// the same of each.
+#[test]
+fn filters_ask_for_each_context_that_is_recorded() {
+    let world = World::new("kernel-contexts-asked");
+    if program(&world).is_none() {
+        return;
+    }
+    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let group = Group::new();
+    let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
+    let names: Vec<&str> = IN_ORDER.split(',').collect();
+    let asked = |(number, name): (usize, &&str)| match *name {
+        "procname" => format!("(whence == {} && $ctx.procname == \"fift*s\")", 100 + number),
+        name => format!("(whence == {} && offset == $ctx.{name})", 100 + number),
+    };
+    let asked: Vec<String> = names.iter().enumerate().map(asked).collect();
+    let calls = format!("syscalls:lseek: offset >= 0 && ({})", asked.join(" || "));
+    let ends = "sched_process_exit: $ctx.prio == 27 && $ctx.uid == 1 && $ctx.sgid == 13 && \
+                $ctx.preemptible == 1 && $ctx.migratable == 1 && $ctx.vtid != $ctx.vpid";
+    let events = ["--kernel", "syscalls:sys_enter_lseek,sched_process_exit", "--context", ALL];
+    let options = [&events[..], &["--filter", &calls, "--filter", ends]].concat();
+    let output = record(&world, &options, &[program.to_str().expect("a path"), &folder]);
+    if output.status.code() == Some(81) {
+        return skipped("nobody may make namespaces here");
+    }
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    let said = text(&output.stdout);
+    let of = |line: &str, name: &str| -> Option<String> {
+        let value = line.split(&format!(" {name} = ")).nth(1)?;
+        value.split([',', ' ']).next().map(str::to_owned)
+    };
+    let lines = lines(&world);
+    let calls: Vec<&String> = lines.iter().filter(|line| line.contains("_lseek: ")).collect();
+    let mut calls = calls.into_iter();
+    for (number, name) in names.iter().enumerate() {
+        if *name == "cgroup_id" && group.is_none() {
+            // The program does not know that one.
+            println!("skipped in part, because no control group can be made here");
+            continue;
+        }
+        let line = calls.next().unwrap_or_else(|| panic!("{name}: {lines:#?}"));
+        let whence = format!("container = {} )", 100 + number);
+        assert!(line.contains(&whence), "{name}: {line}");
+        match *name {
+            // Text alone is asked whatever the offset is.
+            "procname" => assert_eq!(of(line, "offset").as_deref(), Some("0"), "{line}"),
+            name => {
+                assert_eq!(of(line, "offset"), of(line, name), "{name}: {line}");
+                assert_eq!(of(&said, name), of(line, name), "{name}: {said}");
+            }
+        }
+    }
+    // The other call of the last one.
+    assert_eq!((calls.next().is_some(), calls.next()), (true, None));
+    let ends: Vec<&String> = lines.iter().filter(|line| line.contains("process_exit: ")).collect();
+    assert!(ends.len() == 1 && ends[0].contains("fifteen letters"), "{ends:?}");
 }
 
 /// RUN lists of contexts of both. EXPECT each side to have what it knows, and programs what is

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
+use trackway_tests::cgroup::Group;
+use trackway_tests::steps::wait_for;
 use trackway_tests::{build_dir, has, skipped};
 
 use super::ground::{Ground, sizes_of, text};
@@ -58,12 +60,18 @@ impl Drop for Caller {
     }
 }
 
-/// Makes the session k, as `trackway session create k LINE`, without the right to use BPF.
-fn create(ground: &Ground, line: &str) {
+/// A shell's words, behind `capsh`, for `trackway session create k LINE` without the right to use
+/// BPF.
+fn creating(line: &str) -> [String; 4] {
     let trackway = build_dir().join("trackway");
     let command = format!("{} session create k {line}", trackway.display());
     let drop = "--drop=cap_bpf,cap_perfmon,cap_sys_admin";
-    let output = ground.world.command("capsh").args([drop, "--", "-c", &command]).output();
+    [drop.into(), "--".into(), "-c".into(), command]
+}
+
+/// Makes that session.
+fn create(ground: &Ground, line: &str) {
+    let output = ground.world.command("capsh").args(creating(line)).output();
     let output = output.expect("capsh runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = ground.status("k")["notices"].to_string();
@@ -153,4 +161,213 @@ fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     ground.check("flight/snapshot-4", 30_000..30_100);
     ground.ok("session destroy k");
     assert!(!ground.world.path("flight/kernel").exists());
+}
+
+/// RUN filters changed while it records: of what is on, of what is switched on with it, to none,
+/// and to what makes no sense. EXPECT each call to be asked what was asked when it was made, also
+/// of a flight recorder, which is read later.
+#[test]
+fn filters_by_tracefs_change_while_it_records() {
+    let Some(ground) = ground("ksession-tracefs-anew") else { return };
+    let (_, first) = ground.first();
+    let on = |patterns: &str, filter: &str| {
+        let mut on = ground.command("event on k --kernel");
+        on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
+    };
+    for flight in [false, true] {
+        let line = "--kernel sched_process_exec --filter 'sched_process_exec: tid >= 0' -o";
+        let line = match flight {
+            true => format!("{line} flight --flight-recorder"),
+            false => format!("{line} trace"),
+        };
+        create(&ground, &line);
+        let entry = "syscalls:sys_enter_getpgid";
+        let seven = format!("pid == {}", first + 7);
+        assert!(on(entry, &seven).status.success());
+        ground.calls(0..100);
+        let refused = on(entry, "no_field == 7");
+        let talk = text(&refused.stderr);
+        assert!(!refused.status.success() && talk.contains("no_field"), "{talk}");
+        ground.calls(0..10);
+        // Another one, with what was never on; the entry, which has no such field, goes.
+        let done = on("syscalls:getpgid", "ret == -3 && count() % 2 == 1");
+        let talk = text(&done.stderr);
+        assert!(done.status.success(), "{talk}");
+        assert_eq!(ground.status("k")["kernel"]["events"], 2, "exec, and the call's exit");
+        ground.calls(0..30);
+        // It comes back, asked to remember.
+        assert!(on("syscalls:getpgid", "").status.success());
+        assert_eq!(ground.status("k")["kernel"]["events"], 3);
+        let some = format!("pid >= {first} && pid < {} && count() < 3", first + 1000);
+        assert!(on(entry, &some).status.success());
+        ground.calls(20..40);
+        let filters = ground.status("k")["kernel"]["spec"]["filters"].to_string();
+        assert!(filters.contains(&some) && !filters.contains(&seven), "{filters}");
+        assert!(on(entry, "").status.success());
+        ground.calls(50..53);
+        let trace = if flight { "flight/snapshot-1" } else { "trace" };
+        if flight {
+            ground.ok("session snapshot k");
+        }
+        let talk = ground.ok("session destroy k").1;
+        assert!(!talk.contains("made no sense"), "{talk}");
+        let lines = ground.lines(trace);
+        let numbers = ground.numbers(&lines);
+        assert_eq!(numbers, [7, 7, 20, 21, 22, 50, 51, 52], "{flight} {talk}");
+        let tid = |line: &str| line.split_once("{ tid = ")?.1.split(' ').next().map(str::to_owned);
+        let ours = lines.iter().filter(|line| ground.number(line).is_some());
+        let ours: Vec<String> = ours.filter_map(|line| tid(line)).collect();
+        let exits = lines.iter().filter(|line| line.contains(" syscall_exit_getpgid: "));
+        let exits = exits.filter(|line| tid(line).is_some_and(|tid| ours.contains(&tid))).count();
+        assert!(exits > 0, "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains(" sched_process_exec: ")));
+    }
+}
+
+/// RUN a session by tracefs that somebody follows. EXPECT its events while it goes on, and the end
+/// with the session's.
+#[test]
+fn who_follows_a_session_by_tracefs_sees_its_events() {
+    let Some(ground) = ground("ksession-tracefs-follow") else { return };
+    create(&ground, "--kernel syscalls:getpgid -o trace");
+    let shown = ground.world.path("shown");
+    let mut follow = ground.command("print --follow k");
+    follow.stdout(fs::File::create(&shown).expect("a file"));
+    let mut follow = follow.spawn().expect("trackway runs");
+    for round in 0..3 {
+        ground.calls(round * 10..round * 10 + 10);
+        let seen = || {
+            let text = fs::read_to_string(&shown).expect("a file");
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            ground.numbers(&lines)
+        };
+        wait_for("the calls", || seen().into_iter().eq(0..(round + 1) * 10));
+    }
+    ground.ok("session destroy k");
+    assert!(follow.wait().expect("it ends with the session").success());
+}
+
+/// The number before these words.
+fn number_before(text: &str, words: &str) -> u64 {
+    let number = text.split_once(words).and_then(|(before, _)| before.rsplit([' ', '\n']).next());
+    let number = number.and_then(|number| number.replace(',', "").parse().ok());
+    number.unwrap_or_else(|| panic!("no number before {words}: {text}"))
+}
+
+/// RUN a session whose disk is full, has room again, and is full in the end. EXPECT to be told of
+/// both; what comes when there is room; what is lost in some packet; and a trace that is whole but
+/// for that.
+#[test]
+fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
+    let Some(ground) = ground("ksession-tracefs-full") else { return };
+    let disk = ground.world.path("disk");
+    fs::create_dir(&disk).expect("a folder");
+    // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
+    let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
+                  head -c 1500000 /dev/zero >disk/ballast; \
+                  \"$@\"; cp -r disk/trace left; read line";
+    let mut inside = ground.world.command("unshare");
+    inside.args(["-m", "sh", "-c", script, "sh", "capsh"]).args(creating(
+        "--foreground --kernel-only --kernel syscalls:getpgid --buffer-size 128K -o disk/trace",
+    ));
+    inside.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = inside.spawn().expect("unshare runs");
+    let mut has_ended = false;
+    wait_for("the session", || {
+        has_ended = child.try_wait().expect("a child").is_some();
+        has_ended || ground.command("session status k").output().is_ok_and(|it| it.status.success())
+    });
+    if has_ended {
+        return skipped("a tmpfs cannot be mounted here");
+    }
+    let said = |what: &str| {
+        let status = ground.status("k");
+        let notices = status["notices"].as_array().expect("notices").clone();
+        let said = notices.iter().filter_map(|line| line.as_str());
+        said.filter(|line| line.contains(what)).count()
+    };
+    let mut next = 0;
+    let mut fill = |times: usize| {
+        wait_for("a full disk", || {
+            ground.calls(next..next + 10_000);
+            next += 10_000;
+            said("cannot write kernel events: No space left on device") == times
+        });
+        next
+    };
+    fill(1);
+    let ballast = format!("/proc/{}/root{}/ballast", child.id(), disk.display());
+    fs::remove_file(ballast).expect("there is a ballast");
+    wait_for("room", || said("kernel events are written again") == 1);
+    ground.calls(249_000..249_100);
+    let last = fill(2);
+    assert!(last < 249_000, "2 MiB hold fewer");
+    ground.ok("session destroy k");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("a child");
+    let talk = text(&output.stderr);
+    let why = "the trace has not all of the kernel's events: No space left on device";
+    assert!(talk.contains(why), "{talk}");
+    let summary = talk.lines().find(|line| line.contains("kernel: ")).expect("one");
+    let recorded = number_before(summary, " events recorded");
+    let lost = number_before(summary, " lost");
+    assert!(recorded > 0 && lost > 0 && recorded + lost >= 2 * (last + 100), "{summary}");
+    let print = ground.command("print left/kernel").output().expect("it runs");
+    let talk = text(&print.stderr);
+    assert!(print.status.success() && !talk.contains("complete"), "{talk}");
+    let lines: Vec<String> = text(&print.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len() as u64, recorded, "{summary}");
+    let mut there = ground.numbers(&lines);
+    there.retain(|number| (249_000..249_100).contains(number));
+    let there = there.len();
+    assert_eq!(there, 100, "what is recorded while there is room");
+    let stats = ground.ok("print --stats left/kernel").0;
+    let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")).expect("it is there");
+    let told = told.split(' ').next().map(|told| told.replace(',', ""));
+    assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
+}
+
+/// RUN a session of a control group, with a process that was in it before, and one that comes, goes
+/// and comes back, below. EXPECT calls of who is in it, once that was seen, and nothing of others;
+/// and to be told how many came.
+#[test]
+fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
+    let Some(ground) = ground("ksession-tracefs-cgroup") else { return };
+    let Some(group) = Group::new("tracefs-follow") else { return };
+    let (mut member, mut comer) = (Caller::new(&ground), Caller::new(&ground));
+    let pid = comer.shell.id();
+    group.take(member.shell.id(), "below");
+    create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
+    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
+    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+    let ours = format!("trackway-{recorder}-");
+    let is_ours = |path: &std::path::PathBuf| path.to_string_lossy().contains(&ours);
+    let instance = instances.map(|entry| entry.path()).find(is_ours).expect("its instance");
+    // What the kernel's own lists say.
+    let says = |list: &str| {
+        let list = fs::read_to_string(instance.join(list)).expect("a list");
+        list.lines().any(|line| line.trim() == pid.to_string())
+    };
+    let is_followed = || says("set_event_pid") && !says("set_event_notrace_pid");
+    member.calls(0..10);
+    comer.calls(100..110);
+    assert!(!is_followed());
+    group.take(pid, "");
+    wait_for("it is followed", is_followed);
+    comer.calls(110..120);
+    group.take(pid, "..");
+    wait_for("it is not followed", || !is_followed());
+    comer.calls(120..130);
+    group.take(pid, "below");
+    wait_for("it is followed again", is_followed);
+    comer.calls(130..140);
+    group.take(pid, "..");
+    wait_for("it is not followed again", || !is_followed());
+    comer.calls(140..150);
+    member.calls(10..20);
+    // (The summary of a session in the background is what it says when it is destroyed.)
+    let talk = ground.ok("session destroy k").1;
+    ground.check("trace", (0..10).chain(110..120).chain(130..140).chain(10..20));
+    assert!(talk.contains("apart at most: 2 threads came in meanwhile"), "{talk}");
+    drop((member, comer));
 }

@@ -51,6 +51,33 @@ fn text(world: &World, arguments: &[&str], trace: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Its output, where it gets no thread but its first.
+fn alone(world: &World, arguments: &[&str], trace: &Path) -> Output {
+    let command = world.trackway(arguments);
+    let text = include_str!("no_threads.c");
+    let mut alone = world.command(world.compile("no_threads", text, false, &[]));
+    alone.arg(command.get_program()).args(command.get_args()).arg(trace);
+    alone.output().expect("it runs")
+}
+
+#[test]
+fn where_there_can_be_no_threads_one_does_it_all() {
+    let world = World::new("alone");
+    let trace = recorded(&world);
+    for arguments in [&["print"][..], &["print", "--stats"], &["print", "--jobs", "7", "--count"]] {
+        let output = alone(&world, arguments, &trace);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), text(&world, arguments, &trace));
+    }
+    // It would not hear of Ctrl-C, and leave what it has begun.
+    let out = world.path("out");
+    let output = alone(&world, &["trim", "-o", out.to_str().unwrap()], &trace);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.starts_with("trackway: cannot wait for signals: "), "{message}");
+    assert!(!out.exists());
+}
+
 #[test]
 fn a_trimmed_trace_prints_as_the_range_does() {
     let world = World::new("trim");

@@ -135,15 +135,46 @@ fn what_is_wrong_with_a_filter_is_said() {
         assert!(!output.status.success() && output.stdout.is_empty(), "{filter}");
         assert!(said(&output).contains(message), "{filter}: {}", said(&output));
     }
-    for (filter, hint) in [
-        ("number & 1 == 1", "'==' binds more strongly than '&'"),
-        ("bakery:*: number > 3", "no kind of event matches 'bakery:*' of --filter"),
-    ] {
-        let output = print(&world, &trace, &["--filter", filter]);
-        assert!(output.status.success() && said(&output).contains(hint), "{}", said(&output));
-    }
+    let output = print(&world, &trace, &["--filter", "number & 1 == 1"]);
+    let hint = "'==' binds more strongly than '&'";
+    assert!(output.status.success() && said(&output).contains(hint), "{}", said(&output));
     let output = print(&world, &trace, &["--filter", "number > 3", "--stats"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+/// RUN filters whose patterns match no event of the trace, alone and beside one that does. EXPECT
+/// nothing but that, with what was perhaps meant; of a trace without events nothing is said.
+#[test]
+fn a_filter_about_nothing_is_refused() {
+    let world = World::new("print-filter-nothing");
+    let program = world.compile("sales", PROGRAM, true, &[]);
+    let trace = world.record(&["--on", "shop:*"], &[&program]).trace;
+    for (filter, message) in [
+        ("bakery:*: number > 3", "--filter: no kind of event matches 'bakery:*'\nhint: "),
+        ("shp:*: number > 3", "matches 'shp:*'; did you mean 'shop:*'?\n"),
+        ("shop:sael: number > 3", "matches 'shop:sael'; did you mean 'shop:sale'?\n"),
+        ("sale: number > 3", "matches 'sale'; did you mean 'shop:sale'?\n"),
+        ("bakery:*,shp:sale: number > 3", "did you mean 'shop:sale'?\n"),
+    ] {
+        let beside = ["--filter", "shop:sale: change > 0", "--filter", filter];
+        for options in [&beside[2..], &beside] {
+            let output = print(&world, &trace, options);
+            assert_eq!(output.status.code(), Some(2), "{filter}: {}", said(&output));
+            assert!(output.stdout.is_empty(), "{filter}");
+            assert!(said(&output).contains(message), "{filter}: {}", said(&output));
+        }
+    }
+    for (filter, events) in [
+        ("shop:sale, shop:close: number < 2", 4),
+        ("bakery:*,shop:close: number < 2", 20 + 2),
+        ("shop:*,!shop:sale: number < 2", 20 + 2),
+    ] {
+        let output = print(&world, &trace, &["--filter", filter, "--count"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{events}\n"), "{filter}");
+    }
+    let nothing = world.record(&["--on", "bakery:*"], &[&program]).trace;
+    let output = print(&world, &nothing, &["--filter", "bakery:*: number > 3"]);
+    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
 }
 
 /// RUN trackway filter explain, of an event that is known and of one in a trace. EXPECT the tree,
@@ -208,6 +239,9 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     let mut header = world.trackway(&["filter", "header", "shop:*", "--trace"]);
     let header = header.arg(&trace).output().expect("trackway runs");
     assert!(header.status.success(), "{}", said(&header));
+    let text = String::from_utf8_lossy(&header.stdout).into_owned();
+    // A trace has it, and a program has not.
+    assert!(!text.contains("_parts_length") && text.contains("trackway_sequence parts;"), "{text}");
     fs::write(world.path("shop.h"), header.stdout).expect("a file");
     // What programs have registered has the contexts that all of them have.
     let live = world.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");

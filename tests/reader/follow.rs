@@ -100,6 +100,33 @@ fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
     assert_eq!(follow(world.path("nothing")).status.code(), Some(2));
 }
 
+/// RUN a follower with filters on what no event of the trace is or has so far. EXPECT that to be
+/// said, and the others shown; what was perhaps meant otherwise is refused.
+#[test]
+fn what_may_come_is_no_reason_to_refuse_a_filter() {
+    let world = World::new("follow-filters");
+    let program = world.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let recording = world.record(&["--on", "myapp:tick"], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let follow = |filter: &str| {
+        let mut print = world.trackway(&["print", "--follow", "--filter", filter]);
+        let output = print.arg(&recording.trace).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), ticks(&output.stdout), said)
+    };
+    for (filter, status, shown, message) in [
+        ("later:*: size > 3", 0, 30, "matches 'later:*', and it keeps nothing out so far"),
+        ("myap:*: n > 3", 0, 30, "did you mean 'myapp:*'?"),
+        ("size > 3", 0, 0, "no event that is there yet is one for --filter:\nsize > 3\n"),
+        ("vtid > 3", 2, 0, "did you mean '$ctx.vtid'?"),
+        ("myapp:tick: size > 3", 2, 0, "unknown field 'size' of myapp:tick"),
+    ] {
+        let (found, count, said) = follow(filter);
+        assert_eq!((found, count), (Some(status), shown), "{filter}: {said}");
+        assert!(said.contains(message), "{filter}: {said}");
+    }
+}
+
 /// Ticks once for each byte that it reads.
 const ANSWERER: &str = r#"
 #include <trackway/trackway.h>

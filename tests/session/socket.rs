@@ -8,7 +8,7 @@ use serde_json::Value;
 use trackway_testkit::Random;
 use trackway_tests::steps::send;
 
-use crate::place::{Counting, Place, assert_all_there};
+use crate::place::{Bursts, Counting, Place, assert_all_there};
 
 fn connect(place: &Place) -> UnixStream {
     let stream = UnixStream::connect(place.world.run_dir().join("web.sock")).expect("a socket");
@@ -19,7 +19,15 @@ fn connect(place: &Place) -> UnixStream {
 
 /// Sends a line; the answer.
 fn ask(stream: &mut UnixStream, line: &[u8]) -> Value {
+    send_line(stream, line);
+    answer(stream)
+}
+
+fn send_line(stream: &mut UnixStream, line: &[u8]) {
     stream.write_all(line).and_then(|()| stream.write_all(b"\n")).expect("it is read");
+}
+
+fn answer(stream: &mut UnixStream) -> Value {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).expect("an answer");
     serde_json::from_str(&answer).expect("JSON")
@@ -149,5 +157,25 @@ fn what_was_given_up_is_not_done_later() {
     send(recorder, libc::SIGCONT);
     assert!(talk.contains("is stopped"), "{talk}");
     assert_eq!(place.status("web")["is-recording"], true);
+    place.ok("session destroy");
+}
+
+/// RUN status, asked while the recorder stands still, of a program that has gone on meanwhile.
+/// EXPECT that all is counted that was recorded before it was asked, though the recorder has not
+/// looked at its buffers since.
+#[test]
+fn what_was_recorded_before_somebody_asks_is_counted() {
+    let place = Place::new("session-counted");
+    place.ok("session create web --on life:* -o trace");
+    let mut bursts = Bursts::of(&place, 100);
+    let recorder = place.recorder_of("web").cast_signed();
+    send(recorder, libc::SIGSTOP);
+    bursts.next();
+    let mut stream = connect(&place);
+    send_line(&mut stream, STATUS);
+    send(recorder, libc::SIGCONT);
+    let status = answer(&mut stream);
+    assert_eq!(status["counts"]["recorded"], 200, "{status}");
+    assert!(bursts.finish().status.success());
     place.ok("session destroy");
 }

@@ -4,6 +4,8 @@
 //! folder in /dev/shm that nobody else uses, all removed when it goes, also when the test fails;
 //! recorders in the background end with it. Nothing here touches the user's own window or sessions.
 
+pub mod cgroup;
+mod compiled;
 pub mod lttng;
 pub mod steps;
 
@@ -12,6 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use compiled::Recipe;
 
 /// Where the sources are: this checkout, or the copy that `scripts/test` made for another user.
 pub fn source_dir() -> PathBuf {
@@ -176,9 +180,29 @@ impl World {
         let source = self.path(file);
         fs::write(&source, text).expect("the source is written");
         let program = source.with_extension("");
+        let compile = || self.run_compiler(compiler, &source, linked, flags);
+        if self.has_headers() {
+            compile();
+            return program;
+        }
+        let [compiler, file, text] = [compiler, file, text].map(str::to_owned);
+        let flags = flags.iter().map(ToString::to_string).collect();
+        Recipe { compiler, file, text, is_linked: linked, flags }.put(&program, compile);
+        program
+    }
+
+    /// Whether a program may be another one because of what is in this world.
+    fn has_headers(&self) -> bool {
+        let entries = fs::read_dir(&self.dir).expect("its folder").flatten();
+        let is_header = |path: PathBuf| path.extension().is_some_and(|end| end == "h");
+        entries.into_iter().any(|entry| is_header(entry.path()))
+    }
+
+    /// Compiles `source` to the file without its extension.
+    fn run_compiler(&self, compiler: &str, source: &Path, linked: bool, flags: &[&str]) {
         let mut cc = Command::new(compiler);
-        cc.arg("-O2").arg("-I").arg(source_dir().join("include")).arg(&source);
-        cc.arg("-o").arg(&program).args(flags);
+        cc.arg("-O2").arg("-I").arg(source_dir().join("include")).arg(source);
+        cc.arg("-o").arg(source.with_extension("")).args(flags);
         if linked {
             let build = build_dir();
             // Some compilers leave out libraries that nothing strong refers to.
@@ -188,7 +212,6 @@ impl World {
         cc.arg("-lpthread");
         let output = cc.output().expect("cc runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        program
     }
 
     /// Standard output of `trackway print` of a trace.

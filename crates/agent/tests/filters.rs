@@ -294,6 +294,42 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
     assert_eq!((recording.numbers(), recording.discards()), (vec![], events + 6));
 }
 
+/// A plan that is too large for any part is tried once, and not at each event: its events are
+/// counted, and others' go on.
+#[test]
+fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
+    let (_alone, world) = (alone(), world());
+    let recording = world.session("large:*", Sizes::default(), |_| {});
+    let (event, other) = (world.event(c"large", c"number"), world.event(c"large", c"other"));
+    // More programs than machine code is made of, as many as there can be: those of one filter
+    // take almost a part.
+    let many = |text: &str| {
+        let number = Member { name: "number".into(), of: Scalar::U64.into() };
+        let layout = Layout { fields: vec![number], ..Layout::default() };
+        let mut object = compile(text, &layout).expect("a filter").into_object();
+        let programs = &mut object.alternatives[0].programs;
+        programs.resize(255, programs[0].clone());
+        object.encode().expect("an object")
+    };
+    let large = ["number > 0", "number > 1", "number > 2"].map(many);
+    let small = object("number < 1000");
+    let mut filters = Filters::of(recording);
+    let mut all: Vec<(&str, &[u8])> =
+        large.iter().map(|object| ("large:number", &object[..])).collect();
+    all.push(("large:other", &small));
+    filters.set(&all);
+    let asked = || world.window.header().visits_asked.load(Ordering::Relaxed);
+    let before = asked();
+    for number in 0..100 {
+        event.emit(number + 10);
+        other.emit(number);
+    }
+    assert_eq!(recording.numbers(), (0..100).collect::<Vec<u64>>());
+    assert_eq!(recording.discards(), 100);
+    let turns = asked() - before;
+    assert!(turns <= 1, "{turns} parts were given up for it");
+}
+
 /// Each record is one that a filter let pass which was there while it was emitted; and what all
 /// filters of that time would have let pass is recorded, or counted.
 #[test]

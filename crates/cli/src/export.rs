@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -127,7 +128,7 @@ impl Stop {
         signals.block();
         let reader = SignalReader::new(&signals).context("cannot wait for signals")?;
         let stop = Arc::clone(stop);
-        std::thread::spawn(move || {
+        let wait = move || {
             loop {
                 // Whatever it says, what there is is read.
                 let _ = readable([Some(reader.fd()), None], FOREVER_NS);
@@ -137,7 +138,8 @@ impl Stop {
                     return;
                 }
             }
-        });
+        };
+        Builder::new().spawn(wait).context("cannot wait for signals")?;
         Ok(())
     }
 }

@@ -64,7 +64,14 @@ fn text(events: &[Event]) -> String {
 /// What a system call's records have besides, by name: what its pointers lead to.
 fn behind(event: &Event) -> String {
     // Where the arguments are is no matter.
-    let anywhere = Registers { arguments: [0; 6], result: 0, number: 0, task: (0, 0), guard: None };
+    let anywhere = Registers {
+        arguments: [0; 6],
+        compat_arguments: [0; 6],
+        result: 0,
+        number: 0,
+        task: (0, 0),
+        guard: None,
+    };
     let staged = Staged::of_call(event, &anywhere, PAYLOAD_BYTES);
     let fields = staged.map(|staged| staged.description.fields).unwrap_or_default();
     let is_own = |name: &str| event.fields.iter().any(|field| field.lttng_name(event) == name);
@@ -229,7 +236,7 @@ fn event_json(event: &Event) -> Value {
             json["arguments"] = arguments.iter().map(argument_json).collect();
         }
         Source::Tracepoint => json["source"] = "tracepoint".into(),
-        Source::Syscall { number, phase } => {
+        Source::Syscall { number, phase, .. } => {
             let phase = if *phase == Phase::Enter { "syscall_enter" } else { "syscall_exit" };
             json["source"] = phase.into();
             json["number"] = (*number).into();

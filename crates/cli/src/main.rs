@@ -4,6 +4,7 @@
 mod arguments;
 mod bench;
 mod completions;
+mod contexts;
 mod doctor;
 mod export;
 mod filter;
@@ -58,6 +59,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Channel(arguments) => session::run_channel(arguments),
         Verb::Event(arguments) => session::run_event(arguments),
         Verb::Recover(recover) => record::recover(&recover),
+        Verb::List(list) if list.contexts => contexts::run(list.format, &mut io::stdout().lock()),
         Verb::List(list) if list.kernel => {
             kernel_events::run(&list.patterns, list.format, &mut io::stdout().lock())
         }

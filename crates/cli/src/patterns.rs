@@ -1,10 +1,13 @@
 //! Names of events that users ask for: as for `record`, and for events without a provider too.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use trackway_ctf::read::{EventClass, StreamClass};
+use trackway_filter::types::closest;
 use trackway_kernel::catalogue::select::is_for_recorded;
-use trackway_reader::Input;
+use trackway_reader::{AboutNothing, Input};
+use trackway_recorder::meant_pattern;
 use trackway_schema::glob_matches;
 
 /// Patterns for events' names. A pattern without a colon is for the whole name, or for the
@@ -39,10 +42,8 @@ impl<'a> Patterns<'a> {
         inputs: &[Input<B>],
         messages: &mut dyn Write,
     ) -> io::Result<()> {
-        let classes = inputs.iter().flat_map(|input| input.trace.streams());
-        let mut names = classes.flat_map(StreamClass::events).filter_map(EventClass::name);
         let is_asked = !self.included.is_empty() || !self.excluded.is_empty();
-        if is_asked && !inputs.is_empty() && !names.any(|name| self.select(name)) {
+        if is_asked && !inputs.is_empty() && !names(inputs).any(|name| self.select(name)) {
             writeln!(messages, "trackway: no kind of event matches --on")?;
         }
         Ok(())
@@ -53,6 +54,22 @@ impl<'a> Patterns<'a> {
         let matches = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
         (self.included.is_empty() || matches(&self.included)) && !matches(&self.excluded)
     }
+}
+
+/// The names of all kinds of events.
+fn names<B>(inputs: &[Input<B>]) -> impl Iterator<Item = &str> {
+    let classes = inputs.iter().flat_map(|input| input.trace.streams());
+    classes.flat_map(StreamClass::events).filter_map(EventClass::name)
+}
+
+/// That a filter is for no kind of event in `inputs`, with what was perhaps meant.
+pub(crate) fn about_nothing<B>(filter: &AboutNothing, inputs: &[Input<B>]) -> String {
+    let AboutNothing { pattern, option } = filter;
+    let known: BTreeSet<String> = names(inputs).map(str::to_owned).collect();
+    let near = meant_pattern(pattern, &known);
+    let near = near.or_else(|| closest(pattern, names(inputs)).map(str::to_owned));
+    let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+    format!("{option}: no kind of event matches '{pattern}'{near}")
 }
 
 /// Whether a pattern is for events of this name; of an event without a provider, as `record

@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             contexts: contexts.kernel,
             filters,
             has_own_filters: false,
+            shared_filters: Vec::new(),
             via: arguments.kernel_via.map(|way| match way {
                 KernelWay::Bpf => KernelVia::Bpf,
                 KernelWay::Tracefs => KernelVia::Tracefs,

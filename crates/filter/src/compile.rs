@@ -247,7 +247,7 @@ fn is_same(a: &Filter, b: &Filter) -> bool {
 
 /// The needs whose elements an expression reads.
 pub(crate) fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
-    if let Node::Element(need, _) | Node::Any(need, _) = expr.node {
+    if let Node::Element(need, _) | Node::Any(need, _) | Node::Fold(_, need) = expr.node {
         reads.insert(need);
     }
     for child in expr.children() {

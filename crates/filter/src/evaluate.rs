@@ -4,10 +4,12 @@
 //! Values are asked for when they are reached, not before. One that is not there (an element beyond
 //! the end) makes the answer no, whatever surrounds it.
 
+use std::cmp::Ordering;
+
 use trackway_jit::ELEMENTS_MAX;
 
 use crate::number;
-use crate::types::{Expr, Filter, Node, Type};
+use crate::types::{Expr, Filter, Fold, Node, Type};
 
 /// An event's values, by the numbers of the filter's needs.
 pub trait Values {
@@ -203,6 +205,40 @@ impl<'a> Run<'a> {
         Some(false)
     }
 
+    /// What is made of all elements, which are of this type.
+    fn fold(&self, fold: Fold, need: usize, of: Type) -> Option<u64> {
+        let count = self.values.length(need)?.min(ELEMENTS_MAX as u64);
+        let mut elements = (0..count).map(|index| self.values.element(need, index));
+        let is_less =
+            |a: u64, b: u64| number::compare((a, of), (b, of)).is_some_and(Ordering::is_lt);
+        let first = elements.next();
+        let join = |a: u64, b: Option<u64>| {
+            let b = b?;
+            Some(match fold {
+                Fold::Sum => a.wrapping_add(b),
+                Fold::Least => {
+                    if is_less(b, a) {
+                        b
+                    } else {
+                        a
+                    }
+                }
+                Fold::Greatest => {
+                    if is_less(a, b) {
+                        b
+                    } else {
+                        a
+                    }
+                }
+            })
+        };
+        match (first, fold) {
+            (None, Fold::Sum) => Some(0),
+            (None, Fold::Least | Fold::Greatest) => None,
+            (Some(first), _) => elements.try_fold(first?, join),
+        }
+    }
+
     fn number(&mut self, expr: &'a Expr) -> Option<u64> {
         Some(match &expr.node {
             Node::Number(bits) => *bits,
@@ -219,6 +255,7 @@ impl<'a> Run<'a> {
                 (Node::Load(need), Type::Sequence) => self.values.length(*need)?,
                 _ => self.string(of)?.len() as u64,
             },
+            Node::Fold(fold, need) => self.fold(*fold, *need, expr.of)?,
             Node::Item => self.item,
             Node::Bound => match self.bound {
                 Value::Number(bits) => bits,

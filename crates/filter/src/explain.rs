@@ -69,6 +69,7 @@ fn name(filter: &Filter, expr: &Expr) -> String {
         Node::All(_) => "&&".into(),
         Node::Either(_) => "||".into(),
         Node::Any(need, _) => format!("any of {}", path(need)),
+        Node::Fold(fold, need) => format!("{} of {}", fold.name(), path(need)),
         Node::Sample(threshold) => format!("sample({})", *threshold as f64 / 2_f64.powi(64)),
         Node::Rate { many, interval_ns, .. } => format!("rate({many}/{interval_ns}ns)"),
         Node::Count(_) => "count()".into(),

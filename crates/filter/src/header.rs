@@ -111,7 +111,10 @@ impl<'l> Slots<'l> {
             (Root::Application, "app_", &layout.applications),
         ];
         for (root, prefix, members) in roots {
-            for Member { name, of } in members {
+            for (number, Member { name, of }) in members.iter().enumerate() {
+                if is_length(name, members.get(number + 1)) {
+                    continue;
+                }
                 let place = Place { root, name: name.clone(), steps: Vec::new() };
                 slots.add(place, format!("{prefix}{name}"), of);
             }
@@ -151,6 +154,15 @@ impl<'l> Slots<'l> {
     fn refuse(&mut self, place: &Place, why: &str) {
         self.without.push(format!("{place} {why}"));
     }
+}
+
+/// Whether a member says how long the next one is: so traces have it, and programs do not. A filter
+/// asks for the other's length.
+fn is_length(name: &str, next: Option<&Member>) -> bool {
+    next.is_some_and(|next| {
+        matches!(next.of, Type::String | Type::Sequence(_))
+            && name == format!("_{}_length", next.name)
+    })
 }
 
 const fn kind_of(integer: &Integer) -> Kind {

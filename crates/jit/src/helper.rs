@@ -82,6 +82,9 @@ helpers! {
     39 BytesDiffer14 "bytes_differ_14" 4,
     40 BytesDiffer15 "bytes_differ_15" 4,
     41 BytesDiffer16 "bytes_differ_16" 4,
+    42 Sum "sum" 3,
+    43 Least "least" 3,
+    44 Greatest "greatest" 3,
 }
 
 impl Helper {
@@ -124,6 +127,11 @@ impl Helper {
     /// Whether machine code has what it does in the place of its call.
     pub const fn is_inline(self) -> bool {
         self.edge_bytes().is_some() || self.compared_bytes().is_some()
+    }
+
+    /// Whether it goes through all elements of a sequence by itself.
+    pub const fn is_of_elements(self) -> bool {
+        matches!(self, Self::Sum | Self::Least | Self::Greatest)
     }
 
     /// Whether register 1 still has the frame behind its call. The others from 2 to 5 are lost.

@@ -13,6 +13,8 @@ mod text;
 
 pub(crate) use address::address;
 
+use core::cmp::Ordering;
+
 use crate::frame::Frame;
 use crate::helper::{Helper, Word};
 
@@ -50,6 +52,9 @@ impl Frame<'_> {
             Helper::StringEdges4 => self.edges::<4>(a, b, c).into(),
             Helper::StringEdges2 => self.edges::<2>(a, b, c).into(),
             Helper::StringEdges1 => self.edges::<1>(a, b, c).into(),
+            Helper::Sum => self.sum(a, b),
+            Helper::Least => self.outermost(a, b, Ordering::Less),
+            Helper::Greatest => self.outermost(a, b, Ordering::Greater),
             Helper::Any | Helper::TailCall => 0,
             // All others compare bytes with numbers.
             _ => helper.compared_bytes().map_or(0, |count| self.differ(count, a, b, c)),

@@ -264,6 +264,36 @@ fn elements_are_read_by_index() {
     }
 }
 
+#[test]
+fn all_elements_are_added_and_compared() {
+    let of = |helper, scalar, bytes: &[u8], length| {
+        let input = Input { bytes: bytes.to_vec(), ..Input::default() };
+        asked(helper, &[word(length), scalar], &input)
+    };
+    let bytes = [3, 0xff, 5];
+    let negative = |number: i64| number.cast_unsigned();
+    for (scalar, sum, least, greatest) in [(1, 7, negative(-1), 5), (5, 263, 3, 255), (15, 3, 1, 1)]
+    {
+        assert_eq!(of(Helper::Sum, scalar, &bytes, 3), sum, "{scalar}");
+        assert_eq!(of(Helper::Least, scalar, &bytes, 3), least, "{scalar}");
+        assert_eq!(of(Helper::Greatest, scalar, &bytes, 3), greatest, "{scalar}");
+    }
+    let wide: Vec<u8> = [1, u64::MAX, 2].iter().flat_map(|one| one.to_le_bytes()).collect();
+    for (scalar, least, greatest) in [(4, u64::MAX, 2), (8, 1, u64::MAX), (12, 1, u64::MAX)] {
+        assert_eq!(of(Helper::Sum, scalar, &wide, 3), 2, "{scalar}");
+        assert_eq!(of(Helper::Least, scalar, &wide, 3), least, "{scalar}");
+        assert_eq!(of(Helper::Greatest, scalar, &wide, 3), greatest, "{scalar}");
+    }
+    let many = vec![1; ELEMENTS_MAX + 10];
+    assert_eq!(of(Helper::Sum, 5, &many, many.len() as u32), ELEMENTS_MAX as u64);
+    // None; not all there; floats; no scalar.
+    for (scalar, length) in [(5, 0), (5, 4), (13, 1), (14, 1), (0, 3), (16, 3)] {
+        for helper in [Helper::Sum, Helper::Least, Helper::Greatest] {
+            assert_eq!(of(helper, scalar, &wide[..3], length), 0, "{helper:?} {scalar} {length}");
+        }
+    }
+}
+
 /// Counts elements below 10 in cell 0 until one is at least 10.
 fn any_at_least_10() -> Vec<Insn> {
     let mut insns = vec![load(size::DW, 2, 1, 0), mov(3, 5)];

@@ -421,6 +421,28 @@ fn steps_are_counted_with_elements() {
     ));
 }
 
+/// A helper that goes through all elements takes a step for each of the most, in a function as
+/// often as that may be called; for each of `any`'s elements it takes too many.
+#[test]
+fn steps_of_helpers_on_all_elements_are_counted() {
+    for &helper in Helper::ALL.iter().filter(|helper| helper.is_of_elements()) {
+        let sum = [mov(2, 0), mov(3, 5), help(helper), EXITS];
+        let steps = |insns: &[Insn]| {
+            verified(&bytes(insns), Rules::new(0)).expect("accepted").summary().steps
+        };
+        assert_eq!(steps(&sum), 4 + ELEMENTS_MAX as u64);
+        // Called twice from the entry.
+        let twice = [copy(6, 1), call_function(3), copy(1, 6), call_function(1), EXITS];
+        assert_eq!(steps(&joined(&[&twice, &sum])), 5 + 2 * (4 + ELEMENTS_MAX as u64));
+        let mut in_any = any(1, 1);
+        in_any.pop();
+        in_any.extend(sum);
+        let program = bytes(&in_any);
+        let rejection = verified(&program, Rules::new(0)).expect_err("too many steps");
+        assert!(matches!(rejection.reason, Reason::Steps { .. }), "{rejection}");
+    }
+}
+
 #[test]
 fn any_is_not_inside_any() {
     // What any calls, calls a function that calls any.
@@ -452,7 +474,8 @@ fn helpers_get_what_they_ask_for() {
     assert_eq!(rejected(&[help(Helper::StringHash), EXITS]), (0, Reason::Unwritten(2)));
     let moved = [alu(alu::ADD, 1, 8), mov(2, 0), help(Helper::StringHash), EXITS];
     assert_eq!(rejected(&moved), (2, Reason::NotFrame));
-    for number in [0, 42, -1, i32::MAX] {
+    let beyond = Helper::ALL.len() as i32 + 1;
+    for number in [0, beyond, -1, i32::MAX] {
         let unknown = Insn { op: CALL, immediate: number, ..Insn::default() };
         assert_eq!(rejected(&[unknown, EXITS]), (0, Reason::NoHelper(number)));
     }

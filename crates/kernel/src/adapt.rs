@@ -12,13 +12,13 @@ use trackway_jit::scan::{Known, Scan};
 use trackway_jit::verify::Verified;
 
 use crate::area::ANSWER_AT;
-use crate::asm::{Asm, Label};
+use crate::asm::{Asm, Label, MAP_VALUE, OF_AREA};
+use crate::pattern::Automata;
+use crate::search::Masks;
 use crate::state::Cells;
-use crate::value::Scalar;
-use crate::{btf, state, text, value};
+use crate::value::{Fold, Scalar};
+use crate::{btf, search, state, text, value, words};
 
-/// Source register of [`LDDW`] that makes of a map's file descriptor the address of its value.
-const MAP_VALUE: u8 = 2;
 /// The register that has the code of a sequence's elements, and that with `any`'s function.
 const SCALAR: u8 = 3;
 const FUNCTION: u8 = 4;
@@ -69,16 +69,22 @@ pub(crate) enum Piece {
     Edges(u8),
     /// So many bytes and numbers.
     Differ(u8),
-    Contains,
-    ContainsTurn,
-    Matches,
-    MatchesTurn,
+    /// Of the automata with these masks.
+    Automaton(Masks),
+    AutomatonTurn(Masks),
+    /// For a pattern with stars, or what is to be anywhere.
+    Search(bool),
+    LettersTurn(bool),
+    BordersTurn,
+    SearchTurn,
     Hash,
     HashTurn,
     Element(Scalar),
     /// With this function of the filter.
     Any(Scalar, Label),
     AnyTurn(Scalar, Label),
+    Fold(Scalar, Fold),
+    FoldTurn(Scalar, Fold),
     FloatCompare,
     Count(Cells),
     Changed(Cells),
@@ -101,7 +107,16 @@ struct Part<'p> {
     scan: Scan<'p>,
     /// Where its own functions are, by their first instruction, and the stack that each uses.
     functions: BTreeMap<usize, (Label, u16)>,
-    cells: Cells,
+    memory: Memory<'p>,
+}
+
+/// What a filter has besides its area.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    pub(crate) cells: Cells,
+    pub(crate) automata: &'a Automata,
+    /// The map of the automata's masks; `None`: that is not made yet.
+    pub(crate) masks_fd: Option<i32>,
 }
 
 impl Parts {
@@ -112,18 +127,27 @@ impl Parts {
         }
     }
 
-    /// Writes a filter, whose state is in these cells; the function that it begins with.
+    /// Whether an area needs room for letters.
+    pub(crate) fn has_letters(&self) -> bool {
+        [false, true].iter().any(|is_glob| self.labels.contains_key(&Piece::Search(*is_glob)))
+    }
+
+    /// Writes a filter with this memory; the function that it begins with.
     ///
     /// # Errors
     ///
     /// What the kernel cannot do.
-    pub(crate) fn filter(&mut self, verified: &Verified<'_>, cells: Cells) -> Result<Label, Unfit> {
+    pub(crate) fn filter(
+        &mut self,
+        verified: &Verified<'_>,
+        memory: Memory<'_>,
+    ) -> Result<Label, Unfit> {
         let mut functions = BTreeMap::new();
         for function in verified.functions() {
             functions.insert(function.start.into(), (self.asm.label(), function.stack_bytes));
         }
         let &(first, _) = functions.get(&0).ok_or(Unfit::Long)?;
-        let part = Part { scan: Scan::new(verified.program()), functions, cells };
+        let part = Part { scan: Scan::new(verified.program()), functions, memory };
         filter(self, &part, verified.program())?;
         Ok(first)
     }
@@ -151,10 +175,12 @@ impl Parts {
             Piece::EndsWith => text::is_at_end(self, true),
             Piece::Edges(bytes) => text::edges(self, bytes),
             Piece::Differ(bytes) => text::differ(&mut self.asm, bytes),
-            Piece::Contains => text::search(self, Piece::ContainsTurn),
-            Piece::ContainsTurn => text::contains_turn(&mut self.asm),
-            Piece::Matches => text::search(self, Piece::MatchesTurn),
-            Piece::MatchesTurn => text::matches_turn(&mut self.asm),
+            Piece::Automaton(masks) => search::automaton(self, masks),
+            Piece::AutomatonTurn(masks) => search::automaton_turn(&mut self.asm, masks),
+            Piece::Search(is_glob) => search::search(self, is_glob),
+            Piece::LettersTurn(is_glob) => search::letters_turn(&mut self.asm, is_glob),
+            Piece::BordersTurn => search::borders_turn(&mut self.asm),
+            Piece::SearchTurn => search::search_turn(&mut self.asm),
             Piece::Hash => text::hash(self),
             Piece::HashTurn => text::hash_turn(&mut self.asm),
             Piece::Element(scalar) => value::element(self, scalar),
@@ -164,6 +190,10 @@ impl Parts {
             Piece::AnyTurn(scalar, function) => {
                 value::any_turn(&mut self.asm, scalar, function);
             }
+            Piece::Fold(scalar, fold) => {
+                value::fold(self, scalar, fold, Piece::FoldTurn(scalar, fold));
+            }
+            Piece::FoldTurn(scalar, fold) => value::fold_turn(&mut self.asm, scalar, fold),
             Piece::FloatCompare => value::float_compare(&mut self.asm),
             Piece::Count(cells) => state::count(&mut self.asm, cells),
             Piece::Changed(cells) => state::changed(&mut self.asm, cells),
@@ -187,6 +217,8 @@ fn name(piece: Piece) -> String {
 pub struct Adapted {
     insns: Vec<Insn>,
     pub(crate) btf: btf::Btf,
+    /// The only value of a map of its own, if there is something in it.
+    pub(crate) masks: Vec<u8>,
 }
 
 impl Adapted {
@@ -196,41 +228,47 @@ impl Adapted {
         self.insns.len()
     }
 
-    /// Its bytes, with the descriptor of the map whose only value is the [area](crate::area).
-    pub(crate) fn bytes(&self, area: i32) -> Vec<u8> {
-        let with_area = |insn: &Insn| match (insn.op, insn.src) {
-            (LDDW, MAP_VALUE) => Insn { immediate: area, ..*insn }.encode(),
+    /// Its bytes, with the descriptors of the maps whose only values are the [area](crate::area),
+    /// and the masks.
+    pub(crate) fn bytes(&self, area: i32, masks: i32) -> Vec<u8> {
+        let with_maps = |insn: &Insn| match (insn.op, insn.src) {
+            (LDDW, MAP_VALUE) => {
+                let immediate = if insn.immediate == OF_AREA { area } else { masks };
+                Insn { immediate, ..*insn }.encode()
+            }
             _ => insn.encode(),
         };
-        self.insns.iter().flat_map(with_area).collect()
+        self.insns.iter().flat_map(with_maps).collect()
     }
 }
 
-/// Puts a filter's program together with what the kernel wants around it. `cells` is how many cells
-/// of state its object has.
+/// Puts the program of a filter with these constants together with what the kernel wants around it.
+/// `cells` is how many cells of state its object has.
 ///
 /// # Errors
 ///
 /// What the kernel cannot do.
-pub fn adapt(verified: &Verified<'_>, cells: usize) -> Result<Adapted, Unfit> {
+pub fn adapt(verified: &Verified<'_>, cells: usize, constants: &[u8]) -> Result<Adapted, Unfit> {
+    let (automata, masks) = Automata::of(&words::calls(verified), constants);
+    let memory = Memory { cells: Cells::Area(cells), automata: &automata, masks_fd: None };
     let mut parts = Parts::default();
     let (main, filter) = (parts.asm.label(), parts.asm.label());
     prologue(&mut parts.asm, main, filter);
-    let first = parts.filter(verified, Cells::Area(cells))?;
+    let first = parts.filter(verified, memory)?;
     parts.asm.alias(filter, first);
     parts.write_pieces();
     if !parts.asm.finish() {
         return Err(Unfit::Long);
     }
-    Ok(Adapted { btf: btf::of(&parts.asm.functions), insns: parts.asm.insns })
+    let btf = btf::of(&parts.asm.functions);
+    Ok(Adapted { btf, insns: parts.asm.insns, masks })
 }
 
 /// Finds the frame, and calls the filter.
 fn prologue(asm: &mut Asm, main: Label, filter: Label) {
     let out = asm.label();
     asm.function(main, "trackway");
-    asm.push(Insn { op: LDDW, dst: 6, src: MAP_VALUE, ..Insn::default() });
-    asm.push(Insn::default());
+    asm.map_value(6, OF_AREA);
     asm.mov(1, 6);
     asm.call(filter);
     asm.store(6, ANSWER_AT, 0);
@@ -274,7 +312,7 @@ fn filter(parts: &mut Parts, part: &Part<'_>, program: Program<'_>) -> Result<()
 }
 
 /// The instruction that a jump leads to; `None`: it is none.
-fn jump_target(at: usize, insn: Insn) -> Option<usize> {
+pub(crate) fn jump_target(at: usize, insn: Insn) -> Option<usize> {
     let is_jump = matches!(insn.class(), class::JMP | class::JMP32);
     if !is_jump || matches!(insn.op, CALL | EXIT) {
         return None;
@@ -317,10 +355,11 @@ fn helper(
 ) -> Result<(), Unfit> {
     let Some(helper) = Helper::from_number(insn.immediate) else { return Err(Unfit::Long) };
     let argument = |register| part.scan.known(at, register);
-    let scalar = || match argument(SCALAR) {
-        Some(Known::Number(code)) => Scalar::from_code(code),
+    let code = || match argument(SCALAR) {
+        Some(Known::Number(code)) => Some(code),
         _ => None,
     };
+    let scalar = || code().and_then(Scalar::from_code);
     let unknown = Unfit::Argument(at, helper);
     let edges = helper.edge_bytes().map(Piece::Edges);
     if let Some(piece) = edges.or(helper.compared_bytes().map(Piece::Differ)) {
@@ -338,10 +377,9 @@ fn helper(
     }
     let piece = match helper {
         Helper::StringCompare => Piece::Compare,
-        Helper::StringMatches => Piece::Matches,
+        Helper::StringMatches | Helper::StringContains => searched(parts, part, (at, helper)),
         Helper::StringStartsWith => Piece::StartsWith,
         Helper::StringEndsWith => Piece::EndsWith,
-        Helper::StringContains => Piece::Contains,
         Helper::StringHash => Piece::Hash,
         Helper::Element => Piece::Element(scalar().ok_or(unknown)?),
         Helper::Any => match argument(FUNCTION) {
@@ -351,10 +389,18 @@ fn helper(
             }
             _ => return Err(unknown),
         },
+        Helper::Sum | Helper::Least | Helper::Greatest => {
+            let fold = match helper {
+                Helper::Sum => Fold::Sum,
+                Helper::Least => Fold::Least,
+                _ => Fold::Greatest,
+            };
+            Piece::Fold(code().and_then(Scalar::integer).ok_or(unknown)?, fold)
+        }
         Helper::FloatCompare => Piece::FloatCompare,
-        Helper::Count => Piece::Count(part.cells),
-        Helper::Changed => Piece::Changed(part.cells),
-        Helper::Rate => Piece::Rate(part.cells),
+        Helper::Count => Piece::Count(part.memory.cells),
+        Helper::Changed => Piece::Changed(part.memory.cells),
+        Helper::Rate => Piece::Rate(part.memory.cells),
         Helper::Random => Piece::Random,
         Helper::TimeNs => {
             parts.asm.call_kernel(state::TIME_NS);
@@ -366,4 +412,16 @@ fn helper(
     let label = parts.label(piece);
     parts.asm.call(label);
     Ok(())
+}
+
+/// What searches, with what it is given besides the frame and a text.
+fn searched(parts: &mut Parts, part: &Part<'_>, (at, helper): (usize, Helper)) -> Piece {
+    let Memory { automata, masks_fd, .. } = part.memory;
+    let Some(place) = automata.places.get(&at) else {
+        return Piece::Search(helper == Helper::StringMatches);
+    };
+    parts.asm.movi(3, place.offset);
+    parts.asm.wide(4, place.stay);
+    parts.asm.wide(5, place.begin);
+    Piece::Automaton(Masks { fd: masks_fd, bytes: automata.masks_bytes })
 }

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! slots | cells | length of bytes, length of constants | scratch | … | answer | bytes | constants
+//! | a chunk | letters
 //! ```
 //!
 //! Register 1 of the filter points to its beginning, so that slots are where the filter reads them.
 //! Helpers are given the same pointer, and find the rest at constant distances. What they keep
 //! between the turns of a loop is in the scratch: of what comes from there the kernel's verifier
-//! knows nothing, so that one look at a loop's body is enough for it.
+//! knows nothing, so that one look at a loop's body is enough for it. Texts are read by chunks: one
+//! that begins with a constant's last byte ends behind it. Letters are there where something is
+//! [searched](crate::search) that is not known beforehand.
 
 use trackway_jit::helper::Word;
 use trackway_jit::{CELLS_MAX, SLOTS_MAX};
@@ -15,7 +18,9 @@ use trackway_jit::{CELLS_MAX, SLOTS_MAX};
 /// Most bytes that words of the frame speak of, and most bytes of constants. A power of two.
 pub const REGION_BYTES: usize = 4096;
 /// Bytes of an area.
-pub const AREA_BYTES: usize = BYTES_AT as usize + 2 * REGION_BYTES;
+pub const AREA_BYTES: usize = AREA_BYTES_PLAIN + 4 * (REGION_BYTES + 1);
+/// Bytes of one without letters.
+pub(crate) const AREA_BYTES_PLAIN: usize = LETTERS_AT as usize;
 
 /// Where the cells are, in bytes from the beginning.
 pub(crate) const CELLS_AT: i16 = 8 * SLOTS_MAX as i16;
@@ -30,6 +35,10 @@ pub(crate) const SCRATCH_AT: i16 = CONSTANTS_LENGTH_AT + 8;
 pub(crate) const ANSWER_AT: i16 = BYTES_AT - 8;
 /// Where the bytes are, and the constants right behind them.
 pub(crate) const BYTES_AT: i16 = 2048;
+/// How many bytes of a text are read at a time. A power of two.
+pub(crate) const CHUNK_BYTES: usize = 8;
+/// Where a pattern's letters are, four bytes for each, and for what is behind them.
+pub(crate) const LETTERS_AT: i16 = BYTES_AT + (2 * REGION_BYTES + CHUNK_BYTES) as i16;
 
 /// A frame of a filter in the kernel.
 #[derive(Debug, Clone)]

@@ -27,6 +27,12 @@ pub(crate) struct Asm {
     pub(crate) functions: Vec<(usize, String)>,
 }
 
+/// Source register of [`LDDW`] that makes of a map's file descriptor the address of its value.
+pub(crate) const MAP_VALUE: u8 = 2;
+/// In place of descriptors of maps that are not made yet: of the area's, and of that of masks.
+pub(crate) const OF_AREA: i32 = 0;
+pub(crate) const OF_MASKS: i32 = -1;
+
 /// Registers by their numbers.
 pub(crate) type Register = u8;
 
@@ -76,6 +82,11 @@ impl Asm {
 
     pub(crate) fn movi(&mut self, dst: Register, immediate: i32) {
         self.alui(alu::MOV, dst, immediate);
+    }
+
+    /// 64 bits, as a number whose highest byte is in front in memory.
+    pub(crate) fn swap_to_big_endian(&mut self, dst: Register) {
+        self.op(class::ALU | source::X | alu::END, dst, 0, 0, 64);
     }
 
     /// Loads 64 bits.
@@ -129,7 +140,6 @@ impl Asm {
 
     /// The same of what is so many bytes behind its beginning.
     pub(crate) fn map_value_at(&mut self, dst: Register, fd: i32, offset: i32) {
-        const MAP_VALUE: u8 = 2;
         self.op(LDDW, dst, MAP_VALUE, 0, fd);
         self.op(0, 0, 0, 0, offset);
     }

@@ -209,6 +209,8 @@ impl ArrayMap {
 #[derive(Debug)]
 pub struct Loaded {
     map: ArrayMap,
+    /// What its patterns are, if there are some.
+    _masks: Option<ArrayMap>,
     program: OwnedFd,
 }
 
@@ -220,8 +222,10 @@ impl Loaded {
     /// If there is no BPF here, or the program is refused.
     pub fn new(adapted: &Adapted) -> Result<Self, LoadError> {
         let map = ArrayMap::new(AREA_BYTES, 1).map_err(LoadError::Unavailable)?;
+        let masks = constant_map(&adapted.masks).map_err(LoadError::Unavailable)?;
         let btf = load_btf(&adapted.btf.types).map_err(LoadError::Unavailable)?;
-        let program = match load(adapted, &map, &btf, &mut []) {
+        let fds = (map.fd(), masks.as_ref().map_or(-1, ArrayMap::fd));
+        let program = match load(adapted, fds, &btf, &mut []) {
             Ok(program) => program,
             // Its verifier has another word for what it refuses.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -230,13 +234,13 @@ impl Loaded {
             // Once more, to be told why: what it says of a program that it takes may be too long.
             Err(error) => {
                 let mut log = vec![0; LOG_BYTES];
-                let _ = load(adapted, &map, &btf, &mut log);
+                let _ = load(adapted, fds, &btf, &mut log);
                 let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
                 let log = String::from_utf8_lossy(&log[..end]).into_owned();
                 return Err(LoadError::Refused(error, log));
             }
         };
-        Ok(Self { map, program })
+        Ok(Self { map, _masks: masks, program })
     }
 
     /// Whether the filter takes the event in the area, whose state is changed by being asked.
@@ -246,10 +250,20 @@ impl Loaded {
     /// If the kernel does not let us.
     pub fn takes(&self, area: &mut Area) -> io::Result<bool> {
         self.map.set(0, area.bytes_mut())?;
+        let answer = self.ask_again()?;
+        self.map.get(0, area.bytes_mut())?;
+        Ok(answer)
+    }
+
+    /// The same for the area that the kernel has had last.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::takes`].
+    pub fn ask_again(&self) -> io::Result<bool> {
         let mut run = ProgRun { prog_fd: fd(&self.program), ..ProgRun::default() };
         // SAFETY: there are no addresses in it.
         unsafe { bpf(PROG_RUN, &mut run) }?;
-        self.map.get(0, area.bytes_mut())?;
         Ok(run.answer != 0)
     }
 }
@@ -273,10 +287,26 @@ pub(crate) fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
     unsafe { bpf(BTF_LOAD, &mut load) }.map(owned)
 }
 
-fn load(adapted: &Adapted, map: &ArrayMap, btf: &OwnedFd, log: &mut [u8]) -> io::Result<OwnedFd> {
+/// A map whose only value is this; `None`: there is nothing in it.
+pub(crate) fn constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let map = ArrayMap::new(value.len(), 1)?;
+    map.set(0, &mut value.to_vec())?;
+    Ok(Some(map))
+}
+
+/// Loads a program with the descriptors of its area's map and of that of its masks.
+fn load(
+    adapted: &Adapted,
+    (area, masks): (i32, i32),
+    btf: &OwnedFd,
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
     let functions = Functions::new(btf, &adapted.btf.infos);
     let kind = ProgramKind { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..ProgramKind::default() };
-    load_program(kind, &adapted.bytes(map.fd()), LICENSE, Some(&functions), log)
+    load_program(kind, &adapted.bytes(area, masks), LICENSE, Some(&functions), log)
 }
 
 /// What a program is for.

@@ -2,41 +2,38 @@
 //!
 //! The kernel's verifier accepts no loop of unknown length but by a helper of its own, bpf_loop,
 //! which calls a function for each turn. What turns know of each other is in the scratch of the
-//! [area](crate::area). Searching takes the product of both lengths at most; the kernel makes no
-//! more than 2^23 turns, and what would take more is answered as if nothing was found.
+//! [area](crate::area). Searching is in [`crate::search`].
 
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{STACK_END, alu, jump};
 
 use crate::adapt::{Parts, Piece};
 use crate::area::{
-    BYTES_AT, BYTES_LENGTH_AT, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES, SCRATCH_AT,
+    BYTES_AT, BYTES_LENGTH_AT, CHUNK_BYTES, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES,
+    SCRATCH_AT,
 };
 use crate::asm::{Asm, Register};
 
 /// The frame, in functions that call others.
-const FRAME: Register = 6;
+pub(crate) const FRAME: Register = 6;
 /// `long bpf_loop(u32 turns, void *function, void *context, u64 flags)`, since Linux 5.17.
 const BPF_LOOP: i32 = 181;
 /// Offsets of bytes, and of constants behind them, have these bits.
-const OFFSET_MASK: i32 = 2 * REGION_BYTES as i32 - 1;
+pub(crate) const OFFSET_MASK: i32 = 2 * REGION_BYTES as i32 - 1;
 /// log2 of where constants begin, from the bytes' beginning.
 const REGION_BITS: i32 = REGION_BYTES.trailing_zeros() as i32;
 
 /// A string: where it begins among bytes and constants, and its length.
-const A_OFFSET: i16 = SCRATCH_AT;
-const A_LENGTH: i16 = SCRATCH_AT + 8;
+pub(crate) const A_OFFSET: i16 = SCRATCH_AT;
+pub(crate) const A_LENGTH: i16 = SCRATCH_AT + 8;
 /// What it is compared with.
-const B_OFFSET: i16 = SCRATCH_AT + 16;
-const B_LENGTH: i16 = SCRATCH_AT + 24;
-const RESULT: i16 = SCRATCH_AT + 32;
-/// How far a search is in one and in the other.
-const A_INDEX: i16 = SCRATCH_AT + 40;
-const B_INDEX: i16 = SCRATCH_AT + 48;
-/// Behind the last star of the pattern, 0 if there was none, and what of the text it has taken.
-const STAR_B: i16 = SCRATCH_AT + 56;
-const STAR_A: i16 = SCRATCH_AT + 64;
-
+pub(crate) const B_OFFSET: i16 = SCRATCH_AT + 16;
+pub(crate) const B_LENGTH: i16 = SCRATCH_AT + 24;
+pub(crate) const RESULT: i16 = SCRATCH_AT + 32;
+/// How many bytes of both are compared, and how many at a time.
+const COMPARED: i16 = SCRATCH_AT + 40;
+const WORD_BYTES: i32 = 8;
+const _: () = assert!(WORD_BYTES as usize <= CHUNK_BYTES);
 /// In place of an offset from the bytes' beginning, the byte there. The frame is in register 6.
 pub(crate) fn byte(asm: &mut Asm, register: Register) {
     asm.alui(alu::AND, register, OFFSET_MASK);
@@ -84,7 +81,7 @@ pub(crate) fn part(asm: &mut Asm) {
 }
 
 /// Begins a helper: the frame goes to register 6, one word or two to the scratch.
-fn begin(parts: &mut Parts, words: usize) {
+pub(crate) fn begin(parts: &mut Parts, words: usize) {
     let word = parts.label(Piece::Word);
     let asm = &mut parts.asm;
     asm.mov(FRAME, 1);
@@ -132,7 +129,7 @@ pub(crate) fn compare(parts: &mut Parts) {
     asm.jump(jump::JLE, 1, 2, shorter);
     asm.mov(1, 2);
     asm.place(shorter);
-    turns(parts, Piece::CompareTurn);
+    compare_bytes(parts);
     let asm = &mut parts.asm;
     asm.load(0, FRAME, RESULT);
     asm.jumpi(jump::JNE, 0, 0, out);
@@ -146,15 +143,41 @@ pub(crate) fn compare(parts: &mut Parts) {
     asm.exit();
 }
 
-/// The bytes of both strings with the turn's number: stops where they differ.
+/// As many bytes of both strings as register 1 says.
+fn compare_bytes(parts: &mut Parts) {
+    let asm = &mut parts.asm;
+    asm.store(FRAME, COMPARED, 1);
+    // Of what was in memory the verifier knows nothing.
+    asm.load(1, FRAME, COMPARED);
+    asm.alui(alu::ADD, 1, WORD_BYTES - 1);
+    asm.alui(alu::RSH, 1, WORD_BYTES.trailing_zeros() as i32);
+    turns(parts, Piece::CompareTurn);
+}
+
+/// Eight bytes of both strings, or those that are left, as numbers whose first byte is the highest:
+/// stops where they differ.
 pub(crate) fn compare_turn(asm: &mut Asm) {
-    let (differ, below) = (asm.label(), asm.label());
+    let [whole, differ, below] = std::array::from_fn(|_| asm.label());
     turn(asm);
+    asm.alui(alu::LSH, 1, WORD_BYTES.trailing_zeros() as i32);
     for (register, offset) in [(3, A_OFFSET), (4, B_OFFSET)] {
         asm.load(register, FRAME, offset);
         asm.alu(alu::ADD, register, 1);
-        byte(asm, register);
+        asm.alui(alu::AND, register, OFFSET_MASK);
+        asm.alu(alu::ADD, register, FRAME);
+        asm.load(register, register, BYTES_AT);
+        asm.swap_to_big_endian(register);
     }
+    asm.load(2, FRAME, COMPARED);
+    asm.alu(alu::SUB, 2, 1);
+    asm.jumpi(jump::JGE, 2, WORD_BYTES, whole);
+    // What is behind the end is none of theirs.
+    asm.movi(5, WORD_BYTES);
+    asm.alu(alu::SUB, 5, 2);
+    asm.alui(alu::LSH, 5, 3);
+    asm.alu(alu::RSH, 3, 5);
+    asm.alu(alu::RSH, 4, 5);
+    asm.place(whole);
     asm.jump(jump::JNE, 3, 4, differ);
     asm.answer(0);
     asm.place(differ);
@@ -180,7 +203,7 @@ pub(crate) fn is_at_end(parts: &mut Parts, is_last: bool) {
         asm.alu(alu::ADD, 3, 2);
         asm.store(FRAME, A_OFFSET, 3);
     }
-    turns(parts, Piece::CompareTurn);
+    compare_bytes(parts);
     let asm = &mut parts.asm;
     asm.load(1, FRAME, RESULT);
     asm.jumpi(jump::JNE, 1, 0, no);
@@ -256,118 +279,6 @@ pub(crate) fn differ(asm: &mut Asm, count: u8) {
     }
     asm.place(out);
     asm.exit();
-}
-
-/// A search of one string in the other, turn by turn; the answer is 1 if a turn said so.
-pub(crate) fn search(parts: &mut Parts, turn: Piece) {
-    begin(parts, 2);
-    let asm = &mut parts.asm;
-    for place in [A_INDEX, B_INDEX, STAR_A, STAR_B] {
-        asm.storei(FRAME, place, 0);
-    }
-    // No turn but those that go back to a byte behind leave the other string's index as it is.
-    asm.load(1, FRAME, A_LENGTH);
-    asm.alui(alu::ADD, 1, 1);
-    asm.load(2, FRAME, B_LENGTH);
-    asm.alui(alu::ADD, 2, 2);
-    asm.alu(alu::MUL, 1, 2);
-    turns(parts, turn);
-    let asm = &mut parts.asm;
-    asm.load(0, FRAME, RESULT);
-    asm.exit();
-}
-
-/// Where a search is: indexes in registers 1 and 2, lengths in 3 and 4.
-fn indexes(asm: &mut Asm) {
-    turn(asm);
-    for (register, place) in [(1, A_INDEX), (2, B_INDEX), (3, A_LENGTH), (4, B_LENGTH)] {
-        asm.load(register, FRAME, place);
-    }
-}
-
-/// `string_contains`: one byte of the part, from where it may be on.
-pub(crate) fn contains_turn(asm: &mut Asm) {
-    let (found, next, stop) = (asm.label(), asm.label(), asm.label());
-    indexes(asm);
-    asm.jump(jump::JGE, 2, 4, found);
-    asm.mov(0, 1);
-    asm.alu(alu::ADD, 0, 4);
-    asm.jump(jump::JGT, 0, 3, stop);
-    asm.load(3, FRAME, A_OFFSET);
-    asm.alu(alu::ADD, 3, 1);
-    asm.alu(alu::ADD, 3, 2);
-    byte(asm, 3);
-    asm.load(4, FRAME, B_OFFSET);
-    asm.alu(alu::ADD, 4, 2);
-    byte(asm, 4);
-    asm.jump(jump::JNE, 3, 4, next);
-    asm.alui(alu::ADD, 2, 1);
-    asm.store(FRAME, B_INDEX, 2);
-    asm.answer(0);
-    asm.place(next);
-    asm.alui(alu::ADD, 1, 1);
-    asm.store(FRAME, A_INDEX, 1);
-    asm.storei(FRAME, B_INDEX, 0);
-    asm.answer(0);
-    asm.place(found);
-    asm.storei(FRAME, RESULT, 1);
-    asm.place(stop);
-    asm.answer(1);
-}
-
-/// `string_matches`: one byte of the pattern. What a star takes is as little as leads on; if that
-/// leads nowhere, the last star takes one byte more, since what those before it took was enough.
-pub(crate) fn matches_turn(asm: &mut Asm) {
-    let (no_star, literal, at_end) = (asm.label(), asm.label(), asm.label());
-    let (mismatch, stop) = (asm.label(), asm.label());
-    indexes(asm);
-    asm.jump(jump::JGE, 2, 4, at_end);
-    asm.load(5, FRAME, B_OFFSET);
-    asm.alu(alu::ADD, 5, 2);
-    byte(asm, 5);
-    asm.jumpi(jump::JNE, 5, i32::from(b'*'), no_star);
-    asm.alui(alu::ADD, 2, 1);
-    asm.store(FRAME, STAR_B, 2);
-    asm.store(FRAME, STAR_A, 1);
-    asm.store(FRAME, B_INDEX, 2);
-    asm.answer(0);
-    asm.place(no_star);
-    asm.movi(7, 1);
-    asm.jumpi(jump::JNE, 5, i32::from(b'\\'), literal);
-    asm.mov(0, 2);
-    asm.alui(alu::ADD, 0, 1);
-    asm.jump(jump::JGE, 0, 4, literal);
-    asm.load(5, FRAME, B_OFFSET);
-    asm.alu(alu::ADD, 5, 0);
-    byte(asm, 5);
-    asm.movi(7, 2);
-    asm.place(literal);
-    asm.jump(jump::JGE, 1, 3, mismatch);
-    asm.load(0, FRAME, A_OFFSET);
-    asm.alu(alu::ADD, 0, 1);
-    byte(asm, 0);
-    asm.jump(jump::JNE, 0, 5, mismatch);
-    asm.alui(alu::ADD, 1, 1);
-    asm.store(FRAME, A_INDEX, 1);
-    asm.alu(alu::ADD, 2, 7);
-    asm.store(FRAME, B_INDEX, 2);
-    asm.answer(0);
-    asm.place(at_end);
-    asm.jump(jump::JNE, 1, 3, mismatch);
-    asm.storei(FRAME, RESULT, 1);
-    asm.answer(1);
-    asm.place(mismatch);
-    asm.load(5, FRAME, STAR_B);
-    asm.jumpi(jump::JEQ, 5, 0, stop);
-    asm.load(1, FRAME, STAR_A);
-    asm.jump(jump::JGE, 1, 3, stop);
-    asm.alui(alu::ADD, 1, 1);
-    asm.store(FRAME, STAR_A, 1);
-    asm.store(FRAME, A_INDEX, 1);
-    asm.store(FRAME, B_INDEX, 5);
-    asm.answer(0);
-    asm.place(stop);
-    asm.answer(1);
 }
 
 /// `string_hash`

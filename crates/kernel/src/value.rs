@@ -15,6 +15,9 @@ const FRAME: u8 = 6;
 const OFFSET: i16 = SCRATCH_AT + 128;
 const RESULT: i16 = OFFSET + 8;
 const COUNT: i16 = OFFSET + 16;
+/// That of what goes through elements by itself.
+const FOLD_OFFSET: i16 = OFFSET + 24;
+const FOLDED: i16 = OFFSET + 32;
 
 /// How elements are stored: codes of `schema::Scalar`, part of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,10 +41,41 @@ impl Scalar {
         })
     }
 
+    /// As [`Self::from_code`], but for floats, which are no integers.
+    pub(crate) fn integer(code: i64) -> Option<Self> {
+        Self::from_code(code).filter(|_| code != trackway_schema::Scalar::F64 as i64)
+    }
+
+    /// Whether it takes all 64 bits, and has no sign.
+    const fn is_wide(self) -> bool {
+        matches!(self, Self::Unsigned(3))
+    }
+
     const fn size_log2(self) -> u8 {
         match self {
             Self::Signed(log2) | Self::Unsigned(log2) => log2,
             Self::Bool => 0,
+        }
+    }
+}
+
+/// What is made of all elements of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fold {
+    Sum,
+    Least,
+    Greatest,
+}
+
+impl Fold {
+    /// What it begins with, and by which comparison the one of before stays.
+    const fn start(self, is_wide: bool) -> (u64, Option<u8>) {
+        match (self, is_wide) {
+            (Self::Sum, _) => (0, None),
+            (Self::Least, true) => (u64::MAX, Some(jump::JLE)),
+            (Self::Least, false) => (i64::MAX as u64, Some(jump::JSLE)),
+            (Self::Greatest, true) => (0, Some(jump::JGE)),
+            (Self::Greatest, false) => (i64::MIN as u64, Some(jump::JSGE)),
         }
     }
 }
@@ -141,6 +175,49 @@ pub(crate) fn any_turn(asm: &mut Asm, scalar: Scalar, function: Label) {
     asm.storei(FRAME, RESULT, 1);
     asm.answer(1);
     asm.place(next);
+    asm.answer(0);
+}
+
+/// `sum`, `least` and `greatest`, of elements of one type.
+pub(crate) fn fold(parts: &mut Parts, scalar: Scalar, fold: Fold, turn: Piece) {
+    begin(parts, scalar);
+    let asm = &mut parts.asm;
+    let (none, few) = (asm.label(), asm.label());
+    asm.store(FRAME, FOLD_OFFSET, 1);
+    // What is not known to the verifier, as in `any`.
+    asm.store(FRAME, FOLDED, 0);
+    asm.load(1, FRAME, FOLDED);
+    asm.jumpi(jump::JEQ, 1, 0, none);
+    asm.wide(2, fold.start(scalar.is_wide()).0);
+    asm.store(FRAME, FOLDED, 2);
+    asm.jumpi(jump::JLE, 1, ELEMENTS_MAX as i32, few);
+    asm.movi(1, ELEMENTS_MAX as i32);
+    asm.place(few);
+    turns(parts, turn);
+    let asm = &mut parts.asm;
+    asm.load(0, FRAME, FOLDED);
+    asm.exit();
+    asm.place(none);
+    asm.answer(0);
+}
+
+/// The element with the turn's number joins those of before.
+pub(crate) fn fold_turn(asm: &mut Asm, scalar: Scalar, fold: Fold) {
+    let stays = asm.label();
+    turn(asm);
+    asm.load(2, FRAME, FOLD_OFFSET);
+    if scalar.size_log2() > 0 {
+        asm.alui(alu::LSH, 1, scalar.size_log2().into());
+    }
+    asm.alu(alu::ADD, 2, 1);
+    read(asm, scalar);
+    asm.load(1, FRAME, FOLDED);
+    match fold.start(scalar.is_wide()).1 {
+        None => asm.alu(alu::ADD, 0, 1),
+        Some(comparison) => asm.jump(comparison, 1, 0, stays),
+    }
+    asm.store(FRAME, FOLDED, 0);
+    asm.place(stays);
     asm.answer(0);
 }
 

@@ -32,12 +32,13 @@ mod workers;
 
 use std::io::{self, Write};
 use std::num::NonZero;
+use std::thread::Builder;
 
 use trackway_ctf::read::{Bytes, SourceStream};
 use trackway_ctf::text::{LineFormat, Shown};
 
 pub use export::{Export, ExportError, Exported, join, trim};
-pub use filter::{FilterError, Filters, layouts};
+pub use filter::{AboutNothing, FilterError, Filters, layouts};
 pub use folder::{Found, OpenError, TraceFile, open};
 pub use follow::{Followed, FollowedRange, Following, follow};
 pub use index::{Index, IndexError};
@@ -144,7 +145,11 @@ fn print_on<B: Bytes + Sync>(
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
-            scope.spawn(|| pipeline.help(&mut Tools::new(format.clone())));
+            let help = || pipeline.help(&mut Tools::new(format.clone()));
+            if Builder::new().spawn_scoped(scope, help).is_err() {
+                // There are no more to be had: the merge decodes what nobody else does.
+                break;
+            }
         }
         let _stop = pipeline.stop_at_end();
         merge.run()

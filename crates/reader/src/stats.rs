@@ -145,7 +145,7 @@ fn count<'t, B: Bytes>(
     planners: &[Mutex<Option<Planner<'t, B>>>],
     number: usize,
     selection: &Selection<'_>,
-    teller: &Teller,
+    teller: &dyn Teller,
 ) -> Counts {
     let mut counts = Counts::new(streams);
     let mut memory = Vec::new();
@@ -262,7 +262,7 @@ struct Work<'w, 'k> {
     counted: &'w mut (StreamCount, Vec<ClassCount>),
     is_whole: &'w mut bool,
     selection: &'w Selection<'k>,
-    teller: &'w Teller,
+    teller: &'w dyn Teller,
 }
 
 impl Work<'_, '_> {

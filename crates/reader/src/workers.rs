@@ -1,24 +1,50 @@
 //! Threads that share work, and what they have to say, which is written as it comes.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::Builder;
 
 /// How many messages may wait to be written: who has more to say waits.
 const MESSAGES_AHEAD: usize = 64;
 
 /// Takes messages of one thread.
-pub(crate) struct Teller(SyncSender<String>);
-
-impl Teller {
+pub(crate) trait Teller {
     /// Says something; whether anybody listens.
-    pub(crate) fn tell(&self, text: String) -> bool {
-        self.0.send(text).is_ok()
+    fn tell(&self, text: String) -> bool;
+}
+
+/// To the thread that listens.
+impl Teller for SyncSender<String> {
+    fn tell(&self, text: String) -> bool {
+        self.send(text).is_ok()
     }
 }
 
-/// Calls `work` on each of `jobs` threads, with the thread's number; what they gave. What they say
-/// is written to `messages` meanwhile, by the thread that calls, a line each.
+/// Of the only thread, which writes its messages itself; `Err` once it cannot.
+struct Alone<'m>(RefCell<io::Result<&'m mut dyn Write>>);
+
+impl Teller for Alone<'_> {
+    fn tell(&self, text: String) -> bool {
+        let mut messages = self.0.borrow_mut();
+        if let Ok(open) = messages.as_mut()
+            && let Err(error) = write(*open, &text)
+        {
+            *messages = Err(error);
+        }
+        messages.is_ok()
+    }
+}
+
+/// In one piece: other threads may write to the same place.
+fn write(messages: &mut dyn Write, text: &str) -> io::Result<()> {
+    messages.write_all(format!("trackway: {text}\n").as_bytes())
+}
+
+/// Calls `work` on each of `jobs` threads, or of as many as can be had, with the thread's number;
+/// what they gave. What they say is written to `messages` meanwhile, by the thread that calls, a
+/// line each; which does the work as well where there can be no other thread.
 ///
 /// # Errors
 ///
@@ -26,27 +52,37 @@ impl Teller {
 pub(crate) fn run<R: Send>(
     jobs: NonZero<usize>,
     messages: &mut dyn Write,
-    work: impl Fn(usize, &Teller) -> R + Sync,
+    work: impl Fn(usize, &dyn Teller) -> R + Sync,
 ) -> io::Result<Vec<R>> {
     let (sender, receiver) = sync_channel::<String>(MESSAGES_AHEAD);
-    std::thread::scope(|scope| {
+    let done = std::thread::scope(|scope| {
         let work = &work;
-        let workers: Vec<_> = (0..jobs.get())
-            .map(|number| {
-                let teller = Teller(sender.clone());
-                scope.spawn(move || work(number, &teller))
-            })
-            .collect();
+        let start = |number| {
+            let teller = sender.clone();
+            Builder::new().spawn_scoped(scope, move || work(number, &teller)).ok()
+        };
+        let workers: Vec<_> = (0..jobs.get()).map_while(start).collect();
         drop(sender);
-        // In one piece: other threads may write to the same place.
-        let told = receiver
-            .iter()
-            .try_for_each(|text| messages.write_all(format!("trackway: {text}\n").as_bytes()));
+        if workers.is_empty() {
+            return Ok(None);
+        }
+        let told = receiver.iter().try_for_each(|text| write(messages, &text));
         drop(receiver);
         // One that panicked, as in a test, has nothing to give.
         let results = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();
-        told.map(|()| results)
-    })
+        told.map(|()| Some(results))
+    });
+    done?.map_or_else(|| run_here(messages, &work), Ok)
+}
+
+/// The same on this thread alone.
+fn run_here<R>(
+    messages: &mut dyn Write,
+    work: impl Fn(usize, &dyn Teller) -> R,
+) -> io::Result<Vec<R>> {
+    let teller = Alone(RefCell::new(Ok(messages)));
+    let result = work(0, &teller);
+    teller.0.into_inner().map(|_| vec![result])
 }
 
 #[cfg(test)]
@@ -78,6 +114,39 @@ mod tests {
             teller.tell("damage".to_owned()) && receiver.lock().is_ok_and(|it| it.recv().is_ok())
         });
         assert_eq!(results.expect("it is written"), [true]);
+    }
+
+    /// A writer to which nothing can be written.
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn one_thread_alone_says_as_much_as_it_has_to_say() {
+        let mut told = Vec::new();
+        let say = |_, teller: &dyn Teller| {
+            (0..3 * MESSAGES_AHEAD).filter(|number| teller.tell(number.to_string())).count()
+        };
+        let results = run_here(&mut told, say).expect("it is written");
+        assert_eq!(results, [3 * MESSAGES_AHEAD]);
+        let told = String::from_utf8(told).expect("text");
+        let expected: String =
+            (0..3 * MESSAGES_AHEAD).map(|number| format!("trackway: {number}\n")).collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn one_thread_alone_that_is_not_heard_learns_it() {
+        let result = run_here(&mut Full, |_, teller| assert!(!teller.tell("damage".to_owned())));
+        assert_eq!(result.expect_err("it is not").kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

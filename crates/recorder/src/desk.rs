@@ -136,7 +136,7 @@ impl Desk {
                 | Effect::Exit => return Some(effect),
                 Effect::Answer(client, answer) => self.answer(client, &answer),
                 Effect::ReportStatus(client) => {
-                    let status = self.status(parts.as_ref(), notices);
+                    let status = self.status(parts.as_mut(), notices);
                     self.answer(client, &Answer::Status(Box::new(status)));
                 }
                 Effect::Follow(client) => {
@@ -352,8 +352,9 @@ impl Desk {
         })
     }
 
-    /// How the session goes, whose parts these are.
-    pub(crate) fn status(&mut self, parts: Option<&Parts>, notices: &Notices) -> Status {
+    /// How the session goes, whose parts these are. What was recorded before somebody asked is
+    /// counted.
+    pub(crate) fn status(&mut self, parts: Option<&mut Parts>, notices: &Notices) -> Status {
         let mut status = Status {
             name: self.machine.spec().name.clone(),
             pid: std::process::id(),
@@ -372,6 +373,7 @@ impl Desk {
             status.memory_bytes += kernel.memory_bytes();
         }
         let Some(parts) = parts else { return status };
+        parts.look();
         status.counts = counts_of(&parts.summary());
         status.counts.recorded = parts.recorded();
         (status.users, status.users_beyond) = (parts.users(), parts.users_beyond());

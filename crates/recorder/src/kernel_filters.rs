@@ -11,15 +11,16 @@ use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_kernel::adapt::Unfit;
+use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::ftrace::context::Context;
-use trackway_kernel::ftrace::filter as ftrace;
-use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
+use trackway_kernel::ftrace;
+use trackway_kernel::record::context::{Asked, Context};
+use trackway_kernel::record::filter::{Filter, FilterError, Memory};
 use trackway_kernel::record::staging::Staged;
-use trackway_schema::{EventDescription, Field, Label, Scalar};
+use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
 use crate::report::Notices;
@@ -50,6 +51,29 @@ pub(crate) struct TakenFilters {
     /// Those about all events that none of the kernel's has what is asked for: why.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
+    /// Those that are asked of programs' events, too.
+    shared: Vec<FilterSpec>,
+}
+
+/// Whose filters are compiled for the kernel's events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// Of a command line: what is about all events, or about none of the kernel's, may be meant
+    /// for programs'.
+    Anybodys,
+    /// The kernel's events', if perhaps about none that is recorded so far. These are asked of
+    /// programs' events, too.
+    Kernels(&'a [FilterSpec]),
+}
+
+impl Whose<'_> {
+    /// Whether a filter is about the kernel's events alone.
+    fn is_own(self, spec: &FilterSpec) -> bool {
+        match self {
+            Self::Anybodys => false,
+            Self::Kernels(shared) => !is_everyones(spec) || !shared.contains(spec),
+        }
+    }
 }
 
 /// A filter as it is asked.
@@ -57,8 +81,12 @@ pub(crate) trait Asking: Sized {
     /// What all of them use together.
     type Memory: std::fmt::Debug;
 
-    /// That of so many filters, for so many CPUs.
-    fn memory(cpus: usize, filters: usize) -> std::io::Result<Self::Memory>;
+    /// That of these filters, for so many CPUs of a kernel with these types.
+    fn memory(
+        cpus: usize,
+        filters: &[FilterSpec],
+        btf: Option<&Btf>,
+    ) -> std::io::Result<Self::Memory>;
 
     /// The filter of this object, with this number, for an event; `None`: the event lacks what it
     /// asks for.
@@ -69,11 +97,14 @@ pub(crate) trait Asking: Sized {
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
-    /// The contexts that it may ask for, by name; `None`: text.
-    fn contexts() -> Vec<(&'static str, Option<Scalar>)>;
+    /// Whether an event may be asked all of these.
+    fn check(_all: &[Self]) -> Result<(), FilterError> {
+        Ok(())
+    }
 
-    /// Why those contexts cannot be asked for that others may.
-    const NO_CONTEXT: &'static str;
+    /// Of the kernel's contexts, by name, which are not there to be asked for: what they are
+    /// instead, and why, if that is known.
+    fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
 
     /// Of each field of an event why it cannot be asked for, if it cannot.
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
@@ -82,10 +113,17 @@ pub(crate) trait Asking: Sized {
 impl Asking for Filter {
     type Memory = Memory;
 
-    const NO_CONTEXT: &'static str = "what is not known in the kernel";
-
-    fn memory(cpus: usize, filters: usize) -> std::io::Result<Memory> {
-        Memory::new(cpus, filters)
+    fn memory(cpus: usize, filters: &[FilterSpec], btf: Option<&Btf>) -> std::io::Result<Memory> {
+        let is_in =
+            |text: &[u8], name: &str| text.windows(name.len()).any(|part| part == name.as_bytes());
+        let may_be_asked = |name: &str| {
+            filters.iter().any(|filter| match &filter.source {
+                FilterSource::Expression(text) => is_in(text.as_bytes(), name),
+                FilterSource::Object(object) => is_in(&object.bytes, name),
+                _ => true,
+            })
+        };
+        Memory::new(cpus, filters.len(), Asked::find(btf, may_be_asked))
     }
 
     fn make(
@@ -97,8 +135,13 @@ impl Asking for Filter {
         Self::new(object, number, staged, memory)
     }
 
-    fn contexts() -> Vec<(&'static str, Option<Scalar>)> {
-        CONTEXTS.to_vec()
+    fn check(all: &[Self]) -> Result<(), FilterError> {
+        Self::check_steps(all)
+    }
+
+    fn hidden(memory: &Memory, name: &str) -> Option<(&'static str, Option<String>)> {
+        let hidden = memory.contexts().hidden(name)?;
+        Some(("what this kernel does not show", Some(hidden.to_string())))
     }
 
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
@@ -106,13 +149,10 @@ impl Asking for Filter {
     }
 }
 
-impl Asking for ftrace::Filter {
+impl Asking for ftrace::filter::Filter {
     type Memory = ();
 
-    const NO_CONTEXT: &'static str = "what records of tracefs do not say (they say tid, cpu_id, \
-                                      preemptible, need_reschedule and interruptible)";
-
-    fn memory(_: usize, _: usize) -> std::io::Result<()> {
+    fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
         Ok(())
     }
 
@@ -125,15 +165,16 @@ impl Asking for ftrace::Filter {
         Self::new(object, number, staged)
     }
 
-    fn contexts() -> Vec<(&'static str, Option<Scalar>)> {
-        let named = |&(name, context): &(&'static str, Context)| (name, Some(context.scalar()));
-        Context::ALL.iter().map(named).collect()
+    fn hidden((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
+        let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
+                   need_reschedule and interruptible)";
+        ftrace::context::Context::named(name).is_none().then_some((why, None))
     }
 
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
         let why = "what a program points to, which tracefs does not give";
         let withheld = |is_given: bool| (!is_given).then_some(why);
-        ftrace::gives(staged).into_iter().map(withheld).collect()
+        ftrace::filter::gives(staged).into_iter().map(withheld).collect()
     }
 }
 
@@ -151,33 +192,38 @@ struct World {
 }
 
 impl<F: Asking> KernelFilters<F> {
-    /// What these filters ask of these events, as they are staged. If they `are_own`, they are
-    /// about the kernel's events alone, if perhaps about none that is recorded so far.
+    /// What these filters ask of these events, as they are staged.
     ///
     /// # Errors
     ///
     /// The first filter that makes no sense, or that the kernel cannot ask.
     pub(crate) fn new(
-        (specs, are_own): (&[FilterSpec], bool),
+        (specs, whose): (&[FilterSpec], Whose<'_>),
         events: &[Event],
         staged: impl Fn(&Event) -> Staged,
-        cpus: usize,
+        (cpus, btf): (usize, Option<&Btf>),
     ) -> Result<Self, RecordError> {
         let mut filters = Self::default();
         if specs.is_empty() {
             return Ok(filters);
         }
-        let world = World::new::<F>(events.iter().map(staged).collect(), events.iter());
+        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::unavailable)?;
+        let staged = events.iter().map(staged).collect();
+        let world = World::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
         filters.taken.specs = specs.to_vec();
-        let mut memory = F::memory(cpus, specs.len()).map_err(crate::kernel::unavailable)?;
+        filters.taken.shared = match whose {
+            Whose::Anybodys => specs.iter().filter(|spec| is_everyones(spec)).cloned().collect(),
+            Whose::Kernels(shared) => shared.to_vec(),
+        };
         for (number, spec) in specs.iter().enumerate() {
+            let is_own = whose.is_own(spec);
             let about = match about(&world.names, spec) {
-                Err(_) if are_own => Vec::new(),
+                Err(_) if is_own => Vec::new(),
                 about => about?,
             };
             if about.is_empty() {
-                if are_own && !is_everyones(spec) {
+                if is_own && !is_everyones(spec) {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
                     filters.taken.hints.push(hint);
@@ -189,8 +235,8 @@ impl<F: Asking> KernelFilters<F> {
             }
             let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
             if lacking == about.len() {
-                let why = lacking_everywhere(spec, &world, &about);
-                if are_own || !is_everyones(spec) {
+                let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
+                if is_own || !is_everyones(spec) {
                     return Err(RecordError::Filter(why));
                 }
                 // Perhaps a program's has it.
@@ -216,7 +262,7 @@ impl<F: Asking> KernelFilters<F> {
         self.taken.hints.clear();
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
         let staged = events.iter().map(|event| staged(event)).collect();
-        let world = World::new::<F>(staged, events.iter().copied());
+        let world = World::new::<F>(staged, events.iter().copied(), &memory);
         // Such as could not be recorded are not known.
         self.events.truncate(known);
         self.events.resize_with(known + events.len(), || Some(Vec::new()));
@@ -249,7 +295,10 @@ impl<F: Asking> KernelFilters<F> {
                 None => None,
             };
             match (made, &mut self.events[first + event]) {
-                (Some(filter), Some(filters)) => filters.push(filter),
+                (Some(filter), Some(filters)) => {
+                    filters.push(filter);
+                    F::check(filters).map_err(|error| refused(spec, error))?;
+                }
                 (Some(_), None) => {}
                 (None, filters) => {
                     *filters = None;
@@ -316,6 +365,11 @@ impl TakenFilters {
         unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
     }
 
+    /// Those that are asked of programs' events, too, as they were given.
+    pub(crate) fn shared(&self) -> &[FilterSpec] {
+        &self.shared
+    }
+
     /// Whether a filter is about the kernel's events alone.
     pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
         self.own.contains(spec)
@@ -330,8 +384,12 @@ impl TakenFilters {
 }
 
 impl World {
-    fn new<'a, F: Asking>(staged: Vec<Staged>, events: impl Iterator<Item = &'a Event>) -> Self {
-        let layouts = staged.iter().map(layout_of::<F>).collect();
+    fn new<'a, F: Asking>(
+        staged: Vec<Staged>,
+        events: impl Iterator<Item = &'a Event>,
+        memory: &F::Memory,
+    ) -> Self {
+        let layouts = staged.iter().map(|staged| layout_of::<F>(staged, memory)).collect();
         Self { names: events.map(kernel::name_of).collect(), staged, layouts }
     }
 }
@@ -429,7 +487,7 @@ pub(crate) fn is_kernels(text: &str) -> bool {
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
     let is_kernels = |(token, _): &(Token, Span)| {
         let Token::Context(name) = token else { return false };
-        !is_there(name) && CONTEXTS.iter().any(|(known, _)| known == name)
+        !is_there(name) && Context::asked().any(|context| context.name == name)
     };
     tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
 }
@@ -450,28 +508,41 @@ pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
 }
 
 /// What filters may ask of an event: its fields, and what is known of whoever it happens in.
-fn layout_of<F: Asking>(staged: &Staged) -> Layout {
+fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
         of: withheld.map_or_else(|| named((&field.kind).into(), meaning), Type::Other),
     };
-    let context = |(name, scalar): (&str, Option<Scalar>)| Member {
-        name: name.to_owned(),
-        of: scalar.map_or(Type::String, Type::from),
+    let context = |context: Context| Member {
+        name: context.name.to_owned(),
+        of: match F::hidden(memory, context.name) {
+            Some((instead, _)) => Type::Other(instead),
+            None => context.scalar().map_or(Type::String, Type::from),
+        },
     };
-    let mut contexts: Vec<Member> = F::contexts().into_iter().map(context).collect();
-    for (name, _) in CONTEXTS {
-        if !contexts.iter().any(|context| context.name == name) {
-            contexts.push(Member { name: name.to_owned(), of: Type::Other(F::NO_CONTEXT) });
-        }
-    }
     Layout {
         event: staged.description.name.clone(),
         fields: fields.zip(F::withheld(staged)).map(field).collect(),
-        contexts,
+        contexts: Context::asked().map(context).collect(),
         applications: Vec::new(),
     }
+}
+
+/// Which contexts there are, if an expression names one that is not; and why not, if that is known.
+fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
+    let missing = |(token, _): (Token, Span)| {
+        let Token::Context(name) = token else { return None };
+        if Context::asked().any(|context| context.name == name) {
+            return F::hidden(memory, &name).map(|(_, why)| why);
+        }
+        Some(None)
+    };
+    let why = tokens(text).ok()?.into_iter().find_map(missing)?;
+    let why = why.map_or_else(String::new, |why| format!("{why}; "));
+    let there = Context::asked().filter(|context| F::hidden(memory, context.name).is_none());
+    let there: Vec<String> = there.map(|context| format!("$ctx.{}", context.name)).collect();
+    Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
 
 /// A type with the names that its values have, as who reads the trace knows them.
@@ -517,13 +588,19 @@ fn object_of(
 }
 
 /// That no event has what a filter asks for.
-fn lacking_everywhere(spec: &FilterSpec, world: &World, about: &[usize]) -> String {
+fn lacking_everywhere<F: Asking>(
+    spec: &FilterSpec,
+    (world, memory): (&World, &F::Memory),
+    about: &[usize],
+) -> String {
     let layouts: Vec<Layout> = about.iter().map(|&event| world.layouts[event].clone()).collect();
     match &spec.source {
         FilterSource::Expression(text) => match check_for(text, &layouts).err() {
             Some(mut error) => {
                 let is_near = error.message.contains("did you mean");
-                if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
+                if let Some(hint) = contexts_instead::<F>(text, memory) {
+                    error.hint = Some(hint);
+                } else if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
                     error.hint = Some(NAME_THEM.to_owned());
                 }
                 error.render(text)

@@ -7,13 +7,12 @@
 
 mod changes;
 mod drain;
+mod members;
 mod output;
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
 use std::{io, iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
@@ -23,16 +22,19 @@ use trackway_kernel::ftrace::context::Context;
 use trackway_kernel::ftrace::convert::{Converter, staged};
 use trackway_kernel::ftrace::filter::Filter;
 use trackway_kernel::ftrace::instance::{Instance, InstanceError, Wanted};
+use trackway_kernel::record::cgroup::Folders;
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::drain::{Drainer, Order, SeenCpu};
+use self::drain::{Drainer, Ended, SeenCpu};
+use self::members::{Follower, Moves};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
+use crate::kernel_thread::{DrainThread, unwritten};
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_meanings};
@@ -49,12 +51,16 @@ pub(crate) struct ByTracefs {
     converter: Converter,
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
+    /// Control groups whose threads are recorded.
+    folders: Option<Folders>,
 }
 
 /// An event that was selected, by number in the order in which they were.
 #[derive(Debug)]
 struct Known {
     name: EventName,
+    /// Its number in the trace, if its records can be turned.
+    number: Option<u16>,
     /// Whether it is recorded where it is on: it has what filters ask for, and tracefs has it.
     can_be: bool,
     is_on: bool,
@@ -66,9 +72,8 @@ struct Shared {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
-    /// Of some threads alone; and whether those are known before a command starts.
-    is_scoped: bool,
-    is_of_processes: bool,
+    /// Of a command alone, which says itself when it begins.
+    is_of_command: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
 }
@@ -80,13 +85,15 @@ pub(crate) struct Draining {
     converter: Arc<Converter>,
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
-    orders: Sender<Order>,
-    news: Receiver<String>,
-    thread: JoinHandle<()>,
+    thread: DrainThread<Drainer>,
+    /// What follows who is in control groups, if that says whose events are recorded.
+    follower: Option<Follower>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     begin_ts: u64,
     is_stopped: bool,
+    /// Whether something was asked of events that is not asked any more.
+    was_filtered: bool,
     /// Whether what is in a flight recorder goes into the trace at the end.
     keeps_flight_recorder: bool,
 }
@@ -137,17 +144,8 @@ pub(crate) struct Summary {
     is_filtered: bool,
     /// Why its trace is not whole, if it is not.
     unwritten: Option<String>,
-}
-
-/// Refuses what BPF alone does: options that do nothing would let others' events in.
-fn refuse_what_is_not_there(options: &KernelOptions) -> Result<(), RecordError> {
-    if options.cgroups.is_empty() {
-        return Ok(());
-    }
-    let why = "cannot record kernel events: by tracefs there is no --cgroup";
-    let hint = "a command or processes, and what they start, are recorded, or everything \
-                (--system)";
-    Err(RecordError::Kernel(why.into(), Some(hint.into())))
+    /// Who came into control groups, if those were recorded.
+    moves: Option<Moves>,
 }
 
 /// What records are to say besides their fields.
@@ -203,15 +201,15 @@ impl ByTracefs {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
-        refuse_what_is_not_there(options)?;
+        kernel::refuse_other_clock()?;
         let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
         let selection = Selection::new(&options.patterns)?;
         let events = catalogue.select(&selection)?.events;
         let cpus = crate::cpus::online().len().max(1);
-        let filters = (&options.filters[..], options.has_own_filters);
+        let filters = (&options.filters[..], options.whose());
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
-        let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, cpus)?;
+        let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, (cpus, None))?;
         let cpu_bytes = match size_bytes {
             0 => kernel::CPU_BYTES.min(BUFFERS_BYTES / cpus as u64),
             size_bytes => size_bytes,
@@ -235,11 +233,12 @@ impl ByTracefs {
             instance,
             cpu_bytes,
             overwrite,
-            is_scoped,
-            is_of_processes: !options.pids.is_empty(),
+            is_of_command: is_scoped && options.pids.is_empty() && options.cgroups.is_empty(),
             is_stopped: options.is_stopped,
         });
-        Ok(Self { shared, converter, filters, events })
+        let groups = (!options.cgroups.is_empty()).then_some(&options.cgroups[..]);
+        let folders = groups.map(|groups| members::find(&shared, groups)).transpose()?;
+        Ok(Self { shared, converter, filters, events, folders })
     }
 
     /// What its events are asked.
@@ -260,21 +259,17 @@ impl ByTracefs {
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
-        let Self { shared, converter, filters, events } = self;
+        let Self { shared, converter, filters, events, folders } = self;
         let uuid = trace::random_uuid()?;
         let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
         let (converter, begin_ts) = (Arc::new(converter), monotonic_ns());
         let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);
         let of = (begin_ts, shared.overwrite.then_some(shared.cpu_bytes));
         let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
-        let (orders, ordered) = mpsc::channel();
-        let (teller, news) = mpsc::channel();
-        let mut drainer = Drainer::new(Arc::clone(&shared), output);
-        let run = move || drainer.run(&ordered, &teller);
-        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
-        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        let thread = DrainThread::start(Drainer::new(Arc::clone(&shared), output))?;
         let is_stopped = shared.is_stopped;
-        if (!shared.is_scoped || shared.is_of_processes) && !is_stopped {
+        let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
+        if !shared.is_of_command && !is_stopped {
             let error = |error| failed("cannot record kernel events", error);
             shared.instance.record(true).map_err(error)?;
         }
@@ -283,13 +278,13 @@ impl ByTracefs {
             converter,
             filters,
             events,
-            orders,
-            news,
             thread,
+            follower,
             uuid,
             realtime_offset_ns,
             begin_ts,
             is_stopped,
+            was_filtered: false,
             keeps_flight_recorder: true,
         })
     }
@@ -297,11 +292,8 @@ impl ByTracefs {
 
 /// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
 fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
-    let can_be = filters.is_some() && event.id.is_some();
-    if let Some(filters) = filters {
-        converter.add(event, filters);
-    }
-    Known { name: kernel::name_of(event), can_be, is_on: false }
+    let number = filters.and_then(|filters| converter.add(event, filters));
+    Known { name: kernel::name_of(event), number, can_be: number.is_some(), is_on: false }
 }
 
 /// Says which events tracefs does not have, and which fields of others are empty.
@@ -375,7 +367,7 @@ impl Draining {
     /// What the command's process does before it runs the command: from there on it is recorded.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let shared = Arc::clone(&self.shared);
-        shared.is_scoped.then(|| Box::new(move || shared.instance.enter()) as Entrance)
+        shared.is_of_command.then(|| Box::new(move || shared.instance.enter()) as Entrance)
     }
 
     /// Records again.
@@ -399,35 +391,33 @@ impl Draining {
         if self.shared.overwrite {
             return Ok(());
         }
-        self.ask(Drainer::write_all)?.map_err(unwritten)
+        self.thread.ask(Drainer::write_all)?.map_err(unwritten)
     }
 
     /// Forgets what was recorded and lost; it is stopped while that is done.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop();
-        let cleared = self.ask(Drainer::clear)?;
+        let cleared = self.thread.clear();
         if !was_stopped {
             self.start();
         }
-        cleared.map_err(|error| failed("cannot remove what was recorded of the kernel", error))
+        cleared
     }
 
     /// Writes events at once, because somebody follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
-        let order: Order = Box::new(move |drainer| drainer.set_followed(is_followed));
-        // Whoever has ended has written all.
-        let _ = self.orders.send(order);
+        self.thread.set_followed(is_followed);
     }
 
     /// Says what happened since it was looked at last.
     pub(crate) fn say_news(&self, notices: &Notices) {
-        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+        self.thread.say_news(notices);
     }
 
     /// How it goes; nothing if nobody can say.
     pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
-        let counts = self.ask(Drainer::counts).ok()?;
+        let counts = self.thread.ask(Drainer::counts).ok()?;
         Some(KernelStatus {
             spec,
             events: self.events.iter().filter(|known| known.is_on).count(),
@@ -457,7 +447,7 @@ impl Draining {
             return Ok(None);
         }
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let cpus = self.ask(Drainer::look_beside)?;
+        let cpus = self.thread.ask(Drainer::look_beside)?;
         let cpus = cpus.map_err(|error| failed("cannot read kernel events", error))?;
         Ok(Some(Seen { cpus, since_ts }))
     }
@@ -485,45 +475,48 @@ impl Draining {
     /// Ends it, and writes what is left. The instance is gone then.
     pub(crate) fn finish(mut self) -> Summary {
         self.stop();
+        let moves = self.follower.take().map(Follower::finish);
         let keeps = self.keeps_flight_recorder;
-        let ended = self.ask(move |drainer| {
-            let written = drainer.end(keeps);
-            (Counts::of(&drainer.output), written.map_err(|error| error.to_string()))
+        let ended = self.thread.ask(move |drainer| drainer.end(keeps));
+        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
+            let gone = || Err(io::Error::other(error.to_string()));
+            Ended { counts: Counts::default(), written: gone(), closed: gone() }
         });
-        let (counts, written) =
-            ended.unwrap_or_else(|error| (Counts::default(), Err(error.to_string())));
-        let summary =
-            Summary { counts, is_filtered: self.converter.asks_any(), unwritten: written.err() };
-        if summary.unwritten.is_none() && (keeps || !self.shared.overwrite) {
+        let tells_all = closed.is_ok();
+        let written = written.and(closed).map_err(|error| error.to_string());
+        let is_filtered = self.was_filtered || self.converter.asks_any();
+        let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
+        if tells_all && (keeps || !self.shared.overwrite) {
             let mark = counts.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.ask(move |drainer| {
+            let _ = self.thread.ask(move |drainer| {
                 let facts = drainer.output.trace.facts()?;
                 completion::mark(&facts, By::Record(&mark))
             });
         }
-        let Self { orders, thread, .. } = self;
-        drop(orders);
-        // It has done what it was to do.
-        let _ = thread.join();
+        self.thread.end();
         summary
-    }
-
-    /// Has something done by the thread that drains.
-    fn ask<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&mut Drainer) -> T + Send + 'static,
-    ) -> Result<T, RecordError> {
-        let (teller, answer) = mpsc::channel();
-        let order: Order = Box::new(move |drainer| drop(teller.send(act(drainer))));
-        let gone = || failed("cannot write kernel events", "the thread has ended");
-        self.orders.send(order).map_err(|_| gone())?;
-        answer.recv().map_err(|_| gone())
     }
 }
 
-fn unwritten(error: io::Error) -> RecordError {
-    failed("cannot write kernel events", error)
+/// Says what is missing since control groups were looked at now and then.
+fn say_moves(moves: &Moves, notices: &Notices) {
+    let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
+    notices.say(format_args!(
+        "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \
+         {} came in meanwhile, and what they did until they were seen is missing, as is all of who \
+         came and went unseen",
+        Counted(moves.came, "thread")
+    ));
+    if moves.kept > 0 {
+        notices.say(format_args!(
+            "{} left the control groups and were recorded all the same: that takes Linux 5.7",
+            Counted(moves.kept, "thread")
+        ));
+    }
+    if let Some(why) = &moves.failed {
+        notices.say(format_args!("not all who came or went could be followed: {why}"));
+    }
 }
 
 impl Shared {
@@ -561,6 +554,9 @@ impl Summary {
         ));
         if let Some(why) = &self.unwritten {
             notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
+        }
+        if let Some(moves) = &self.moves {
+            say_moves(moves, notices);
         }
         if self.is_filtered && (lost, overwritten) != (0, 0) {
             notices.say(format_args!(

@@ -158,12 +158,7 @@ impl Draining {
                 draining.filters().taken().say(notices);
                 Ok(changed)
             }
-            Self::Tracefs(_) if filters.is_some() => {
-                let why = "these events are recorded by tracefs: their filters are those of the \
-                           session's beginning";
-                Err(kernel::failed("cannot change filters", why))
-            }
-            Self::Tracefs(draining) => draining.select(patterns, meanwhile, notices),
+            Self::Tracefs(draining) => draining.select(patterns, filters, meanwhile, notices),
         }
     }
 
@@ -202,10 +197,12 @@ impl Draining {
 
     /// How it goes; nothing if nobody can say.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
-        match self {
-            Self::Bpf(draining) => draining.status(spec),
-            Self::Tracefs(draining) => draining.status(spec),
-        }
+        let is_of_command = spec.pids.is_empty() && self.entrance().is_some();
+        let (status, is_by_tracefs) = match self {
+            Self::Bpf(draining) => (draining.status(spec)?, false),
+            Self::Tracefs(draining) => (draining.status(spec)?, true),
+        };
+        Some(KernelStatus { is_of_command, is_by_tracefs, ..status })
     }
 
     /// Bytes of memory of its buffers.

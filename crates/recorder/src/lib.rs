@@ -30,6 +30,7 @@ mod home;
 mod kernel;
 mod kernel_filters;
 mod kernel_meanings;
+mod kernel_thread;
 mod kernel_tracefs;
 mod kernel_ways;
 mod live;
@@ -83,4 +84,4 @@ pub use trackway_session::{
     SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
-pub use unmatched::near_pattern;
+pub use unmatched::{meant_pattern, near_pattern};

@@ -168,18 +168,19 @@ enum Rule {
 }
 
 impl Parts {
-    /// Begins a session with these channels; writers are let in unless they are paused.
+    /// Begins a session with these channels; writers are let in unless they are paused. Filters
+    /// that are taken need not be such as programs' events are for: the kernel's are.
     pub(crate) fn begin(
-        scope: Scope,
-        session: SessionSettings,
+        (scope, session): (Scope, SessionSettings),
         channels: Vec<(ChannelSettings, u32)>,
+        is_taken: &dyn Fn(&FilterSpec) -> bool,
         watches_crashes: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         if scope == Scope::Own {
             let home = Home::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = meant::check(channel, home.window(), &Reach::default(), |_| false)?;
+                let hints = meant::check(channel, home.window(), &Reach::default(), is_taken)?;
                 hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
             }
             return Self::begin_own(home, session, channels, watches_crashes);
@@ -680,6 +681,11 @@ impl Parts {
         }
         self.let_go(lost, notices);
         Ok(period_ns)
+    }
+
+    /// Sees how far writers are by now: for whoever asks.
+    pub(crate) fn look(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.recording.look());
     }
 
     /// What is due however long something else takes.

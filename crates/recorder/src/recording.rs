@@ -57,6 +57,8 @@ pub struct Recording {
     pub(crate) drops_flight_recorders: bool,
     /// Whether the buffers of channels that have ended are left for `trackway recover`.
     pub(crate) has_left_behind: bool,
+    /// Whether writers were seen to have gone on, between looks that choose the period.
+    has_data: bool,
     /// The window's, when its events were looked at last.
     events_revision: u32,
     visits: Visits,
@@ -156,6 +158,7 @@ impl Recording {
             live: None,
             drops_flight_recorders: false,
             has_left_behind: false,
+            has_data: false,
             events_revision: 0,
             visits: Visits::default(),
             lease_due_ns: 0,
@@ -202,7 +205,8 @@ impl Recording {
         self.visits.look(self.home.window().header(), now);
         let flush_period = if self.live.is_some() { LIVE_PERIOD_NS } else { FLUSH_PERIOD_NS };
         let partial = is_due(&mut self.flush_due_ns, flush_period, now);
-        let (mut fill, mut data, mut is_shrinking) = (0, false, false);
+        let (mut fill, mut is_shrinking) = (0, false);
+        let mut data = std::mem::take(&mut self.has_data);
         for channel in &mut self.channels {
             let look = channel.look();
             data |= look.data;
@@ -241,6 +245,16 @@ impl Recording {
                 Ok(period.min(LIVE_PERIOD_NS))
             }
             None => Ok(period),
+        }
+    }
+
+    /// Sees how far writers are by now. Counts are those of the last look, which may be as old as
+    /// the longest period.
+    pub(crate) fn look(&mut self) {
+        // What is wrong with the window is for the next tick.
+        if self.check_window().is_ok() {
+            let looks = self.channels.iter_mut().map(|channel| channel.look().data);
+            self.has_data |= looks.fold(false, |found, data| found | data);
         }
     }
 

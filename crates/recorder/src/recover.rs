@@ -96,14 +96,15 @@ fn recover_as(
     }
     // What was recorded of the kernel is in no window.
     recovered.iter().for_each(|one| kernel::left::settle(&one.folder, notices));
-    if let Some(named) = only {
-        named.settle(&in_memory, notices)?;
-        kernel::left::settle(&named.path, notices);
+    match &only {
+        Some(named) => {
+            named.settle(&in_memory, notices)?;
+            kernel::left::settle(&named.path, notices);
+        }
+        None => run.into_iter().for_each(|run| run.settle_kernels(notices)),
     }
-    if let Some(run) = run {
-        // Names that stay are no harm.
-        let _ = run.clean_recovered(folder);
-    }
+    // Names that stay are no harm.
+    let _ = run.map(|run| run.clean_recovered(folder));
     Ok(recovered)
 }
 

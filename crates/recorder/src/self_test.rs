@@ -2,6 +2,7 @@
 //! because everything rests on it: under some emulators and debuggers they do not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use trackway_sys::thread::{CpuSet, cpu, rseq_area};
@@ -28,7 +29,7 @@ pub(crate) fn run(window: &Window) {
 }
 
 /// Runs a thread that spins inside a sequence on one CPU, and preempts it there. `None` where it
-/// may not choose its CPU.
+/// may not choose its CPU, or there can be no other thread.
 pub(crate) fn sequences_abort() -> Option<bool> {
     /// What the thread says: nothing yet, about to enter, aborted, left when told to.
     const STARTED: u32 = 1;
@@ -46,7 +47,7 @@ pub(crate) fn sequences_abort() -> Option<bool> {
         state.load(Ordering::Relaxed) >= wanted
     };
     let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let spin = || {
             if here.apply().is_err() || rseq_area().is_null() {
                 state.store(LEFT, Ordering::Relaxed);
                 return;
@@ -55,7 +56,8 @@ pub(crate) fn sequences_abort() -> Option<bool> {
             // SAFETY: it is this thread's registered area, and `stop` outlives the scope.
             let aborted = unsafe { spin_in_sequence(rseq_area(), &stop) };
             state.store(if aborted { ABORTED } else { LEFT }, Ordering::Relaxed);
-        });
+        };
+        Builder::new().spawn_scoped(scope, spin).ok()?;
         let pinned = here.apply().is_ok();
         let done = reached(STARTED, PATIENCE) && reached(ABORTED, PATIENCE);
         stop.store(1, Ordering::Relaxed);

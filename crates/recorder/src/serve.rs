@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_session::machine::{Client, Effect, Outcome, Planned};
 use trackway_session::protocol::{Answer, ChannelStatus, Refusal, Request, Status};
-use trackway_session::{ChannelSpec, Mode, Reserve, SessionSpec, Tracefiles};
+use trackway_session::{ChannelSpec, FilterSpec, Mode, Reserve, SessionSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::file::Fd;
 use trackway_sys::process::{can_tell_exits, raise_descriptor_limit};
@@ -18,7 +18,7 @@ use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
 use crate::filters::known;
-use crate::kernel::KernelOptions;
+use crate::kernel::{self, KernelOptions};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
 use crate::pause::Pause;
@@ -170,12 +170,16 @@ impl Served {
             let _ = raise_descriptor_limit();
         }
         let name = RunFolder::new().claim(&spec.name)?;
+        let of_the_dead = name.folder_of_the_dead();
         let notices = notices_of(&name, talk)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
         // Before anything that would stay behind. Who connects meanwhile is answered later.
         let mut server = Server::open(name)?;
         record::recover_the_dead(&notices);
+        if let Some(folder) = of_the_dead {
+            kernel::left::settle(&folder, &notices);
+        }
         let is_new_folder = spec.output.as_ref().is_none_or(|output| !output.exists());
         let (folder, room) = match &spec.output {
             Some(output) => (output.clone(), trace::prepare_session(output, Older::Stays)?),
@@ -253,7 +257,7 @@ impl Served {
             }
             // To the creator.
             _ => {
-                let status = self.desk.status(self.parts.as_ref(), &self.notices);
+                let status = self.desk.status(self.parts.as_mut(), &self.notices);
                 return begun(&Begun::There(Box::new(status)));
             }
         };
@@ -267,7 +271,15 @@ impl Served {
         let (scope, session) = (self.scope.clone(), self.desk.session.clone());
         // First, because it is what may be refused.
         let kernel = self.prepare_kernel(record)?;
-        let parts = Parts::begin(scope, session, channels, self.watches_crashes, &self.notices)?;
+        let asked = kernel.as_ref().map(|(kernel, _)| kernel.filters());
+        let of_kernel = self.desk.machine.spec().kernel.iter().flat_map(|kernel| &kernel.filters);
+        let of_kernel: Vec<FilterSpec> = of_kernel.cloned().collect();
+        let is_taken = |filter: &FilterSpec| {
+            of_kernel.contains(filter) && asked.is_some_and(|asked| asked.takes(filter))
+        };
+        let watches_crashes = self.watches_crashes;
+        let parts =
+            Parts::begin((scope, session), channels, &is_taken, watches_crashes, &self.notices)?;
         let root = &self.desk.session.path;
         let begin = |(kernel, tracefiles): (Kernel, Tracefiles)| {
             kernel.begin(root, parts.realtime_offset_ns(), tracefiles)
@@ -297,10 +309,19 @@ impl Served {
         }
         let Some(spec) = &self.desk.machine.spec().kernel else { return Ok(None) };
         let size_bytes = spec.buffer_size.unwrap_or(0);
-        let options = KernelOptions::of(spec, !record)?;
+        let channels = self.desk.machine.spec().channels.iter();
+        let of_programs: Vec<&FilterSpec> = channels.flat_map(|channel| &channel.filters).collect();
+        let is_shared = |filter: &&FilterSpec| of_programs.contains(filter);
+        let shared = spec.filters.iter().filter(is_shared).cloned().collect();
+        let options = KernelOptions { shared_filters: shared, ..KernelOptions::of(spec, !record)? };
         let overwrite = spec.mode == Mode::Overwrite;
         let kernel = Kernel::prepare(&options, size_bytes, overwrite, &self.notices)?;
         kernel.say_size(size_bytes, &self.notices);
+        // What others' programs have is not known here.
+        if matches!(self.scope, Scope::Own) {
+            let of_programs = Home::open()?.map(|home| known(home.window(), "*"));
+            kernel.filters().refuse_unmet(&of_programs.unwrap_or_default())?;
+        }
         kernel.filters().say(&self.notices);
         Ok(Some((kernel, spec.tracefiles())))
     }

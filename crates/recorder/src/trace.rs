@@ -580,10 +580,11 @@ fn is_only_a_trace(folder: &Path) -> bool {
         let is_uid = |path: &Path| is_named(path, "uid");
         is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
     };
-    // Beside the programs' events: none of ours has the kernel's alone.
+    // Beside the programs' events; alone, only with our facts: LTTng names it so, too.
     let is_of_the_kernel = |path: &Path| {
         let is_beside = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
-        is_named(path, KERNEL) && path.join("metadata").is_file() && is_beside
+        let is_ours = is_beside || path.join(FACTS).is_dir();
+        is_named(path, KERNEL) && path.join("metadata").is_file() && is_ours
     };
     let is_a_snapshot = |path: &Path| {
         let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
@@ -736,6 +737,12 @@ mod tests {
         put(&old.join("snapshot-12"));
         fs::remove_dir_all(old.join("ust")).unwrap();
         assert!(is_only_a_trace(&old));
+        let kernel = base.join("kernel-only").join(KERNEL);
+        fs::create_dir_all(&kernel).unwrap();
+        fs::write(kernel.join("metadata"), "").unwrap();
+        assert!(!is_only_a_trace(kernel.parent().unwrap()), "it may be another tracer's");
+        fs::create_dir(kernel.join(FACTS)).unwrap();
+        assert!(is_only_a_trace(kernel.parent().unwrap()));
         fs::write(old.join("mine"), "").unwrap();
         assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
         fs::write(root.join("mine"), "").unwrap();

@@ -142,15 +142,27 @@ fn is_about_some(filter: &FilterSpec, known: &[EventDescription]) -> bool {
 /// What was perhaps meant, to follow; empty: nothing like it is there.
 fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
     let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
-    // A name alone stands for a provider.
-    let bare = filter.pattern.as_deref().filter(|pattern| !pattern.contains(':'));
-    let of_name = bare.and_then(|bare| near_pattern(&format!("*:{bare}"), &names));
+    let meant = filter.pattern.as_deref().and_then(|pattern| meant_pattern(pattern, &names));
+    meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
+}
+
+/// What was perhaps meant by a filter's pattern, or by one of a list, that matches none of these
+/// names.
+pub fn meant_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
+    list.split(',').find_map(|pattern| meant_by_one(pattern.trim(), names))
+}
+
+fn meant_by_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+    if pattern.contains(':') {
+        return near_pattern(pattern, names);
+    }
+    // A name alone stands for a provider, but may be meant for an event.
     let whole = |meant: String| match meant.strip_prefix("*:") {
         Some(name) => names.iter().find(|full| full.ends_with(&format!(":{name}"))).cloned(),
         None => Some(meant),
     };
-    let meant = near_pattern(&filter.rules(), &names).or_else(|| of_name.and_then(whole));
-    meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
+    near_pattern(&format!("{pattern}:*"), names)
+        .or_else(|| near_pattern(&format!("*:{pattern}"), names).and_then(whole))
 }
 
 /// The pattern that is most like this one, of those that match one of the names: where provider or

@@ -258,10 +258,12 @@ impl FilterSpec {
         self.pattern == other.pattern && is_same_source
     }
 
-    /// Which events it is about, as `trackway_schema::Rules` reads it.
+    /// Which events it is about, as `trackway_schema::Rules` reads it: of a list of patterns a
+    /// line for each.
     pub fn rules(&self) -> String {
-        let pattern = self.pattern.as_deref().unwrap_or("*");
-        RuleSpec::new(pattern).full_pattern()
+        let list = self.pattern.as_deref().unwrap_or("*");
+        let lines = list.split(',').map(|pattern| RuleSpec::new(pattern.trim()).full_pattern());
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Its size where it is kept, in bytes, but for an object's bytes.
@@ -273,7 +275,8 @@ impl FilterSpec {
     pub(crate) fn check(&self) -> Result<(), OptionError> {
         if let Some(pattern) = &self.pattern {
             let is_none = pattern.starts_with('!') || pattern.contains(char::is_control);
-            if is_none || pattern.is_empty() {
+            let is_none = is_none || pattern.split(',').any(|one| one.trim().is_empty());
+            if is_none {
                 return Err(OptionError::Pattern(pattern.clone()));
             }
         }
@@ -351,6 +354,8 @@ mod tests {
             ("size > 5", None, "*"),
             ("web:*: size > 5", Some("web:*"), "web:*"),
             ("web: size > 5", Some("web"), "web:*"),
+            ("web:get,db: size > 5", Some("web:get,db"), "web:get\ndb:*"),
+            ("*, !web:put: size > 5", Some("*, !web:put"), "*\n!web:put"),
             ("name == \"a: b\"", None, "*"),
         ] {
             let filter = FilterSpec::new(text);
@@ -358,6 +363,8 @@ mod tests {
             assert_eq!((filter.rules().as_str(), filter.to_string().as_str()), (rules, text));
             assert_eq!(filter.check(), Ok(()));
         }
+        let none = FilterSpec::of(Some("web:get,"), "size > 5");
+        assert!(none.check().is_err(), "{none}");
         for text in ["!web:*: size > 5", "size >", "web:*: size > 5 &&", "a\nb: c > 1"] {
             assert!(FilterSpec::new(text).check().is_err(), "{text}");
         }

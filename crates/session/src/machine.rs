@@ -686,6 +686,22 @@ impl Machine {
         )
     }
 
+    /// Why there is no channel of this name, where there are `names`.
+    fn no_channel(&self, name: &str, names: &str) -> Refusal {
+        let session = &self.spec.name;
+        let refusal = Refusal::new(format!("session '{session}' has no channel '{name}'"));
+        let is_kernels = self.spec.is_kernels_alone();
+        if is_kernels || (name == "kernel" && self.spec.kernel.is_some()) {
+            refusal.with_hint(
+                "the kernel's events are in none: event on and off take --kernel for them, and \
+                 for other contexts or buffers another session can begin beside this one, which \
+                 is destroyed then",
+            )
+        } else {
+            refusal.with_hint(format!("it has {names}"))
+        }
+    }
+
     /// The channel of this name, or the only one: its place, and its class.
     fn find(&self, name: Option<&str>) -> Result<(usize, u32), Refusal> {
         let names = || {
@@ -696,11 +712,7 @@ impl Machine {
         let place = match name {
             Some(name) => {
                 let place = self.spec.channels.iter().position(|channel| channel.name == name);
-                place.ok_or_else(|| {
-                    let session = &self.spec.name;
-                    Refusal::new(format!("session '{session}' has no channel '{name}'"))
-                        .with_hint(format!("it has {}", names()))
-                })?
+                place.ok_or_else(|| self.no_channel(name, &names()))?
             }
             None if self.classes.len() == 1 => 0,
             None if self.spec.is_kernels_alone() => {

@@ -342,6 +342,12 @@ pub struct UserStatus {
 pub struct KernelStatus {
     /// What is recorded.
     pub spec: KernelSpec,
+    /// Whether of a command alone, and of what it starts.
+    #[serde(default)]
+    pub is_of_command: bool,
+    /// Whether by the kernel's own buffers (tracefs), not by BPF.
+    #[serde(default)]
+    pub is_by_tracefs: bool,
     /// How many events that is.
     pub events: usize,
     /// Recorded so far: in the trace, or in the buffers still.

@@ -402,7 +402,10 @@ impl ChannelSpec {
 
     /// Drops the filters that are about no other events than those of this pattern.
     fn drop_filters(&mut self, name: &str) {
-        self.filters.retain(|filter| !covers(name, &filter.rules()));
+        let covers_all = |rules: &str| {
+            rules.lines().filter(|line| !line.starts_with('!')).all(|line| covers(name, line))
+        };
+        self.filters.retain(|filter| !covers_all(&filter.rules()));
     }
 
     /// Whether it records all events, or all but some.

@@ -78,7 +78,7 @@ fn converter() -> Option<Converter> {
         subsystem: "syscalls".into(),
         name: "sys_enter_openat".into(),
         id: Some(openat.id),
-        source: Source::Syscall { number: Some(257), phase: Phase::Enter },
+        source: Source::Syscall { number: Some(257), phase: Phase::Enter, is_compat: false },
         fields: openat.fields,
     };
     let filters = vec![filter(&made_up)?];

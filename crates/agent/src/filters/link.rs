@@ -159,12 +159,12 @@ pub(super) fn link(
     linker.copy_block(home, window, (session, generation))?;
     let mut made = linker.make(home, (session, generation), event, decision);
     if made == Err(NoRoom) {
-        made = linker
-            .store
-            .turn(window)
-            .and_then(|()| linker.make(home, (session, generation), event, decision));
+        linker.store.turn(window).map_err(|NoRoom| Failure::NoRoom)?;
+        made = linker.make(home, (session, generation), event, decision);
     }
-    let link = made.map_err(|NoRoom| Failure::NoRoom)?;
+    // What an empty part has no room for has none anywhere: nobody tries again at each event, and
+    // takes other events' links away for it.
+    let link = made.unwrap_or(Link::new(decision, Says::Counts));
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
     place.store(link.0, Ordering::Release);
     // ORDERING: SeqCst: the link, then the look for a context that was declared meanwhile, after

@@ -246,7 +246,9 @@ impl Sequences {
                 Some(version) => format!("registered by glibc {version}, aborted when preempted"),
                 None => "aborted when preempted".into(),
             }),
-            None => Finding::good("registered; not tested, since this process may not be moved"),
+            None => Finding::good(
+                "registered; not tested, since this process may not be moved, or gets no thread",
+            ),
         }
     }
 }

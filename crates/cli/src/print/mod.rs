@@ -68,28 +68,26 @@ impl Asked<'_> {
         (seconds, ns) == (0, 0) || trace.shift_clocks(seconds, ns)
     }
 
-    /// Checks the filters against traces.
+    /// Checks the filters against traces, to which more may come if they are followed.
     ///
     /// # Errors
     ///
-    /// If one makes no sense for any kind of event that is there.
+    /// If one makes no sense for any kind of event that is there, or its pattern is for none, and
+    /// no other can come.
     fn check_filters<B>(
         &self,
         inputs: &[Input<B>],
         messages: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let Some(filters) = &self.filters else { return Ok(()) };
-        let whose = match self.arguments.filter.as_slice() {
-            [] => "--filter-object",
-            _ => "--filter",
-        };
-        let hints = filters.check(inputs.iter().map(|input| &input.trace));
-        // Marks stand below what they mark: on lines of their own.
-        let hints = hints.map_err(|error| match error.to_string() {
-            lines if lines.contains('\n') => anyhow::anyhow!("{whose}:\n{lines}"),
-            line => anyhow::anyhow!("{whose}: {line}"),
-        })?;
-        for hint in hints.iter().filter(|_| !inputs.is_empty()) {
+        let traces = inputs.iter().map(|input| &input.trace);
+        let follows = self.arguments.follow;
+        for nothing in filters.about_nothing(traces.clone()) {
+            let why = patterns::about_nothing(&nothing, inputs);
+            anyhow::ensure!(follows, "{why}\nhint: trackway print --stats shows what there is");
+            writeln!(messages, "trackway: {why}, and it keeps nothing out so far")?;
+        }
+        for hint in filters.check(traces, follows)? {
             writeln!(messages, "trackway: {hint}")?;
         }
         Ok(())

@@ -96,11 +96,15 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
 /// Why a channel of a session that is there has none of the kernel's contexts.
 fn beside_the_kernel(error: anyhow::Error) -> anyhow::Error {
     let Some(ContextsError::OfTheKernel(name)) = error.downcast_ref() else { return error };
-    anyhow!(
+    let why = format!(
         "'{name}' is a context of the kernel's events, which have those that were chosen when \
-         their session began (session create NAME --kernel LIST --context {name}); channels have \
-         programs' events"
-    )
+         their session began; channels have programs' events"
+    );
+    let hint = format!(
+        "begin another session beside it (trackway session create NAME --kernel LIST --context \
+         {name}), and destroy this one then"
+    );
+    RecordError::Refused(Refusal::new(why).with_hint(hint)).into()
 }
 
 /// What must be true of events that are switched on.
@@ -246,7 +250,8 @@ fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
         let mut rules = channel.on.iter().flatten();
         rules.any(|other| other.full_pattern() == rule.full_pattern())
     };
-    named.map(RuleSpec::new).filter(|rule| !is_said(rule)).collect()
+    let each = named.flat_map(|list| list.split(','));
+    each.map(|one| RuleSpec::new(one.trim())).filter(|rule| !is_said(rule)).collect()
 }
 
 fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
@@ -418,7 +423,8 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
 /// and what cannot be recovered keeps its name.
 fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     let left = run.left_of(name)?;
-    if let Some(folder) = left.folder.filter(|_| left.is_in_memory) {
+    let is_something = left.is_something();
+    if let Some(folder) = left.folder.filter(|_| is_something) {
         let notices = Notices::new(false);
         notices.say(format_args!("the recorder of session '{name}' was killed"));
         let recovered = trackway_recorder::recover(&notices, Some(&folder))

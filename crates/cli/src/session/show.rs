@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
-use trackway_recorder::protocol::{Answer, ChannelStatus, KernelStatus, Request, Status};
+use trackway_recorder::protocol::{Answer, ChannelStatus, Counts, KernelStatus, Request, Status};
 use trackway_recorder::{
     ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec,
     Time, Tracefiles, USERS_MAX,
@@ -30,7 +30,7 @@ struct Found {
 enum State {
     Recording,
     Stopped,
-    /// Its recorder was killed, and events are in memory.
+    /// Its recorder was killed, and its trace is to be completed.
     Dead,
     /// Its recorder was killed, and its trace is complete.
     Recovered,
@@ -67,8 +67,9 @@ impl Found {
         let state = match &error {
             RecordError::SessionDead(..) => match run.left_of(&status.name) {
                 Ok(left) => {
+                    let state = if left.is_something() { State::Dead } else { State::Recovered };
                     status.folder = left.folder.unwrap_or_default();
-                    if left.is_in_memory { State::Dead } else { State::Recovered }
+                    state
                 }
                 Err(_) => State::Dead,
             },
@@ -167,18 +168,35 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
 
 fn row(one: &Found) -> [String; 7] {
     let status = &one.status;
-    let of_kernel = status.kernel.as_ref().map(|kernel| (kernel.recorded, kernel.lost));
-    let (recorded, lost) = of_kernel.unwrap_or_default();
+    let counts = counts_of_all(status);
     let if_there = |text: String| if one.is_there() { text } else { String::new() };
     [
         status.name.clone(),
         if one.is_there() { state_of(status) } else { one.state.word() }.to_owned(),
-        if_there(Grouped(status.counts.recorded.saturating_add(recorded)).to_string()),
-        if_there(Grouped(status.counts.lost.saturating_add(lost)).to_string()),
+        if_there(Grouped(counts.recorded).to_string()),
+        if_there(Grouped(counts.lost).to_string()),
         if_there(ByteCount(status.memory_bytes).to_string()),
-        if_there(users_of(status)),
+        if_there(whose_events(status)),
         status.folder.display().to_string(),
     ]
+}
+
+/// What was recorded and lost in all: of programs, and of the kernel.
+fn counts_of_all(status: &Status) -> Counts {
+    let mut all = status.counts.clone();
+    if let Some(kernel) = &status.kernel {
+        all.recorded = all.recorded.saturating_add(kernel.recorded);
+        all.lost = all.lost.saturating_add(kernel.lost);
+        all.overwritten = all.overwritten.saturating_add(kernel.overwritten);
+        all.deleted = all.deleted.saturating_add(kernel.deleted);
+        all.bytes = all.bytes.saturating_add(kernel.bytes);
+    }
+    all
+}
+
+/// Whether a session records nothing of programs.
+fn is_kernels_alone(status: &Status) -> bool {
+    status.kernel.as_ref().is_some_and(|kernel| kernel.spec.only)
 }
 
 fn say_why_silent(one: &Found) {
@@ -219,6 +237,15 @@ fn users_of(status: &Status) -> String {
     }
 }
 
+/// The same, and whether the kernel's events.
+fn whose_events(status: &Status) -> String {
+    match &status.kernel {
+        None => users_of(status),
+        Some(_) if is_kernels_alone(status) => "kernel".into(),
+        Some(_) => format!("{},kernel", users_of(status)),
+    }
+}
+
 fn state_of(status: &Status) -> &'static str {
     match (status.is_recording, status.is_foreground) {
         (true, false) => "recording",
@@ -247,20 +274,20 @@ pub(super) fn status(
         writeln!(output, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(());
     }
-    let Status { name, pid, folder, counts, snapshots, .. } = status;
+    let Status { name, pid, folder, snapshots, .. } = status;
+    let counts = counts_of_all(status);
     let since = since(status.seconds);
     writeln!(output, "session {name}: {}, there for {since}, process {pid}", state_of(status))?;
     let overwritten = match counts.overwritten {
         0 => String::new(),
         overwritten => format!(", {} overwritten", Grouped(overwritten)),
     };
-    let plural = if counts.processes == 1 { "" } else { "es" };
     writeln!(
         output,
-        "  events    {} recorded, {} lost{overwritten}, of {} process{plural}",
+        "  events    {} recorded, {} lost{overwritten}, of {}",
         Grouped(counts.recorded),
         Grouped(counts.lost),
-        Grouped(counts.processes),
+        whose(status),
     )?;
     writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), folder.display())?;
     if counts.deleted > 0 {
@@ -282,9 +309,21 @@ pub(super) fn status(
     Ok(())
 }
 
+/// Whose events a session has, in words.
+fn whose(status: &Status) -> String {
+    let plural = if status.counts.processes == 1 { "" } else { "es" };
+    let processes = format!("{} process{plural}", Grouped(status.counts.processes));
+    match &status.kernel {
+        None => processes,
+        Some(_) if is_kernels_alone(status) => "the kernel".into(),
+        Some(_) => format!("{processes} and the kernel"),
+    }
+}
+
 fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
     let KernelStatus { spec, events, recorded, lost, overwritten, passed_over, .. } = status;
-    writeln!(output, "kernel: {}", kind_of(spec.mode, None))?;
+    let way = if status.is_by_tracefs { ", by tracefs" } else { "" };
+    writeln!(output, "kernel: {}{way}", kind_of(spec.mode, None))?;
     let overwritten = match overwritten {
         0 => String::new(),
         overwritten => format!(", {} overwritten", Grouped(*overwritten)),
@@ -295,16 +334,24 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         let is_of_all = spec.pids.is_empty()
             && spec.cgroups.is_empty()
             && spec.cpus.is_none()
+            && !status.is_of_command
             && spec.filters.is_empty();
-        let whose = if is_of_all { "of those lost" } else { "up to, of everything" };
         let passed_over = Grouped(*passed_over);
-        writeln!(output, "  passed    {whose}, {passed_over}, while another was recorded")?;
+        let (most, whose) = match is_of_all {
+            true => ("", "of those lost"),
+            false => ("up to ", "more, counted of everything"),
+        };
+        let why = "passed over while another event was recorded";
+        writeln!(output, "  passed    {most}{passed_over} {whose}: {why}")?;
     }
     if status.unread > 0 {
         let unread = Grouped(status.unread);
         writeln!(output, "  unread    {unread} events: what a filter asks for was not in memory")?;
     }
     writeln!(output, "  on        {} ({})", spec.on.join(", "), Counted(*events as u64, "event"))?;
+    if status.is_of_command {
+        writeln!(output, "  only      the command, and what it starts")?;
+    }
     if !spec.pids.is_empty() {
         let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();
         writeln!(output, "  only      process {}, and what it starts", pids.join(" or "))?;
@@ -328,7 +375,8 @@ fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Res
         writeln!(output, "  only      control group {}, and below", group.display())?;
     }
     if let Some(cpus) = &spec.cpus {
-        writeln!(output, "  only      CPUs {cpus}")?;
+        let plural = if cpus.parse::<u32>().is_ok() { "" } else { "s" };
+        writeln!(output, "  only      CPU{plural} {cpus}")?;
     }
     for filter in &spec.filters {
         writeln!(output, "  if        {filter}")?;

@@ -53,6 +53,8 @@ pub(super) enum Call<'name> {
 impl<'name> Call<'name> {
     /// That which an event is, by the names that LTTng has for them.
     pub(super) fn of(event: &'name str) -> Option<Self> {
+        // By the numbers of 32 bits.
+        let event = event.strip_prefix("compat_").unwrap_or(event);
         let entry = event.strip_prefix("syscall_entry_").map(Self::Entry);
         entry.or_else(|| event.strip_prefix("syscall_exit_").map(Self::Exit))
     }

@@ -8,7 +8,7 @@ use super::{Alu, Block, End, Function, Graph, Op, Relation, Step, Test, Unsuppor
 use crate::number;
 use crate::parse::Binary;
 use crate::text::{Shape, Text};
-use crate::types::{Elements, Expr, Filter, Node, StringTest, Type};
+use crate::types::{Elements, Expr, Filter, Fold, Node, StringTest, Type};
 
 /// From how many ranges on a set of small numbers is looked up in a word of bits.
 const BITS_FROM_RANGES: usize = 4;
@@ -379,6 +379,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 value
             }
             Node::Element(need, index) => self.element(*need, index)?,
+            Node::Fold(fold, need) => self.fold(*fold, *need)?,
             Node::Absent => {
                 self.end(End::Jump(NO));
                 let next = self.label();
@@ -534,6 +535,27 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             self.values.set_natural(element);
         }
         Ok(self.compute(element))
+    }
+
+    fn fold(&mut self, fold: Fold, need: usize) -> Result<Value, Unsupported> {
+        let helper = match fold {
+            Fold::Sum => Helper::Sum,
+            Fold::Least => Helper::Least,
+            Fold::Greatest => Helper::Greatest,
+        };
+        let word = self.slot(need);
+        let word = self.compute(word);
+        if fold != Fold::Sum {
+            let (length, zero) = (self.length(word), self.constant(0));
+            self.leave_if(Relation::Equal, length, zero, NO);
+        }
+        let scalar = self.scalar(need)?;
+        let folded = self.values.call(helper, vec![word, scalar]);
+        // A sum of the most elements, of 32 bits each, is far below 2^63.
+        if self.shared.filter.needs[need].elements.is_some_and(is_natural) {
+            self.values.set_natural(folded);
+        }
+        Ok(self.compute(folded))
     }
 
     fn any(&mut self, need: usize, body: &Expr) -> Result<Value, Unsupported> {

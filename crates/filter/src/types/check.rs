@@ -96,8 +96,10 @@ impl<'layout> Checker<'layout> {
     }
 
     pub(super) fn whole_sequence(&self, span: Span) -> Error {
-        Error::new(Topic::Type, span, "a sequence as a whole has no value")
-            .with_hint("ask for elements: any(xs > 3), all(…), none(…), xs[0], or for length(xs)")
+        Error::new(Topic::Type, span, "a sequence as a whole has no value").with_hint(
+            "ask for elements: any(xs > 3), all(…), none(…), xs[0], sum(xs), max(xs), or for \
+                 length(xs)",
+        )
     }
 
     /// A number.

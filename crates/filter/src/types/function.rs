@@ -5,14 +5,14 @@ use trackway_jit::CELLS_MAX;
 use super::check::{Around, Checker, type_error};
 use super::compare::exact;
 use super::name::unknown;
-use super::{Expr, Node, StringTest, Type};
+use super::{Expr, Fold, Node, StringTest, Type};
 use crate::error::{Error, Topic};
 use crate::parse::{Binary, Node as Parsed, Tree};
 use crate::span::Span;
 use crate::token::Number;
 
 /// Functions, with how many arguments each has.
-const FUNCTIONS: [(&str, usize, &str); 11] = [
+const FUNCTIONS: [(&str, usize, &str); 14] = [
     ("starts_with", 2, "starts_with(name, \"…\")"),
     ("ends_with", 2, "ends_with(name, \"…\")"),
     ("contains", 2, "contains(name, \"…\")"),
@@ -20,6 +20,9 @@ const FUNCTIONS: [(&str, usize, &str); 11] = [
     ("any", 1, "any(xs > 3)"),
     ("all", 1, "all(xs > 3)"),
     ("none", 1, "none(xs > 3)"),
+    ("sum", 1, "sum(xs)"),
+    ("min", 1, "min(xs)"),
+    ("max", 1, "max(xs)"),
     ("sample", 1, "sample(1/1000)"),
     ("rate", 1, "rate(100/s)"),
     ("count", 0, "count()"),
@@ -65,6 +68,9 @@ impl Checker<'_> {
                 }
                 Ok(not(any))
             }
+            "sum" => self.fold(Fold::Sum, &arguments[0], span),
+            "min" => self.fold(Fold::Least, &arguments[0], span),
+            "max" => self.fold(Fold::Greatest, &arguments[0], span),
             "sample" => self.sample(&arguments[0], span),
             "rate" => self.rate(&arguments[0], span),
             "count" => {
@@ -126,6 +132,30 @@ impl Checker<'_> {
                 tree.span,
                 format!("{name}() goes through a sequence or an array, and there is none here"),
             )),
+        }
+    }
+
+    /// What is made of all elements of a sequence that is named.
+    fn fold(&mut self, fold: Fold, tree: &Tree, span: Span) -> Result<Expr, Error> {
+        let name = fold.name();
+        if self.around == Around::Any {
+            let message = format!("{name}() cannot be inside any(), all() or none()");
+            return type_error(span, message);
+        }
+        let expr = self.check(tree)?.expr;
+        let (Node::Load(need), Type::Sequence) = (&expr.node, expr.of) else {
+            let error = Error::new(
+                Topic::Type,
+                tree.span,
+                format!("{name}() is of the elements of a sequence or an array, by its name"),
+            );
+            return Err(error);
+        };
+        match self.needs[*need].elements {
+            Some(elements) if elements.of != Type::Float => {
+                Ok(Expr { node: Node::Fold(fold, *need), of: elements.of })
+            }
+            _ => type_error(tree.span, format!("{name}() is of integers, and these are not")),
         }
     }
 

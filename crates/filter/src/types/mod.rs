@@ -125,6 +125,28 @@ pub enum StringTest {
     Contains,
 }
 
+/// What is made of all elements of a sequence or an array of integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fold {
+    /// Their sum, of which 64 bits stay.
+    Sum,
+    /// The least of them; if there is none, the filter's answer is no.
+    Least,
+    /// The greatest of them, likewise.
+    Greatest,
+}
+
+impl Fold {
+    /// What it is called in expressions.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Least => "min",
+            Self::Greatest => "max",
+        }
+    }
+}
+
 /// An expression with its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
@@ -179,6 +201,8 @@ pub enum Node {
     Either(Vec<Expr>),
     /// Whether it is true of one element of the need.
     Any(usize, Box<Expr>),
+    /// What is made of all elements of the need.
+    Fold(Fold, usize),
     /// True with this probability, times 2^64.
     Sample(u64),
     /// True so many times in so many nanoseconds, by a cell.
@@ -214,6 +238,7 @@ impl Expr {
             | Node::Absent
             | Node::Item
             | Node::Bound
+            | Node::Fold(..)
             | Node::Sample(_)
             | Node::Rate { .. }
             | Node::Count(_) => Vec::new(),

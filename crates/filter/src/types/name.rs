@@ -155,10 +155,10 @@ impl<'layout> Checker<'layout> {
             layout::Type::String => (Kind::String, Type::Text, &[]),
             layout::Type::Array(element, _) | layout::Type::Sequence(element) => {
                 let Some((elements, labels)) = self.elements(element) else {
-                    let message =
-                        format!("{} has elements that are {}", found.place, many(element));
+                    let place = &found.place;
+                    let message = format!("{place} has elements that are {}", many(element));
                     let error = Error::new(Topic::Type, span, message);
-                    return Err(error.with_hint("name one of them by a constant: NAME[0]"));
+                    return Err(error.with_hint(by_number(place, element)));
                 };
                 let need = self.need(found.place, Kind::Sequence, Some(elements), span)?;
                 return self.sequence(need, elements, labels, span);
@@ -242,6 +242,17 @@ pub(crate) fn article(of: &layout::Type) -> &'static str {
         layout::Type::Array(..) => "an array",
         layout::Type::Sequence(_) => "a sequence",
         layout::Type::Other(what) => what,
+    }
+}
+
+/// What to do where elements of this type are not numbers.
+fn by_number(place: &Place, element: &layout::Type) -> String {
+    match element {
+        layout::Type::String => format!(
+            "any(), all(), none() and length() are for numbers; of strings name each, by a \
+             constant: {place}[0] == \"…\""
+        ),
+        _ => format!("name one of them by a constant: {place}[0]"),
     }
 }
 

@@ -44,7 +44,7 @@ fn attempt(text: &str) -> Option<Error> {
 }
 
 /// Pieces of expressions, in which more can go wrong than in letters.
-const PIECES: [&str; 64] = [
+const PIECES: [&str; 67] = [
     "a",
     "g",
     "f",
@@ -93,6 +93,9 @@ const PIECES: [&str; 64] = [
     "any(",
     "all(",
     "none(",
+    "sum(",
+    "min(",
+    "max(",
     "length(",
     "count()",
     "changed(",

@@ -62,7 +62,8 @@ fn errors_point_at_what_they_mean() {
             "  (xs > 3)\n\
              \x20  ^^\n\
              a sequence as a whole has no value\n\
-             hint: ask for elements: any(xs > 3), all(…), none(…), xs[0], or for length(xs)",
+             hint: ask for elements: any(xs > 3), all(…), none(…), xs[0], sum(xs), max(xs), or \
+             for length(xs)",
         ),
         (
             "length >",

@@ -309,6 +309,9 @@ impl Writer<'_, '_> {
 
     fn element(&mut self) -> String {
         let sequence = self.dice.one_of(&["xs", "ys", "us", "bs", "arr"]);
+        if self.dice.below(2) == 0 {
+            return format!("{}({sequence})", self.dice.one_of(&["sum", "min", "max"]));
+        }
         let index = self.dice.one_of(&["0", "1", "2", "n", "a"]);
         format!("{sequence}[{index}]")
     }

@@ -160,6 +160,21 @@ impl Runner<'_> {
                     })
                     .into()
             }
+            Helper::Sum | Helper::Least | Helper::Greatest => {
+                let (word, scalar) = (argument(1), argument(2));
+                let count = u64::from(Word::from_bits(word).length);
+                let of = |index| self.element(word, scalar, index).expect("an element");
+                let is_wide = matches!(Scalar::from_code(scalar as u8), Some(Scalar::U64));
+                // Apart, so that all compare as they are.
+                let wide = |bits: u64| if is_wide { bits.into() } else { i128::from(bits as i64) };
+                let all = (0..count).map(|index| wide(of(index)));
+                let folded = match helper {
+                    Helper::Sum => all.sum(),
+                    Helper::Least => all.min().unwrap_or(0),
+                    _ => all.max().unwrap_or(0),
+                };
+                folded as u64
+            }
             Helper::FloatCompare => {
                 let [a, b] = [(argument(1), Type::Float), (argument(2), Type::Float)];
                 number::compare(a, b).map_or(2, |ordering| ordering as i64 as u64)

@@ -54,7 +54,7 @@ pub(crate) fn address(helper: Helper) -> Option<u64> {
         FloatFromUnsigned TimeNs Random Count Changed Rate StringEdges8 StringEdges4 StringEdges2
         StringEdges1 BytesDiffer1 BytesDiffer2 BytesDiffer3 BytesDiffer4 BytesDiffer5
         BytesDiffer6 BytesDiffer7 BytesDiffer8 BytesDiffer9 BytesDiffer10 BytesDiffer11
-        BytesDiffer12 BytesDiffer13 BytesDiffer14 BytesDiffer15 BytesDiffer16
+        BytesDiffer12 BytesDiffer13 BytesDiffer14 BytesDiffer15 BytesDiffer16 Sum Least Greatest
     );
     Some(function as usize as u64)
 }

@@ -1,5 +1,7 @@
 //! Elements of sequences, by number, and one after the other.
 
+use core::cmp::Ordering;
+
 use crate::ELEMENTS_MAX;
 use crate::frame::Frame;
 
@@ -41,6 +43,15 @@ impl Scalar {
         }
     }
 
+    /// Whether it is an integer without a sign that takes all 64 bits.
+    fn is_wide(self) -> bool {
+        self == Self::Unsigned(64)
+    }
+
+    fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
+    }
+
     /// An element, as a slot would have it.
     fn value(self, element: &[u8]) -> u64 {
         let mut bytes = [0; 8];
@@ -72,9 +83,34 @@ impl Frame<'_> {
     /// Whether `test` answers not 0 for one of the first [`ELEMENTS_MAX`] elements.
     pub(crate) fn any(&self, word: u64, scalar: u64, mut test: impl FnMut(u64) -> u64) -> u64 {
         let Some(scalar) = Scalar::from_code(scalar) else { return 0 };
+        self.elements(word, scalar).any(|element| test(element) != 0).into()
+    }
+
+    /// The sum of the first [`ELEMENTS_MAX`] elements, of which 64 bits stay; of floats 0.
+    pub(super) fn sum(&self, word: u64, scalar: u64) -> u64 {
+        self.integers(word, scalar).map_or(0, |(_, all)| all.fold(0, u64::wrapping_add))
+    }
+
+    /// The least or the greatest of them; of none, and of floats, 0.
+    pub(super) fn outermost(&self, word: u64, scalar: u64, which: Ordering) -> u64 {
+        let Some((scalar, elements)) = self.integers(word, scalar) else { return 0 };
+        let order = |a: u64, b: u64| match scalar.is_wide() {
+            true => a.cmp(&b),
+            // All others are themselves with a sign, too.
+            false => a.cast_signed().cmp(&b.cast_signed()),
+        };
+        elements.reduce(|a, b| if order(b, a) == which { b } else { a }).unwrap_or(0)
+    }
+
+    fn integers(&self, word: u64, code: u64) -> Option<(Scalar, impl Iterator<Item = u64>)> {
+        let scalar = Scalar::from_code(code).filter(|scalar| !scalar.is_float())?;
+        Some((scalar, self.elements(word, scalar)))
+    }
+
+    fn elements(&self, word: u64, scalar: Scalar) -> impl Iterator<Item = u64> {
         let size = scalar.size_bytes();
-        let mut elements = self.region(word, size).chunks_exact(size).take(ELEMENTS_MAX);
-        elements.any(|element| test(scalar.value(element)) != 0).into()
+        let elements = self.region(word, size).chunks_exact(size).take(ELEMENTS_MAX);
+        elements.map(move |element| scalar.value(element))
     }
 }
 

@@ -53,6 +53,11 @@ impl Function {
         in_any: false,
     };
 
+    /// How often it may be called, at most.
+    pub const fn times(&self) -> u64 {
+        self.times
+    }
+
     /// Its instructions' indexes.
     pub fn range(&self) -> core::ops::Range<usize> {
         self.start.into()..self.end.into()

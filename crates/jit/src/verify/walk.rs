@@ -382,6 +382,11 @@ impl<'p, 'm> Walk<'p, 'm> {
         match helper {
             Helper::Any => self.call_any()?,
             Helper::TailCall if self.current != 0 => return Err(Reason::TailCallInFunction),
+            _ if helper.is_of_elements() => {
+                // All calls of this function are before it, and were counted.
+                let elements = self.function().times.saturating_mul(ELEMENTS_MAX as u64);
+                self.summary.steps = self.summary.steps.saturating_add(elements);
+            }
             _ => {}
         }
         self.summary.helpers |= 1 << helper as u64;

@@ -322,6 +322,9 @@ impl Body<'_> {
                     vec![mov(2, self.dice.below(CELLS + 1) as i32)]
                 }
                 (Helper::Element, 3) => vec![mov(3, self.dice.below(17) as i32)],
+                (Helper::Sum | Helper::Least | Helper::Greatest, 3) => {
+                    vec![mov(3, self.dice.below(17) as i32)]
+                }
                 (Helper::Element, 4) => vec![mov(4, self.dice.below(8) as i32)],
                 _ => self.word_or_number(register),
             });

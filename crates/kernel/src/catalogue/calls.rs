@@ -11,11 +11,11 @@ use std::sync::{Arc, LazyLock};
 use trackway_schema::Scalar;
 
 use super::btf::{Btf, Class};
-use super::ctype;
 use super::model::{
     Behind, Event, Field, Kind, Length, Meaning, Phase, Returned, Source, Structure, Symbols,
 };
 use super::names;
+use super::{compat, ctype};
 
 const TABLE: &str = include_str!("calls.txt");
 /// The folder of tracefs.
@@ -58,7 +58,7 @@ pub(crate) fn table() -> &'static [Call] {
     &CALLS
 }
 
-fn call(line: &'static str) -> Option<Call> {
+pub(super) fn call(line: &'static str) -> Option<Call> {
     let (number, rest) = line.trim_start().split_once(' ')?;
     let (names, rest) = rest.split_once('(')?;
     let (parameters, returned) = rest.rsplit_once(')')?;
@@ -87,7 +87,7 @@ fn parameter(text: &'static str) -> Option<Parameter> {
     (!name.is_empty()).then_some(Parameter { type_text: type_text.trim(), name, note })
 }
 
-fn find(name: &str) -> Option<&'static Call> {
+pub(super) fn find(name: &str) -> Option<&'static Call> {
     static BY_NAME: LazyLock<HashMap<&str, &Call>> =
         LazyLock::new(|| table().iter().map(|call| (call.name, call)).collect());
     BY_NAME.get(name).copied()
@@ -118,6 +118,7 @@ impl Structures {
 
 /// Which call an event of tracefs is about, and which side of it.
 pub(crate) fn which(event: &str) -> Option<(&str, Phase)> {
+    let event = event.strip_prefix(compat::PREFIX).unwrap_or(event);
     let enter = event.strip_prefix("sys_enter_").map(|call| (call, Phase::Enter));
     enter.or_else(|| event.strip_prefix("sys_exit_").map(|call| (call, Phase::Exit)))
 }
@@ -147,10 +148,62 @@ pub(crate) fn event(
             .map(|of| (of.type_text, of.name, of.note))
             .collect(),
     };
+    let returned = known.map_or(Returned::Number, |call| call.returned);
+    let mut fields = fields(&parameters, returned, phase, (btf, structures));
+    for field in fields.iter_mut().filter(|_| phase == Phase::Enter) {
+        let of_entry = entry.into_iter().flatten().find(|of| of.name == field.name);
+        (field.offset, field.size) = of_entry.map_or((0, 0), |of| (of.offset, of.size));
+    }
+    let side = if phase == Phase::Enter { "enter" } else { "exit" };
+    Event {
+        subsystem: SUBSYSTEM.into(),
+        name: format!("sys_{side}_{name}"),
+        id: None,
+        source: Source::Syscall { number: known.map(|call| call.number), phase, is_compat: false },
+        fields,
+    }
+}
+
+/// A side of a call by its number of 32 bits; `None`: there is none of this name.
+pub(crate) fn compat_event(
+    name: &str,
+    phase: Phase,
+    btf: Option<&Btf>,
+    structures: &mut Structures,
+) -> Option<Event> {
+    let line = compat::find(name)?;
+    let call = line.call()?;
+    let parameters: Vec<_> =
+        call.parameters.iter().map(|of| (of.type_text, of.name, of.note)).collect();
+    let fields = fields(&parameters, call.returned, phase, (btf, structures)).into_iter();
+    let fields = fields.map(|field| match field.argument {
+        Some(_) => line.narrow(field),
+        None => field,
+    });
+    // When it returns, there is nothing to say of an argument but what it leads to.
+    let is_said =
+        |field: &Field| phase == Phase::Enter || field.argument.is_none() || field.behind.is_some();
+    let side = if phase == Phase::Enter { "enter" } else { "exit" };
+    Some(Event {
+        subsystem: SUBSYSTEM.into(),
+        name: format!("{}sys_{side}_{name}", compat::PREFIX),
+        id: None,
+        source: Source::Syscall { number: Some(line.number), phase, is_compat: true },
+        fields: fields.filter(is_said).collect(),
+    })
+}
+
+/// The fields of a side of a call that takes these arguments: types, names, and what is noted.
+fn fields(
+    parameters: &[(&str, &str, &str)],
+    returned: Returned,
+    phase: Phase,
+    (btf, structures): (Option<&Btf>, &mut Structures),
+) -> Vec<Field> {
     let parameters = &parameters[..parameters.len().min(ARGUMENTS_MAX)];
     let mut fields = Vec::new();
     if phase == Phase::Exit {
-        fields.push(result(known.map_or(Returned::Number, |call| call.returned)));
+        fields.push(result(returned));
     }
     for index in 0..parameters.len() {
         let (is_in, is_out, field) = argument(parameters, index, btf, structures);
@@ -170,18 +223,7 @@ pub(crate) fn event(
             fields.push(Field { behind, ..field });
         }
     }
-    for field in fields.iter_mut().filter(|_| phase == Phase::Enter) {
-        let of_entry = entry.into_iter().flatten().find(|of| of.name == field.name);
-        (field.offset, field.size) = of_entry.map_or((0, 0), |of| (of.offset, of.size));
-    }
-    let side = if phase == Phase::Enter { "enter" } else { "exit" };
-    Event {
-        subsystem: SUBSYSTEM.into(),
-        name: format!("sys_{side}_{name}"),
-        id: None,
-        source: Source::Syscall { number: known.map(|call| call.number), phase },
-        fields,
-    }
+    fields
 }
 
 /// Where tracefs has the result of a call: behind what all events have, and the number.

@@ -64,7 +64,11 @@ pub(crate) fn event_name<'a>(subsystem: &str, name: &'a str) -> Cow<'a, str> {
         ("syscalls", _) => match (behind("sys_enter_"), behind("sys_exit_")) {
             (Some(call), _) => with("syscall_entry_", call),
             (_, Some(call)) => with("syscall_exit_", call),
-            _ => name.into(),
+            _ => match (behind("compat_sys_enter_"), behind("compat_sys_exit_")) {
+                (Some(call), _) => with("compat_syscall_entry_", call),
+                (_, Some(call)) => with("compat_syscall_exit_", call),
+                _ => name.into(),
+            },
         },
         ("irq_vectors", _) if name.ends_with("_entry") || name.ends_with("_exit") => {
             with("x86_irq_vectors_", name.strip_prefix("x86_platform_").unwrap_or(name))
@@ -117,6 +121,7 @@ mod tests {
             ("block", "block_rq_issue", "block_rq_issue"),
             ("syscalls", "sys_enter_futex", "syscall_entry_futex"),
             ("syscalls", "sys_exit_futex", "syscall_exit_futex"),
+            ("syscalls", "compat_sys_exit_futex", "compat_syscall_exit_futex"),
             ("irq_vectors", "reschedule_entry", "x86_irq_vectors_reschedule_entry"),
             ("irq_vectors", "x86_platform_ipi_exit", "x86_irq_vectors_ipi_exit"),
             ("irq_vectors", "vector_alloc", "vector_alloc"),

@@ -9,6 +9,7 @@
 
 pub mod btf;
 pub mod calls;
+pub mod compat;
 mod ctype;
 pub mod error;
 mod expression;
@@ -52,6 +53,11 @@ impl EventName {
     /// Of a system call: which, and which side of it.
     pub fn call(&self) -> Option<(&str, Phase)> {
         calls::which(&self.name).filter(|_| self.subsystem == calls::SUBSYSTEM)
+    }
+
+    /// Whether it is one of those by the numbers of 32 bits.
+    pub fn is_compat(&self) -> bool {
+        self.name.starts_with(compat::PREFIX) && self.call().is_some()
     }
 }
 
@@ -123,6 +129,25 @@ impl Catalogue {
     /// If a pattern is for none.
     pub fn select(&self, selection: &Selection) -> Result<Events, CatalogueError> {
         Ok(self.events(selection.of(&self.names)?))
+    }
+
+    /// Names of the events that are meant, with calls by the numbers of 32 bits, which tracefs does
+    /// not have: those that are meant themselves, or that go with those of 64 bits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::select`].
+    pub fn meant(&self, selection: &Selection) -> Result<Vec<EventName>, CatalogueError> {
+        if !compat::is_there(self.btf()) {
+            return Ok(selection.of(&self.names)?.into_iter().cloned().collect());
+        }
+        let all: Vec<EventName> = self.names.iter().cloned().chain(compat::names()).collect();
+        selection.of(&all)?;
+        let is_meant = |name: &&EventName| match name.is_compat() {
+            true => compat::takes(selection, name),
+            false => selection.takes(name),
+        };
+        Ok(all.iter().filter(is_meant).cloned().collect())
     }
 
     /// All that is known of some events. Those that are gone meanwhile are left out.
@@ -199,6 +224,9 @@ struct Reader<'catalogue> {
 
 impl Reader<'_> {
     fn event(&mut self, name: &EventName) -> Result<Event, Unread> {
+        if name.is_compat() {
+            return self.compat_call(name);
+        }
         if let Some((call, phase)) = name.call() {
             return self.call(name, call, phase);
         }
@@ -213,6 +241,16 @@ impl Reader<'_> {
         };
         let (subsystem, name) = (name.subsystem.clone(), name.name.clone());
         Ok(Event { subsystem, name, id: Some(id), source, fields })
+    }
+
+    fn compat_call(&mut self, name: &EventName) -> Result<Event, Unread> {
+        let btf = self.catalogue.btf.as_ref();
+        let structures = &mut self.structures;
+        let event = name
+            .call()
+            .filter(|_| compat::is_there(btf))
+            .and_then(|(call, phase)| calls::compat_event(call, phase, btf, structures));
+        event.ok_or(Unread::Gone)
     }
 
     fn call(&mut self, name: &EventName, call: &str, phase: Phase) -> Result<Event, Unread> {
@@ -260,7 +298,7 @@ impl Event {
     /// The call's number and side, if the event is of a system call.
     pub fn call(&self) -> Option<(Option<u32>, Phase)> {
         match self.source {
-            Source::Syscall { number, phase } => Some((number, phase)),
+            Source::Syscall { number, phase, .. } => Some((number, phase)),
             _ => None,
         }
     }

@@ -45,11 +45,12 @@ pub enum Source {
     Tracepoint,
     /// `raw_syscalls:sys_enter` or `sys_exit`, for calls of this number.
     Syscall {
-        /// As this kernel's programs (not those of 32 bits) call it; `None` where our table does
-        /// not have it.
+        /// As programs call it; `None` where our table does not have it.
         number: Option<u32>,
         /// Which of the two.
         phase: Phase,
+        /// Whether the number is one of those that programs of 32 bits use.
+        is_compat: bool,
     },
 }
 

@@ -49,6 +49,11 @@ impl Selection {
         (self.included.is_empty() || any(&self.included)) && !any(&self.excluded)
     }
 
+    /// Whether an event is left out, whatever else is said.
+    pub(super) fn excludes(&self, event: &EventName) -> bool {
+        self.excluded.iter().any(|pattern| matches(pattern, event))
+    }
+
     /// Of `all` the events that are meant.
     ///
     /// # Errors
@@ -86,7 +91,12 @@ fn matches(pattern: &str, event: &EventName) -> bool {
 pub fn is_for_recorded(pattern: &str, name: &str) -> bool {
     let glob = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
     let (subsystem, event) = pattern.split_once(':').unwrap_or(("", pattern));
-    let sides = [("syscall_entry_", "sys_enter_"), ("syscall_exit_", "sys_exit_")];
+    let sides = [
+        ("syscall_entry_", "sys_enter_"),
+        ("syscall_exit_", "sys_exit_"),
+        ("compat_syscall_entry_", "compat_sys_enter_"),
+        ("compat_syscall_exit_", "compat_sys_exit_"),
+    ];
     for (recorded, own) in sides {
         let Some(call) = name.strip_prefix(recorded) else { continue };
         let is_own = glob(event, name) || glob(event, &format!("{own}{call}"));

@@ -21,8 +21,8 @@ struct Plan {
     steps: Vec<(FieldKind, Step)>,
     /// Of which of its arguments nothing but the pointer is known: a bit for each.
     incomplete: u8,
-    /// All of which must take it.
-    filters: Vec<Filter>,
+    /// All of which must take it; `None`: one of them never does.
+    filters: Option<Vec<Filter>>,
 }
 
 /// Turns records of some events.
@@ -98,16 +98,18 @@ impl Converter {
             empty: Vec::new(),
         };
         for (event, filters) in events {
-            converter.add(event, filters);
+            let _ = converter.add(event, filters);
         }
         converter
     }
 
-    /// Adds an event, whose number is the next, and what is asked of it.
-    pub fn add(&mut self, event: &Event, filters: Vec<Filter>) {
+    /// Adds an event, whose number is the next, and what is asked of it: that number. `None`:
+    /// tracefs does not give it.
+    pub fn add(&mut self, event: &Event, filters: Vec<Filter>) -> Option<u16> {
         let number = u16::try_from(self.plans.len());
         let (Some(id), Ok(number)) = (event.id, number) else {
-            return self.left_out.push(event.full_name());
+            self.left_out.push(event.full_name());
+            return None;
         };
         let staged = staged(event, self.payload_max);
         let fields = &staged.description.fields;
@@ -118,20 +120,37 @@ impl Converter {
                 self.empty.push((staged.description.name.clone(), field.name.clone()));
             }
         }
-        for filter in &filters {
+        let incomplete = staged.arguments_followed();
+        self.plans.push(Plan { id, steps, incomplete, filters: None });
+        self.ask(number, Some(filters));
+        // (Two with one number are none that the kernel has.)
+        let place = self.numbers.partition_point(|&(other, _)| other < id);
+        self.numbers.insert(place, (id, number));
+        self.descriptions.push(staged.description);
+        self.meanings.push(staged.meanings);
+        Some(number)
+    }
+
+    /// Has an event that was added asked this; `None`: it is not to be taken.
+    pub fn ask(&mut self, number: u16, filters: Option<Vec<Filter>>) {
+        for filter in filters.iter().flatten() {
             if self.cells.len() <= filter.number {
                 self.cells.resize(filter.number + 1, 0);
             }
             let cells = &mut self.cells[filter.number];
             *cells = filter.cells.max(*cells);
         }
-        let incomplete = staged.arguments_followed();
-        self.plans.push(Plan { id, steps, incomplete, filters });
-        // (Two with one number are none that the kernel has.)
-        let place = self.numbers.partition_point(|&(other, _)| other < id);
-        self.numbers.insert(place, (id, number));
-        self.descriptions.push(staged.description);
-        self.meanings.push(staged.meanings);
+        if let Some(plan) = self.plans.get_mut(usize::from(number)) {
+            plan.filters = filters;
+        }
+    }
+
+    /// The same events, of which none is taken until it is asked something ([`Self::ask`]).
+    #[must_use]
+    pub fn unasked(&self) -> Self {
+        let mut unasked = Self { cells: Vec::new(), ..self.clone() };
+        unasked.plans.iter_mut().for_each(|plan| plan.filters = None);
+        unasked
     }
 
     /// What traces say of the events, by their numbers here.
@@ -187,7 +206,7 @@ impl Converter {
 
     /// Whether something is asked of any event.
     pub fn asks_any(&self) -> bool {
-        self.plans.iter().any(|plan| !plan.filters.is_empty())
+        self.plans.iter().any(|plan| plan.filters.as_ref().is_none_or(|all| !all.is_empty()))
     }
 
     /// Whether all filters about its event take a record that was turned into these bytes.
@@ -201,9 +220,11 @@ impl Converter {
         let Some(plan) = self.plans.get(usize::from(converted.event)) else { return false };
         let (begin, circumstances) = (self.contexts_bytes, converted.circumstances);
         let asked = Asked { bytes, begin, circumstances, moment };
-        plan.filters.iter().all(|filter| {
-            let cells = memory.cells.get(filter.number).map_or(&[][..], Vec::as_slice);
-            filter.takes(&asked, cells)
+        plan.filters.as_ref().is_some_and(|filters| {
+            filters.iter().all(|filter| {
+                let cells = memory.cells.get(filter.number).map_or(&[][..], Vec::as_slice);
+                filter.takes(&asked, cells)
+            })
         })
     }
 }
@@ -212,7 +233,14 @@ impl Converter {
 fn places_of(event: &Event) -> Registers {
     // A call that returns has them nowhere.
     let arguments = std::array::from_fn(|number| u32::MAX - number as u32);
-    let mut places = Registers { arguments, result: 0, number: 0, task: (0, 0), guard: None };
+    let mut places = Registers {
+        arguments,
+        compat_arguments: [0; 6],
+        result: 0,
+        number: 0,
+        task: (0, 0),
+        guard: None,
+    };
     let Source::Syscall { phase, .. } = event.source else { return places };
     for field in event.fields.iter().filter(|field| field.size > 0) {
         let argument = field.argument.map(usize::from).filter(|_| phase == Phase::Enter);

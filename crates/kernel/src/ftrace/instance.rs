@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -29,6 +29,14 @@ use crate::catalogue::tracefs::Tracefs;
 const INSTANCES: &str = "instances";
 /// What the names of ours begin with.
 const PREFIX: &str = "trackway";
+/// Threads that are not recorded, by number.
+const OTHERS: &str = "set_event_notrace_pid";
+/// A number that no thread ever has: PID_MAX_LIMIT (include/linux/threads.h).
+const NOBODY: u32 = 4 << 20;
+/// Most numbers of threads that are written at once: the kernel copies its list for each write.
+const THREADS_MAX: usize = 512;
+/// Longest list of threads that is read, in bytes.
+const LIST_BYTES_MAX: u64 = 64 << 20;
 /// Most CPUs.
 const CPUS_MAX: u32 = 8192;
 /// Longest text of what describes pages, or of a CPU's numbers, in bytes.
@@ -96,8 +104,9 @@ pub struct Instance {
     // In the order in which they are to be let go: the folder last.
     cpus: Vec<Cpu>,
     tracing_on: File,
-    /// Threads that are recorded.
+    /// Threads that are recorded, and those that are not, whatever else says so.
     threads: Option<File>,
+    others: Option<File>,
     _free_buffer: Option<File>,
     folder: Folder,
     /// How its pages are laid out.
@@ -170,6 +179,10 @@ impl Instance {
         let free_buffer = write(&path, "options/disable_on_free", "1")
             .and_then(|_| open(&path, "free_buffer", fs::OpenOptions::new().write(true)));
         let threads = wanted.is_scoped.then(|| threads(&path)).transpose()?;
+        // Since Linux 5.7.
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true);
+        let others = open(&path, OTHERS, options).ok().filter(|_| wanted.is_scoped);
         let page = read(&path, "events/header_page", TEXT_BYTES_MAX)?;
         let event = read(&path, "events/header_event", TEXT_BYTES_MAX)?;
         let unknown = |why: String| InstanceError::Unknown(format!("cannot read tracefs: {why}"));
@@ -177,7 +190,7 @@ impl Instance {
         let common = common(&path)?.ok_or_else(|| unknown("no event is as expected".into()))?;
         let cpus = cpus(&path)?;
         let _free_buffer = free_buffer.ok();
-        Ok(Self { cpus, tracing_on, threads, _free_buffer, folder, pages, common })
+        Ok(Self { cpus, tracing_on, threads, others, _free_buffer, folder, pages, common })
     }
 
     /// Switches an event on or off.
@@ -227,6 +240,66 @@ impl Instance {
     pub fn take_in(&self, tid: u32) -> io::Result<()> {
         let Some(mut threads) = self.threads.as_ref() else { return Ok(()) };
         threads.write_all(tid.to_string().as_bytes())
+    }
+
+    /// Records nobody, until somebody is taken in: a list without anybody would be of everybody.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it, as those before Linux 5.16 do.
+    pub fn take_in_nobody(&self) -> io::Result<()> {
+        self.take_in(NOBODY)
+    }
+
+    /// The same as [`Self::take_in`], of these.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it.
+    pub fn take_in_all(&self, tids: &[u32]) -> io::Result<()> {
+        let Some(threads) = self.threads.as_ref() else { return Ok(()) };
+        write_list(threads, tids)
+    }
+
+    /// Those that were taken in, and have not ended.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn taken_in(&self) -> io::Result<Vec<u32>> {
+        self.threads.as_ref().map_or(Ok(Vec::new()), read_list)
+    }
+
+    /// These, and what they start from now on, are not recorded any more, though they were taken
+    /// in: whether the kernel can do that.
+    ///
+    /// # Errors
+    ///
+    /// If it refuses it.
+    pub fn leave_out(&self, tids: &[u32]) -> io::Result<bool> {
+        let Some(others) = self.others.as_ref() else { return Ok(false) };
+        write_list(others, tids).map(|()| true)
+    }
+
+    /// Those that are left out, and have not ended.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn left_out(&self) -> io::Result<Vec<u32>> {
+        self.others.as_ref().map_or(Ok(Vec::new()), read_list)
+    }
+
+    /// Leaves these out, and no others: for a moment, nobody.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it, as it does where we are no longer root.
+    pub fn leave_out_only(&self, tids: &[u32]) -> io::Result<()> {
+        let path = self.folder.path.join(OTHERS);
+        // To open it so takes all out.
+        let emptied = fs::OpenOptions::new().write(true).truncate(true).open(path)?;
+        write_list(&emptied, tids)
     }
 
     /// The buffers of all CPUs that there could be.
@@ -341,7 +414,24 @@ fn read(path: &Path, file: &str, bytes_max: usize) -> Result<String, InstanceErr
 /// The file that says which threads are recorded; what they fork is, too.
 fn threads(path: &Path) -> Result<File, InstanceError> {
     write(path, "options/event-fork", "1")?;
-    open(path, "set_event_pid", fs::OpenOptions::new().write(true))
+    open(path, "set_event_pid", fs::OpenOptions::new().read(true).write(true))
+}
+
+/// Adds threads to a list of the kernel's.
+fn write_list(mut file: &File, tids: &[u32]) -> io::Result<()> {
+    for tids in tids.chunks(THREADS_MAX) {
+        let words: Vec<String> = tids.iter().map(u32::to_string).collect();
+        file.write_all(words.join(" ").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The threads in a list of the kernel's.
+fn read_list(mut file: &File) -> io::Result<Vec<u32>> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(LIST_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
 /// What all events have, by the format of one that every kernel has.

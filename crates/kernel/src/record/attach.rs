@@ -23,6 +23,9 @@ const RAW_TRACEPOINT_OPEN: i32 = 17;
 /// Reading the kernel's memory is for programs that the GPL allows; our sources are under MIT,
 /// which it does ("Dual MIT/GPL", include/linux/license.h).
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+/// Numbers of calls whose events can be named, and where in a word an event's number is.
+pub(super) const EVENTS: usize = 1024;
+pub(super) const EVENT_SHIFT: u32 = 32;
 /// Bytes for what the kernel's verifier says.
 const LOG_BYTES: usize = 1 << 20;
 const OBJ_GET_INFO_BY_FD: i32 = 15;
@@ -87,8 +90,10 @@ fn fd(of: &OwnedFd) -> u32 {
 #[derive(Debug)]
 pub struct Programs {
     map: OwnedFd,
-    /// How often that one went on with none because the number is one of 32 bits.
+    /// How often that one went on with none, though the number is one of 32 bits.
     narrow: MappedArray,
+    /// Of each number, which event it is: for programs that several have.
+    events: MappedArray,
 }
 
 impl Programs {
@@ -107,10 +112,24 @@ impl Programs {
         };
         // SAFETY: there are no addresses in it.
         let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
-        Ok(Self { map, narrow: MappedArray::new(8, 1)? })
+        let events = MappedArray::new(8 * EVENTS, 1)?;
+        Ok(Self { map, narrow: MappedArray::new(8, 1)?, events })
     }
 
-    /// How many calls had numbers of 32 bits, which are no program's here.
+    /// Says which event a call is, by its id in the trace and its number among those that losses are
+    /// counted of, for a program that records several ([`super::program::shared`]).
+    pub fn name_event(&self, number: u32, (id, event): (u16, usize)) {
+        if let Some(word) = self.events.word(8 * (number as usize % EVENTS)) {
+            word.store(u64::from(id) | (event as u64) << EVENT_SHIFT, Ordering::Relaxed);
+        }
+    }
+
+    /// The map where that is said.
+    pub fn events_fd(&self) -> i32 {
+        self.events.fd()
+    }
+
+    /// How many calls had numbers of 32 bits that are no program's here.
     pub fn narrow(&self) -> u64 {
         self.narrow.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
     }

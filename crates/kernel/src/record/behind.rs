@@ -105,6 +105,10 @@ pub struct Call {
     pub arguments: [Option<u32>; 6],
     /// The result, when it returns.
     pub result: u32,
+    /// Where its number is.
+    pub number: u32,
+    /// Whether registers have 32 bits for it.
+    pub is_compat: bool,
 }
 
 /// Fields that one step writes.

@@ -118,11 +118,24 @@ impl Buffers {
 
     /// Has an event recorded by this version of its program from now on, and by no other one that
     /// may be on its tracepoint still; `None`: by none. The first version has number 0.
+    ///
+    /// Of what happens meanwhile, two programs on one tracepoint may record the same, or neither:
+    /// where there are two, [`Self::set_version_on`] is for it.
     pub fn set_version(&self, event: usize, version: Option<u32>) {
-        if event >= self.layout.events() {
+        for cpu in 0..self.cpus {
+            self.set_version_on(cpu, event, version);
+        }
+    }
+
+    /// The same for what happens on one CPU. If the calling thread is on it, no event there sees
+    /// both: the kernel does not take a CPU from who goes through a tracepoint's programs, and who
+    /// interrupts us goes through all of them before we go on.
+    pub fn set_version_on(&self, cpu: usize, event: usize, version: Option<u32>) {
+        if cpu >= self.cpus || event >= self.layout.events() {
             return;
         }
-        for word in self.words(self.layout.version(event)) {
+        let word = self.map.word(self.layout.cpu_bytes() * cpu + self.layout.version(event));
+        if let Some(word) = word {
             word.store(version.map_or(OFF, u64::from), Ordering::Relaxed);
         }
     }

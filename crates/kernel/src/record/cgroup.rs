@@ -1,12 +1,13 @@
-//! Control groups whose threads are recorded: an array of them, which the kernel's programs ask of
-//! the thread that they happen in. Of version 2; those below a group belong to it.
+//! Control groups whose threads are recorded: their folders; and an array of them, which the
+//! kernel's programs ask of the thread that they happen in. Of version 2; those below a group
+//! belong to it.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bpf::DescriptorArray;
 
@@ -42,13 +43,73 @@ impl std::fmt::Display for CgroupError {
 
 impl std::error::Error for CgroupError {}
 
-/// Some control groups.
+/// The folders of some control groups.
+#[derive(Debug, Clone)]
+pub struct Folders(Vec<PathBuf>);
+
+/// Some control groups, for programs.
 #[derive(Debug)]
 pub struct Cgroups {
     map: DescriptorArray,
-    folders: Vec<PathBuf>,
+    folders: Folders,
     /// Those of the folders, which no other group ever has.
     inodes: Vec<AtomicU64>,
+    /// Whether the latest that was made anew could not be taken.
+    has_failed: Vec<AtomicBool>,
+}
+
+impl Folders {
+    /// Those at these paths: of folders, or as /proc/PID/cgroup has them.
+    ///
+    /// # Errors
+    ///
+    /// If one is not there, or is of version 1.
+    pub fn find(paths: &[PathBuf]) -> Result<Self, CgroupError> {
+        if paths.len() > GROUPS_MAX {
+            return Err(CgroupError::TooMany);
+        }
+        let found = paths.iter().map(|path| {
+            let folder = find(path).ok_or_else(|| CgroupError::Missing(path.clone()))?;
+            // Version 1 has no such file.
+            let is_one = folder.join("cgroup.controllers").exists();
+            is_one.then_some(folder).ok_or_else(|| CgroupError::NotOne(path.clone()))
+        });
+        found.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The threads that are in them now, and below; and whether that is all that could be read.
+    pub fn threads(&self) -> (Vec<u32>, io::Result<()>) {
+        let (mut threads, mut read) = (Vec::new(), Ok(()));
+        let mut folders = self.0.clone();
+        for _ in 0..FOLDERS_MAX {
+            let Some(folder) = folders.pop() else { return (threads, read) };
+            let more = text_and_below(&folder).map(|(text, below)| {
+                threads.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+                folders.extend(below);
+            });
+            read = read.and(match more {
+                // It went meanwhile.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
+                    Ok(())
+                }
+                more => more,
+            });
+        }
+        (threads, Err(io::Error::other("there are too many control groups")))
+    }
+}
+
+/// The numbers of a group's own threads, and the groups right below it.
+fn text_and_below(folder: &Path) -> io::Result<(String, Vec<PathBuf>)> {
+    let text = fs::read_to_string(folder.join("cgroup.threads"))?;
+    let mut below = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            below.push(entry.path());
+        }
+    }
+    Ok((text, below))
 }
 
 impl Cgroups {
@@ -63,39 +124,49 @@ impl Cgroups {
             |error| CgroupError::Io(path, error)
         };
         let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
-        if paths.len() > GROUPS_MAX {
-            return Err(CgroupError::TooMany);
-        }
+        let folders = Folders::find(paths)?;
         let count = paths.len().max(1) as u32;
         let map = DescriptorArray::new(MAP_TYPE_CGROUP_ARRAY, count).map_err(io(first))?;
-        let (mut folders, mut inodes) = (Vec::new(), Vec::new());
-        for (index, path) in (0..).zip(paths) {
-            let folder = find(path).ok_or_else(|| CgroupError::Missing(path.clone()))?;
-            let group = File::open(&folder).map_err(io(path))?;
+        let mut inodes = Vec::new();
+        for ((index, path), folder) in (0..).zip(paths).zip(&folders.0) {
+            let group = File::open(folder).map_err(io(path))?;
             map.set(index, group.as_fd()).map_err(|error| match error.raw_os_error() {
                 Some(libc::EBADF) => CgroupError::NotOne(path.clone()),
                 _ => io(path)(error),
             })?;
             inodes.push(AtomicU64::new(group.metadata().map_err(io(path))?.ino()));
-            folders.push(folder);
         }
-        Ok(Self { map, folders, inodes })
+        let has_failed = paths.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { map, folders, inodes, has_failed })
     }
 
     /// Takes groups that have been made anew, as services that are started again have theirs, for
     /// those that were there: which, and what went wrong.
     pub(super) fn renew(&self) -> Vec<(&Path, io::Result<()>)> {
         let mut renewed = Vec::new();
-        for ((index, folder), inode) in (0..).zip(&self.folders).zip(&self.inodes) {
+        let all = (0..).zip(&self.folders.0).zip(&self.inodes).zip(&self.has_failed);
+        for (((index, folder), inode), has_failed) in all {
             // Nobody is in one that is not there.
             let Ok(now) = fs::metadata(folder).map(|of| of.ino()) else { continue };
-            if inode.swap(now, Ordering::Relaxed) != now {
-                let group = File::open(folder);
-                let set = group.and_then(|group| self.map.set(index, group.as_fd()));
-                renewed.push((&**folder, set));
+            if inode.load(Ordering::Relaxed) == now {
+                continue;
+            }
+            let taken = self.take(index, folder).map(|ino| inode.store(ino, Ordering::Relaxed));
+            // What could not be is tried again, and said once.
+            let had_failed = has_failed.swap(taken.is_err(), Ordering::Relaxed);
+            if taken.is_ok() || !had_failed {
+                renewed.push((&**folder, taken));
             }
         }
         renewed
+    }
+
+    /// Takes the group that is at `folder` now for the `index`th: its inode.
+    fn take(&self, index: u32, folder: &Path) -> io::Result<u64> {
+        let group = File::open(folder)?;
+        let inode = group.metadata()?.ino();
+        self.map.set(index, group.as_fd())?;
+        Ok(inode)
     }
 
     /// The map, for programs.
@@ -105,22 +176,12 @@ impl Cgroups {
 
     /// How many groups there are.
     pub(super) fn count(&self) -> i32 {
-        self.folders.len() as i32
+        self.folders.0.len() as i32
     }
 
     /// The threads that are in them now, as far as they can be read.
     pub(super) fn threads(&self) -> Vec<u32> {
-        let mut threads = Vec::new();
-        let mut folders = self.folders.clone();
-        for _ in 0..FOLDERS_MAX {
-            let Some(folder) = folders.pop() else { break };
-            let text = fs::read_to_string(folder.join("cgroup.threads")).unwrap_or_default();
-            threads.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-            let below = fs::read_dir(&folder).into_iter().flatten().flatten();
-            let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            folders.extend(below.map(|entry| entry.path()));
-        }
-        threads
+        self.folders.threads().0
     }
 }
 

@@ -1,7 +1,8 @@
 //! Contexts: what each record says besides its event's fields, in front of them.
 //!
 //! `tid` always; of others, those that the user asks for. They are of the thread that runs when the
-//! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's.
+//! event happens, which is the one that an interrupt interrupts. Names and types are LTTng's. Filters
+//! ask for them, too, recorded or not ([`Asked`]): of one table, and read by the same instructions.
 //!
 //! A program reads them from the kernel's structures, at places that the kernel's types tell. What
 //! is at no good address reads as zero. Numbers in `task_struct` itself are plain loads, which the
@@ -53,6 +54,10 @@ type Hop = (&'static str, &'static str);
 enum Source {
     /// In one half of what the kernel says of the thread's numbers.
     Numbers { shift: i32 },
+    /// In one half of what it says of its users and groups.
+    Users { shift: i32 },
+    /// The CPU that it runs on.
+    Cpu,
     /// At the end of a way from the thread's `task_struct`; so much is taken off.
     Way { hops: &'static [Hop], scalar: Scalar, less: i32 },
     /// A `struct pid` is at the end of the way: its number in its own namespace.
@@ -101,6 +106,9 @@ const fn state(name: &'static str, about: &'static str, state: State) -> Context
 const PROCESS: &[Hop] = &[(TASK, "group_leader"), (TASK, "thread_pid")];
 const THREAD: &[Hop] = &[(TASK, "thread_pid")];
 
+/// What filters ask for, and records need not say, since packets do.
+const CPU_ID: Context = Context { name: "cpu_id", about: "the CPU", source: Source::Cpu };
+
 /// All that there are.
 #[rustfmt::skip]
 pub const ALL: [Context; 27] = [
@@ -113,10 +121,10 @@ pub const ALL: [Context; 27] = [
     less(way("prio", "priority, as in /proc/PID/stat", &[(TASK, "prio")], Scalar::I32),
         FIRST_PRIORITY),
     less(way("nice", "niceness", &[(TASK, "static_prio")], Scalar::I32), DEFAULT_PRIORITY),
-    way("uid", "user", &[(TASK, "cred"), ("cred", "uid.val")], Scalar::U32),
+    Context { name: "uid", about: "user", source: Source::Users { shift: 0 } },
     way("euid", "user, effective", &[(TASK, "cred"), ("cred", "euid.val")], Scalar::U32),
     way("suid", "user, saved", &[(TASK, "cred"), ("cred", "suid.val")], Scalar::U32),
-    way("gid", "group", &[(TASK, "cred"), ("cred", "gid.val")], Scalar::U32),
+    Context { name: "gid", about: "group", source: Source::Users { shift: 32 } },
     way("egid", "group, effective", &[(TASK, "cred"), ("cred", "egid.val")], Scalar::U32),
     way("sgid", "group, saved", &[(TASK, "cred"), ("cred", "sgid.val")], Scalar::U32),
     way("cgroup_id", "control group (version 2): the inode number of its folder",
@@ -151,15 +159,25 @@ impl Context {
         ALL.into_iter().find(|context| context.name == name)
     }
 
+    /// All that filters may ask for.
+    pub fn asked() -> impl Iterator<Item = Self> {
+        ALL.into_iter().chain([CPU_ID])
+    }
+
+    /// Of a number, which kind of one; `None`: text.
+    pub fn scalar(&self) -> Option<Scalar> {
+        Some(match self.source {
+            Source::Numbers { .. } | Source::OwnNumber(_) => Scalar::I32,
+            Source::Users { .. } | Source::Cpu | Source::OwnNamespace(_) => Scalar::U32,
+            Source::Way { scalar, .. } => scalar,
+            Source::Name => return None,
+            Source::State(State::Interruptible) => Scalar::I8,
+            Source::State(_) => Scalar::U8,
+        })
+    }
+
     fn kind(&self) -> FieldKind {
-        match self.source {
-            Source::Numbers { .. } | Source::OwnNumber(_) => FieldKind::Scalar(Scalar::I32),
-            Source::OwnNamespace(_) => FieldKind::Scalar(Scalar::U32),
-            Source::Way { scalar, .. } => FieldKind::Scalar(scalar),
-            Source::Name => FieldKind::Str,
-            Source::State(State::Interruptible) => FieldKind::Scalar(Scalar::I8),
-            Source::State(_) => FieldKind::Scalar(Scalar::U8),
-        }
+        self.scalar().map_or(FieldKind::Str, FieldKind::Scalar)
     }
 }
 
@@ -188,14 +206,27 @@ pub struct Contexts {
 
 /// Where a context is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// Half of the thread's numbers, by how far down.
     Numbers(i32),
+    /// Half of its users' and groups', likewise.
+    Users(i32),
+    Cpu,
     /// Pointers at these offsets, and at the last one so many bytes; so much is taken off.
-    Way { pointers: Vec<i16>, offset: i16, bytes: u32, less: i32 },
+    Way {
+        pointers: Vec<i16>,
+        offset: i16,
+        bytes: u32,
+        less: i32,
+    },
     /// Pointers to a `struct pid`, and in it the level and the numbers; in a namespace, where its
     /// number is, if that is what is wanted.
-    Own { pointers: Vec<i16>, level: i16, numbers: i32, inum: Option<i32> },
+    Own {
+        pointers: Vec<i16>,
+        level: i16,
+        numbers: i32,
+        inum: Option<i32>,
+    },
     /// The name, there.
     Name(i32),
     /// Whether what is counted there is what it is where nothing forbids to move.
@@ -240,6 +271,8 @@ impl Place {
     fn of(source: Source, btf: Option<&Btf>) -> Option<Self> {
         match source {
             Source::Numbers { shift } => Some(Self::Numbers(shift)),
+            Source::Users { shift } => Some(Self::Users(shift)),
+            Source::Cpu => Some(Self::Cpu),
             Source::Way { hops, scalar, less } => {
                 let mut pointers = pointers(btf?, hops)?;
                 let (offset, bytes) = (pointers.pop()?, scalar.size_bytes() as u32);
@@ -266,6 +299,62 @@ impl Place {
     }
 }
 
+/// Finds where contexts are.
+struct Finder<'btf> {
+    btf: Option<&'btf Btf>,
+    /// Trying takes some milliseconds.
+    tried: OnceCell<Preemption>,
+}
+
+impl<'btf> Finder<'btf> {
+    fn new(btf: Option<&'btf Btf>) -> Self {
+        Self { btf, tried: OnceCell::new() }
+    }
+
+    fn place(&self, context: &Context) -> Result<Place, &'static str> {
+        match (context.source, self.btf) {
+            (Source::State(state), Some(btf)) => {
+                Place::of_state(state, self.tried.get_or_init(|| Preemption::find(btf)))
+            }
+            (source, btf) => Place::of(source, btf).ok_or("its types do not tell where that is"),
+        }
+    }
+}
+
+/// Contexts as filters ask for them: each with where this kernel has it, or why it has not.
+#[derive(Debug)]
+pub struct Asked {
+    /// A thread's name is where a function of the kernel's says.
+    all: Vec<(Context, Result<Option<Place>, &'static str>)>,
+}
+
+impl Asked {
+    /// All; but what is to be tried first only if somebody may ask for one of those.
+    pub fn find(btf: Option<&Btf>, may_be_asked: impl Fn(&str) -> bool) -> Self {
+        let finder = Finder::new(btf);
+        let is_tried = |context: &Context| matches!(context.source, Source::State(_));
+        let tries = Context::asked().any(|of| is_tried(&of) && may_be_asked(of.name));
+        let is_meant = |context: &Context| tries || !is_tried(context);
+        let place = |context: Context| match context.source {
+            Source::Name => (context, Ok(None)),
+            _ => (context, finder.place(&context).map(Some)),
+        };
+        Self { all: Context::asked().filter(is_meant).map(place).collect() }
+    }
+
+    /// Why the kernel does not show one.
+    pub fn hidden(&self, name: &str) -> Option<Hidden> {
+        let (context, place) = self.all.iter().find(|(context, _)| context.name == name)?;
+        place.as_ref().err().map(|&why| Hidden { name: context.name, why })
+    }
+
+    /// The one of this name, and where it is.
+    pub(super) fn named(&self, name: &str) -> Option<(Context, Option<&Place>)> {
+        let (context, place) = self.all.iter().find(|(context, _)| context.name == name)?;
+        place.as_ref().ok().map(|place| (*context, place.as_ref()))
+    }
+}
+
 impl Contexts {
     /// `tid`, and these, each once. What is not as long each time comes last.
     ///
@@ -274,20 +363,14 @@ impl Contexts {
     /// If the kernel's types, if there are any, do not say where one is.
     pub fn new(wanted: &[Context], btf: Option<&Btf>) -> Result<Self, Hidden> {
         let mut contexts = Self::default();
-        // Trying takes some milliseconds.
-        let found = OnceCell::new();
-        let place = |context: &Context| match (context.source, btf) {
-            (Source::State(state), Some(btf)) => {
-                Place::of_state(state, found.get_or_init(|| Preemption::find(btf)))
-            }
-            (source, _) => Place::of(source, btf).ok_or("its types do not tell where that is"),
-        };
+        let finder = Finder::new(btf);
         for is_text in [false, true] {
             for context in wanted.iter().filter(|of| (of.source == Source::Name) == is_text) {
                 if contexts.all.iter().any(|(known, _)| known == context) {
                     continue;
                 }
-                let place = place(context).map_err(|why| Hidden { name: context.name, why })?;
+                let place = finder.place(context);
+                let place = place.map_err(|why| Hidden { name: context.name, why })?;
                 contexts.all.push((*context, place));
             }
         }
@@ -336,12 +419,9 @@ impl Contexts {
             }
         }
         for (place, at) in &offsets {
-            if let Place::Flag(interrupts) = place {
-                interrupts.load(asm, 1);
-                asm.alui(alu::RSH, 1, INTERRUPTS);
-                asm.alui(alu::AND, 1, 1);
+            if place.ask_helper(asm) {
                 target(asm, 5, *at as i32);
-                asm.store_of(1, 5, 0, 1);
+                asm.store_of(place.bytes_max(), 5, 0, 1);
             }
         }
         // Those behind the same pointers one after the other, so that they are followed once.
@@ -362,21 +442,18 @@ impl Contexts {
                     asm.call_kernel(helper::PROBE_READ_KERNEL);
                 }
                 Place::Own { level, numbers, inum, .. } => {
-                    own(asm, (*level, *numbers), *inum, *at as i32);
+                    own(asm, (*level, *numbers), *inum);
+                    target(asm, 1, *at as i32);
+                    asm.movi(2, 4);
+                    // What cannot be read is zero then.
+                    asm.call_kernel(helper::PROBE_READ_KERNEL);
                 }
                 Place::Count(way) => {
-                    asm.load(3, STACK, stack::POINTER);
-                    asm.alui(alu::ADD, 3, way.count);
-                    asm.storei(STACK, stack::KEY_WIDE, 0);
-                    read(asm, stack::KEY_WIDE, 4);
-                    asm.load(2, STACK, stack::KEY_WIDE);
-                    // The highest bit is no count.
-                    asm.alui(alu::AND, 2, i32::MAX);
-                    is(asm, 2, ADDED);
+                    count(asm, way);
                     target(asm, 5, *at as i32);
                     asm.store_of(1, 5, 0, 1);
                 }
-                Place::Numbers(_) | Place::Name(_) => {}
+                Place::Numbers(_) | Place::Users(_) | Place::Cpu | Place::Name(_) => {}
                 Place::Stays(_) | Place::Bit(..) | Place::Flag(_) => {}
             }
         }
@@ -394,18 +471,76 @@ impl Place {
         match self {
             Self::Way { pointers, .. } | Self::Own { pointers, .. } => pointers,
             Self::Count(way) => &way.pointers,
-            Self::Numbers(_) | Self::Name(_) => &[],
+            Self::Numbers(_) | Self::Users(_) | Self::Cpu | Self::Name(_) => &[],
             Self::Stays(_) | Self::Bit(..) | Self::Flag(_) => &[],
         }
     }
 
     const fn bytes_max(&self) -> u32 {
         match self {
-            Self::Numbers(_) | Self::Own { .. } => 4,
+            Self::Numbers(_) | Self::Users(_) | Self::Cpu | Self::Own { .. } => 4,
             Self::Way { bytes, .. } => *bytes,
             Self::Name(_) => NAME_BYTES,
             Self::Stays(_) | Self::Bit(..) | Self::Count(_) | Self::Flag(_) => 1,
         }
+    }
+
+    /// Loads a number to r1, as many bytes as the context has, for a filter: that is not asked while
+    /// a record is written, so there is nothing else on the stack where contexts use it.
+    pub(super) fn ask(&self, asm: &mut Asm, ground: Ground) {
+        if let Self::Numbers(shift) = self {
+            asm.call_kernel(helper::GET_CURRENT_PID_TGID);
+            asm.mov(1, 0);
+            asm.alui(alu::RSH, 1, *shift);
+            return;
+        }
+        if self.ask_helper(asm) {
+            return;
+        }
+        asm.call_kernel(helper::GET_CURRENT_TASK_BTF);
+        if self.load(asm, ground) {
+            return;
+        }
+        asm.store(STACK, stack::TASK, 0);
+        follow(asm, self.pointers(), &[]);
+        let bytes = match self {
+            Self::Way { offset, bytes, .. } => {
+                asm.load(3, STACK, stack::POINTER);
+                asm.alui(alu::ADD, 3, (*offset).into());
+                *bytes
+            }
+            Self::Own { level, numbers, inum, .. } => {
+                own(asm, (*level, *numbers), *inum);
+                4
+            }
+            Self::Count(way) => return count(asm, way),
+            _ => return,
+        };
+        asm.storei(STACK, stack::KEY_WIDE, 0);
+        read(asm, stack::KEY_WIDE, bytes as i32);
+        asm.load(1, STACK, stack::KEY_WIDE);
+    }
+
+    /// Loads what a function of the kernel's says, to r1; false: none does.
+    fn ask_helper(&self, asm: &mut Asm) -> bool {
+        match self {
+            Self::Users(shift) => {
+                asm.call_kernel(helper::GET_CURRENT_UID_GID);
+                asm.mov(1, 0);
+                asm.alui(alu::RSH, 1, *shift);
+            }
+            Self::Cpu => {
+                asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
+                asm.mov(1, 0);
+            }
+            Self::Flag(interrupts) => {
+                interrupts.load(asm, 1);
+                asm.alui(alu::RSH, 1, INTERRUPTS);
+                asm.alui(alu::AND, 1, 1);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Loads what is in the thread's structure, which is in r0, to r1; false: it is not there.
@@ -477,9 +612,21 @@ pub(super) fn follow(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
     }
 }
 
-/// The number of a `struct pid` in its own namespace, the deepest that it has one in; or that
-/// namespace's.
-fn own(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>, at: i32) {
+/// Whether nothing forbids preemption, by the count of the CPU whose run queue was found, in r1.
+fn count(asm: &mut Asm, way: &Way) {
+    asm.load(3, STACK, stack::POINTER);
+    asm.alui(alu::ADD, 3, way.count);
+    asm.storei(STACK, stack::KEY_WIDE, 0);
+    read(asm, stack::KEY_WIDE, 4);
+    asm.load(2, STACK, stack::KEY_WIDE);
+    // The highest bit is no count.
+    asm.alui(alu::AND, 2, i32::MAX);
+    is(asm, 2, ADDED);
+}
+
+/// The address, in r3, of the number of a `struct pid` in its own namespace, the deepest that it
+/// has one in; or of that namespace's.
+fn own(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>) {
     asm.load(3, STACK, stack::POINTER);
     asm.alui(alu::ADD, 3, level.into());
     asm.storei(STACK, stack::KEY_WIDE, 0);
@@ -495,10 +642,6 @@ fn own(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>, at: i32) 
         asm.load(3, STACK, stack::KEY_WIDE);
         asm.alui(alu::ADD, 3, inum);
     }
-    target(asm, 1, at);
-    asm.movi(2, 4);
-    // What cannot be read is zero then.
-    asm.call_kernel(helper::PROBE_READ_KERNEL);
 }
 
 fn name(asm: &mut Asm, offset: i32) {

@@ -17,37 +17,48 @@ use trackway_jit::helper::Word;
 use trackway_jit::insn::{STACK_END, alu, jump};
 use trackway_jit::object::{Alternative, Need, Object};
 use trackway_jit::program::Program;
-use trackway_jit::verify::{Rules, State, verify};
+use trackway_jit::verify::{Rules, State, Verified, verify};
 use trackway_jit::{CELLS_MAX, SLOTS_MAX};
 use trackway_schema::{FieldKind, Scalar};
 
 use super::ahead::{self, Homes, Part};
 use super::arguments::{NULL_TEXT, Read};
+use super::behind::USER_TEXT_BYTES_MAX;
+use super::context::{self, Asked};
 use super::layout::LEVELS;
 use super::program::{AT, CONTEXT, Code, Maker, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
-use crate::adapt::{Parts, Unfit};
-use crate::area::{Area, BYTES_AT, REGION_BYTES};
+use crate::adapt::{self, Parts, Unfit};
+use crate::area::{AREA_BYTES_PLAIN, Area, BYTES_AT, REGION_BYTES};
 use crate::asm::{Asm, Label, Register};
-use crate::bpf::ArrayMap;
+use crate::bpf::{ArrayMap, constant_map};
 use crate::btf;
 use crate::catalogue::model::Location;
+use crate::pattern::Automata;
 use crate::state::Cells;
+use crate::words::{self, Call};
 
 /// Bytes of a thread's name, with its NUL (TASK_COMM_LEN).
 const NAME_BYTES: u32 = 16;
 /// Bytes of a filter's cells.
 const CELLS_BYTES: usize = 8 * CELLS_MAX;
+/// The most steps that all filters of an event may take with strings, each about two nanoseconds:
+/// the event may be one of an interrupt.
+pub const STEPS_MAX: u64 = 1 << 17;
 
 /// Memory of all filters of a recording: areas, and what filters remember.
 #[derive(Debug)]
 pub struct Memory {
-    /// For each CPU and level an area; a map of them for filters with the same constants.
-    areas: BTreeMap<Vec<u8>, ArrayMap>,
+    /// For each CPU and level an area; a map of them for filters with the same constants, those
+    /// with letters apart.
+    areas: BTreeMap<(bool, Vec<u8>), ArrayMap>,
+    /// Masks of automata; a map for filters with the same ones.
+    masks: BTreeMap<Vec<u8>, ArrayMap>,
     /// The cells of all filters, which all CPUs share.
     cells: ArrayMap,
     cpus: u32,
     filters: usize,
+    contexts: Asked,
 }
 
 /// Why a filter cannot be asked in the kernel.
@@ -59,6 +70,8 @@ pub enum FilterError {
     Need(String, &'static str),
     /// The kernel cannot do what it does.
     Unfit(Unfit),
+    /// Strings take it, and the other filters of the event, as many steps.
+    Steps(u64),
     /// The kernel gives no memory.
     Memory(io::Error),
 }
@@ -69,6 +82,11 @@ impl fmt::Display for FilterError {
             Self::Object(why) => f.write_str(why),
             Self::Need(path, why) => write!(f, "'{path}' cannot be asked for in the kernel: {why}"),
             Self::Unfit(unfit) => unfit.fmt(f),
+            Self::Steps(steps) => write!(
+                f,
+                "to compare and search strings may take {steps} steps for one event, with the \
+                 event's other filters; in the kernel {STEPS_MAX} are the most"
+            ),
             Self::Memory(error) => write!(f, "the kernel gives no memory: {error}"),
         }
     }
@@ -78,7 +96,7 @@ impl std::error::Error for FilterError {}
 
 /// What a slot is filled with. Offsets are in the event's ground; `place` is where in the area's
 /// bytes something is put.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Fill {
     Scalar {
         offset: u32,
@@ -111,8 +129,13 @@ enum Fill {
         index: u32,
         place: u32,
     },
+    /// A context that is a number.
     Context {
-        context: Context,
+        at: context::Place,
+        scalar: Scalar,
+    },
+    /// The thread's name.
+    ThreadName {
         place: u32,
     },
     /// Of what the step of this number has read.
@@ -121,35 +144,6 @@ enum Fill {
         part: Part,
         place: u32,
     },
-}
-
-/// What is known of whoever the event happens in, by the names of contexts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Context {
-    Tid,
-    Pid,
-    Cpu,
-    User,
-    Group,
-    Name,
-}
-
-/// The contexts that a filter in the kernel may ask for, by name; `None`: text.
-pub const CONTEXTS: [(&str, Option<Scalar>); 6] = [
-    ("tid", Some(Scalar::I32)),
-    ("pid", Some(Scalar::I32)),
-    ("cpu_id", Some(Scalar::U32)),
-    ("uid", Some(Scalar::U32)),
-    ("gid", Some(Scalar::U32)),
-    ("procname", None),
-];
-
-impl Context {
-    fn named(name: &str) -> Option<(Self, Kind)> {
-        let number = CONTEXTS.iter().position(|(known, _)| *known == name)?;
-        let all = [Self::Tid, Self::Pid, Self::Cpu, Self::User, Self::Group, Self::Name];
-        Some((*all.get(number)?, CONTEXTS[number].1.map_or(Kind::String, kind_of)))
-    }
 }
 
 /// A filter, as the program of one event asks it.
@@ -162,25 +156,37 @@ pub struct Filter {
     ahead: Vec<usize>,
     ground: Ground,
     cells: Cells,
+    automata: Automata,
+    /// The map of the automata's masks, if there are some.
+    masks_fd: Option<i32>,
     /// The map of its areas.
     areas_fd: i32,
+    /// The most steps that it takes with strings.
+    steps: u64,
 }
 
 impl Memory {
-    /// For so many filters.
+    /// For so many filters, which may ask for these contexts.
     ///
     /// # Errors
     ///
     /// If the kernel has no BPF, lets us have none, or has not as much memory.
-    pub fn new(cpus: usize, filters: usize) -> io::Result<Self> {
+    pub fn new(cpus: usize, filters: usize, contexts: Asked) -> io::Result<Self> {
         let cpus = u32::try_from(cpus).map_err(|_| io::ErrorKind::InvalidInput)?;
         let cells = ArrayMap::new(filters.max(1) * CELLS_BYTES, 1)?;
-        Ok(Self { areas: BTreeMap::new(), cells, cpus, filters })
+        let (areas, masks) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { areas, masks, cells, cpus, filters, contexts })
     }
 
-    /// The areas of filters with these constants.
-    fn areas(&mut self, constants: &[u8]) -> Result<i32, FilterError> {
-        if let Some(areas) = self.areas.get(constants) {
+    /// The contexts that they may ask for.
+    pub const fn contexts(&self) -> &Asked {
+        &self.contexts
+    }
+
+    /// The areas of filters with these constants, with letters or without.
+    fn areas(&mut self, constants: &[u8], has_letters: bool) -> Result<i32, FilterError> {
+        let key = (has_letters, constants.to_vec());
+        if let Some(areas) = self.areas.get(&key) {
             return Ok(areas.fd());
         }
         let long =
@@ -189,13 +195,25 @@ impl Memory {
         // Words that its own program makes lie within.
         area.fill(&[], &[0; REGION_BYTES]).map_err(|_| long())?;
         let count = self.cpus * LEVELS as u32;
-        let areas = ArrayMap::new(area.bytes().len(), count).map_err(FilterError::Memory)?;
+        let bytes = if has_letters { area.bytes().len() } else { AREA_BYTES_PLAIN };
+        let areas = ArrayMap::new(bytes, count).map_err(FilterError::Memory)?;
         for number in 0..count {
-            areas.set(number, area.bytes_mut()).map_err(FilterError::Memory)?;
+            areas.set(number, &mut area.bytes_mut()[..bytes]).map_err(FilterError::Memory)?;
         }
         let fd = areas.fd();
-        self.areas.insert(constants.to_vec(), areas);
+        self.areas.insert(key, areas);
         Ok(fd)
+    }
+
+    /// The map of these masks, if there are some.
+    fn masks(&mut self, masks: &[u8]) -> Result<Option<i32>, FilterError> {
+        if let Some(known) = self.masks.get(masks) {
+            return Ok(Some(known.fd()));
+        }
+        let Some(map) = constant_map(masks).map_err(FilterError::Memory)? else { return Ok(None) };
+        let fd = map.fd();
+        self.masks.insert(masks.to_vec(), map);
+        Ok(Some(fd))
     }
 }
 
@@ -214,30 +232,54 @@ impl Filter {
     ) -> Result<Option<Self>, FilterError> {
         let object = Object::decode(object).map_err(|why| FilterError::Object(why.to_string()))?;
         for alternative in object.alternatives() {
-            let Some(fills) = fills(alternative, staged)? else { continue };
+            let Some(fills) = fills(alternative, staged, &memory.contexts)? else { continue };
             let program = alternative.programs().next().map(Program::bytes).unwrap_or_default();
             let at = number.min(memory.filters.saturating_sub(1)) * CELLS_BYTES;
             let count = object.cells().min(CELLS_MAX);
             let cells = Cells::Map { fd: memory.cells.fd(), offset: at as i32, count };
-            let areas_fd = memory.areas(alternative.constants())?;
-            let (program, ground) = (program.to_vec(), staged.ground);
             let ahead = ahead_of(&fills, staged);
-            let filter = Self { program, fills, ahead, ground, cells, areas_fd };
+            let verified = verified(program, fills.len())?;
+            let calls = words::calls(&verified);
+            let (automata, masks) = Automata::of(&calls, alternative.constants());
+            let steps = steps(&calls, &automata, alternative, &fills);
+            let masks_fd = memory.masks(&masks)?;
+            let memory_of = adapt::Memory { cells, automata: &automata, masks_fd };
             // Whether it can be put there at all.
-            filter.put(&mut Parts::default())?;
-            return Ok(Some(filter));
+            let mut parts = Parts::default();
+            parts.filter(&verified, memory_of).map_err(FilterError::Unfit)?;
+            let areas_fd = memory.areas(alternative.constants(), parts.has_letters())?;
+            let (program, ground) = (program.to_vec(), staged.ground);
+            return Ok(Some(Self {
+                program,
+                fills,
+                ahead,
+                ground,
+                cells,
+                automata,
+                masks_fd,
+                areas_fd,
+                steps,
+            }));
         }
         Ok(None)
     }
 
+    /// Whether an event may be asked all of these.
+    ///
+    /// # Errors
+    ///
+    /// If they may take more than [`STEPS_MAX`].
+    pub fn check_steps(filters: &[Self]) -> Result<(), FilterError> {
+        let steps = filters.iter().fold(0_u64, |sum, filter| sum.saturating_add(filter.steps));
+        if steps > STEPS_MAX { Err(FilterError::Steps(steps)) } else { Ok(()) }
+    }
+
     /// Puts its functions into a program; the label of the first.
     pub(super) fn put(&self, parts: &mut Parts) -> Result<Label, FilterError> {
-        let none = || FilterError::Object("it has no program".into());
-        let program = Program::new(&self.program).ok_or_else(none)?;
-        let mut states = vec![State::FREE; program.len() + 1];
-        let verified = verify(program, Rules::new(self.fills.len()), &mut states)
-            .map_err(|rejection| FilterError::Object(rejection.to_string()))?;
-        parts.filter(&verified, self.cells).map_err(FilterError::Unfit)
+        let verified = verified(&self.program, self.fills.len())?;
+        let Self { cells, ref automata, masks_fd, .. } = *self;
+        let memory = adapt::Memory { cells, automata, masks_fd };
+        parts.filter(&verified, memory).map_err(FilterError::Unfit)
     }
 
     /// Fills the frame and asks the filter, which is at this label: goes on behind if it says yes,
@@ -298,7 +340,11 @@ impl Filter {
                 asm.load_of(size, 1, AT, BYTES_AT + place as i16);
                 widen(asm, scalar, 1);
             }
-            Fill::Context { context, place } => self::context(asm, context, place),
+            Fill::Context { ref at, scalar } => {
+                at.ask(asm, self.ground);
+                widen(asm, scalar, 1);
+            }
+            Fill::ThreadName { place } => thread_name(asm, place),
             Fill::Ahead { .. } => {}
         }
         asm.store(AT, 8 * slot, 1);
@@ -326,6 +372,29 @@ pub(super) fn ask(maker: &mut Maker<'_>, filters: &[Filter], out: Label) -> (Vec
         filter.ask(maker, &mut homes, *label, out);
     }
     (labels, homes)
+}
+
+/// A filter's program, of an event with so many slots.
+fn verified(program: &[u8], slots: usize) -> Result<Verified<'_>, FilterError> {
+    let none = || FilterError::Object("it has no program".into());
+    let program = Program::new(program).ok_or_else(none)?;
+    let mut states = vec![State::FREE; program.len() + 1];
+    verify(program, Rules::new(slots), &mut states)
+        .map_err(|rejection| FilterError::Object(rejection.to_string()))
+}
+
+/// The most steps that these calls take with strings.
+fn steps(calls: &[Call], automata: &Automata, of: Alternative<'_>, fills: &[Fill]) -> u64 {
+    let word_bytes = |(need, fill): (Need<'_>, &Fill)| match (need.kind, fill) {
+        (Kind::String, Fill::Text { step, .. }) => text_bytes(step),
+        (Kind::String, Fill::Context { .. }) => NAME_BYTES,
+        (Kind::String, Fill::Ahead { part, .. }) => part.own_bytes().max(USER_TEXT_BYTES_MAX),
+        // What the program takes for a word may speak of all there is.
+        _ => REGION_BYTES as u32,
+    };
+    let bytes: Vec<u32> = of.needs().zip(fills).map(word_bytes).collect();
+    let is_known = |call: &Call| automata.places.contains_key(&call.at);
+    words::steps(calls, is_known, |slot| bytes.get(slot).copied().unwrap_or(REGION_BYTES as u32))
 }
 
 /// The steps that have to be read for these.
@@ -358,11 +427,19 @@ pub(super) fn finish(asm: Asm, filters: &[Filter], labels: &[Label]) -> Option<C
 }
 
 /// How the slots of a frame are filled; `None`: the event lacks something.
-fn fills(of: Alternative<'_>, staged: &Staged) -> Result<Option<Vec<Fill>>, FilterError> {
+fn fills(
+    of: Alternative<'_>,
+    staged: &Staged,
+    contexts: &Asked,
+) -> Result<Option<Vec<Fill>>, FilterError> {
     let mut used = ahead::end(staged);
     let mut fills = Vec::new();
     for need in of.needs().take(SLOTS_MAX) {
-        let Some((fill, bytes)) = fill(need, staged, used)? else { return Ok(None) };
+        let found = match need.path.strip_prefix("$ctx.") {
+            Some(name) => context(contexts, name, need.kind, used),
+            None => fill(need, staged, used)?,
+        };
+        let Some((fill, bytes)) = found else { return Ok(None) };
         used += bytes.next_multiple_of(8);
         if used > REGION_BYTES as u32 {
             let why = "there is no room for as many strings and sequences";
@@ -373,13 +450,20 @@ fn fills(of: Alternative<'_>, staged: &Staged) -> Result<Option<Vec<Fill>>, Filt
     Ok(Some(fills))
 }
 
+/// The same, with a context.
+fn context(contexts: &Asked, name: &str, kind: Kind, place: u32) -> Option<(Fill, u32)> {
+    let (context, at) = contexts.named(name)?;
+    Some(match (context.scalar(), at) {
+        (Some(scalar), Some(at)) if kind_of(scalar) == kind => {
+            (Fill::Context { at: at.clone(), scalar }, 0)
+        }
+        (None, _) if kind == Kind::String => (Fill::ThreadName { place }, 2 * NAME_BYTES),
+        _ => return None,
+    })
+}
+
 /// How a slot is filled, and how many bytes that takes from `place` on.
 fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32)>, FilterError> {
-    if let Some(name) = need.path.strip_prefix("$ctx.") {
-        let found = Context::named(name).filter(|(_, kind)| *kind == need.kind);
-        let bytes = if need.kind == Kind::String { 2 * NAME_BYTES } else { 0 };
-        return Ok(found.map(|(context, _)| (Fill::Context { context, place }, bytes)));
-    }
     let (name, index) = split_index(need.path);
     let mut fields = staged.description.fields.iter().zip(&staged.steps).enumerate();
     let Some((number, (field, step))) = fields.find(|(_, (field, _))| field.name == name) else {
@@ -601,39 +685,15 @@ fn sequence(asm: &mut Asm, (offset, location): (u32, Location), element: u32, pl
     asm.alui(alu::OR, 1, place as i32);
 }
 
-/// What a context is, in r1.
-fn context(asm: &mut Asm, context: Context, place: u32) {
-    match context {
-        Context::Tid | Context::Pid => {
-            asm.call_kernel(helper::GET_CURRENT_PID_TGID);
-            asm.mov(1, 0);
-            if context == Context::Tid {
-                asm.alui(alu::LSH, 1, 32);
-            }
-            asm.alui(alu::ARSH, 1, 32);
-        }
-        Context::Cpu => {
-            asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
-            asm.mov(1, 0);
-        }
-        Context::User | Context::Group => {
-            asm.call_kernel(helper::GET_CURRENT_UID_GID);
-            asm.mov(1, 0);
-            if context == Context::User {
-                asm.alui(alu::LSH, 1, 32);
-            }
-            asm.alui(alu::RSH, 1, 32);
-        }
-        Context::Name => {
-            into_bytes(asm, 1, place + NAME_BYTES);
-            asm.movi(2, NAME_BYTES as i32);
-            asm.call_kernel(helper::GET_CURRENT_COMM);
-            // Once more, to be told how long it is.
-            into_bytes(asm, 3, place + NAME_BYTES);
-            into_bytes(asm, 1, place);
-            asm.movi(2, NAME_BYTES as i32);
-            asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-            length_to_word(asm, place);
-        }
-    }
+/// The word of the thread's name, in r1.
+fn thread_name(asm: &mut Asm, place: u32) {
+    into_bytes(asm, 1, place + NAME_BYTES);
+    asm.movi(2, NAME_BYTES as i32);
+    asm.call_kernel(helper::GET_CURRENT_COMM);
+    // Once more, to be told how long it is.
+    into_bytes(asm, 3, place + NAME_BYTES);
+    into_bytes(asm, 1, place);
+    asm.movi(2, NAME_BYTES as i32);
+    asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
+    length_to_word(asm, place);
 }

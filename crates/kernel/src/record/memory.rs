@@ -44,7 +44,7 @@ impl Maker<'_> {
     pub(super) fn user_step(&mut self, step: &Step) {
         match *step {
             Step::UserText(at) => {
-                self.asm.load(3, CONTEXT, short(at as usize));
+                self.register(3, at);
                 self.user_text(at, true);
             }
             Step::UserTextAgain(at) => self.user_text_again(at),
@@ -86,6 +86,13 @@ impl Maker<'_> {
         arguments.iter().position(|of| *of == Some(at)).unwrap_or(7)
     }
 
+    /// Loads an argument, as wide as the call has it.
+    fn register(&mut self, to: Register, at: u32) {
+        let is_compat = self.staged.call.is_some_and(|call| call.is_compat);
+        let bytes = if is_compat { 4 } else { 8 };
+        self.asm.load_of(bytes, to, CONTEXT, short(at as usize));
+    }
+
     /// Notes that something is missing of an argument.
     fn note(&mut self, number: usize) {
         let asm = &mut self.asm;
@@ -111,9 +118,9 @@ impl Maker<'_> {
                 asm.jumpi(jump::JSGE, 1, 0, is_not);
             }
         }
-        asm.load(3, CONTEXT, short(pointer.at as usize));
-        asm.place(is_not);
-        asm.store(STACK, stack::ADDRESS, 3);
+        self.register(3, pointer.at);
+        self.asm.place(is_not);
+        self.asm.store(STACK, stack::ADDRESS, 3);
     }
 
     /// How many elements there are, and no more than so many, in r4 and on the stack.
@@ -134,7 +141,7 @@ impl Maker<'_> {
             }
             Count::Pointed(at) => {
                 asm.storei(STACK, stack::WORD, 0);
-                asm.load(3, CONTEXT, short(at as usize));
+                self.register(3, at);
                 self.read_to_stack(stack::WORD, 4);
                 self.asm.load(4, STACK, stack::WORD);
             }
@@ -142,10 +149,10 @@ impl Maker<'_> {
                 asm.load(4, CONTEXT, result);
                 if let Some(at) = limit {
                     let is_less = asm.label();
-                    asm.load(1, CONTEXT, short(at as usize));
-                    asm.jump(jump::JLE, 4, 1, is_less);
-                    asm.mov(4, 1);
-                    asm.place(is_less);
+                    self.register(1, at);
+                    self.asm.jump(jump::JLE, 4, 1, is_less);
+                    self.asm.mov(4, 1);
+                    self.asm.place(is_less);
                 }
             }
         }
@@ -227,7 +234,7 @@ impl Maker<'_> {
             self.asm.goto(is_done);
             self.asm.place(is_unread);
             self.how_many(1);
-            self.asm.load(3, CONTEXT, short(at as usize));
+            self.register(3, at);
             self.user_text(at, false);
             self.asm.place(is_done);
             self.renew();

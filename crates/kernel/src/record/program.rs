@@ -17,7 +17,7 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
 use super::arguments;
-use super::attach::Programs;
+use super::attach::{EVENT_SHIFT, EVENTS, Programs};
 use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
 use super::release::Guard;
@@ -80,6 +80,8 @@ pub(super) mod stack {
     pub(crate) const MESSAGE: i16 = -176;
     pub(crate) const PART: i16 = -184;
     pub(crate) const MISSING: i16 = -192;
+    /// Which event it is, where a program has several. (It has no filters, which need the room.)
+    pub(crate) const EVENT: i16 = MISSING;
     /// Where no program memory is read, which has what stands there.
     pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
@@ -110,6 +112,14 @@ pub struct Code {
     pub(crate) types: Option<Btf>,
 }
 
+impl Code {
+    /// What is the same of programs that do the same; `None`: it has functions, which are not looked
+    /// at.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.types.is_none().then_some(&self.bytes[..])
+    }
+}
+
 /// The bytes of a program that records the event with this id in its trace, and this number among
 /// those that losses are counted of, into the map; of the threads in a scope alone, if there is one
 /// ([`super::scope`]): those that it happens in, and those that it is about.
@@ -134,20 +144,48 @@ pub fn program(
 pub fn filtered(
     staged: &Staged,
     layout: &Layout,
-    (map_fd, members): (i32, Option<Members>),
+    fds: (i32, Option<Members>),
     (id, number): (u16, usize),
+    filters: &[Filter],
+) -> Result<Code, TooLarge> {
+    if number >= layout.events() {
+        return Err(TooLarge);
+    }
+    make(staged, layout, fds, Which::This(id, number), filters)
+}
+
+/// The same of any call that is recorded like this one: the map says which event it is
+/// ([`Programs::name_event`]), so that the kernel has to look at one program for all of them.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn shared(
+    staged: &Staged,
+    layout: &Layout,
+    fds: (i32, Option<Members>),
+    events_fd: i32,
+) -> Result<Code, TooLarge> {
+    make(staged, layout, fds, Which::Said(events_fd), &[])
+}
+
+fn make(
+    staged: &Staged,
+    layout: &Layout,
+    (map_fd, members): (i32, Option<Members>),
+    which: Which,
     filters: &[Filter],
 ) -> Result<Code, TooLarge> {
     // As in `ring`: the head never comes to a sub-buffer's end.
     let needed = (EXTENDED_BYTES + TAILROOM_BYTES) as u32 + staged.bytes_max();
     let most = layout.geometry(0).record_bytes_max() as u32;
-    if needed > most || number >= layout.events() {
+    if needed > most {
         return Err(TooLarge);
     }
     let mut asm = Asm::default();
     let out = asm.label();
     let reach = layout.ring(LEVELS);
-    let mut maker = Maker { asm, layout, staged, id, event: number, needed, out, reach };
+    let mut maker = Maker { asm, layout, staged, which, needed, out, reach };
     match staged.ground {
         Ground::Tracepoint | Ground::Arguments => maker.asm.mov(CONTEXT, 1),
         // The first of the tracepoint's arguments.
@@ -164,6 +202,7 @@ pub fn filtered(
         maker.asm.answer(PASS);
         maker.asm.place(is_in);
     }
+    maker.find_event();
     maker.enter(map_fd);
     let labels = Labels {
         out: maker.out,
@@ -204,12 +243,13 @@ pub fn filtered(
 /// The bytes of the program on the raw tracepoint of system calls, before or behind each: it goes
 /// on with the one of `programs` that has the call's number, if the thread is in the scope.
 ///
-/// Calls by the numbers of 32 bits mean something else, and are passed over: of whole programs, and
-/// by `int $0x80` in any (which the code segment would not tell). They are counted as they begin.
+/// Calls by the numbers of 32 bits mean something else: of whole programs, and by `int $0x80` in any
+/// (which the code segment would not tell). They have programs of their own, the second ones. Those
+/// that have none there are counted as they begin.
 pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
-    programs: &Programs,
+    (programs, compat): (&Programs, &Programs),
     members: Option<Members>,
 ) -> Option<Vec<u8>> {
     /// Such a call is under way: in `status` (arch/x86/include/asm/thread_info.h).
@@ -237,23 +277,39 @@ pub fn dispatcher(
     asm.load_of(4, 1, TASK, status);
     asm.alui(alu::AND, 1, TS_COMPAT);
     asm.jumpi(jump::JNE, 1, 0, is_narrow);
+    let number = at(registers.number)?;
+    go_on(&mut asm, phase, number, programs);
+    asm.answer(PASS);
+    asm.place(is_narrow);
+    go_on(&mut asm, phase, number, compat);
+    if phase == Phase::Enter {
+        asm.map_value(2, compat.narrow_fd());
+        asm.movi(1, 1);
+        asm.atomic(ATOMIC_ADD, 2, 0, 1);
+    }
+    asm.answer(PASS);
+    asm.bytes()
+}
+
+/// Goes on with the program that has the call's number; behind this, if there is none. Where its
+/// number is in registers is `number`.
+fn go_on(asm: &mut Asm, phase: Phase, number: i16, programs: &Programs) {
     match phase {
         Phase::Enter => asm.load(3, CONTEXT, 8),
         Phase::Exit => {
             asm.load(2, CONTEXT, 0);
-            asm.load(3, 2, at(registers.number)?);
+            asm.load(3, 2, number);
         }
     }
     asm.mov(1, CONTEXT);
     asm.map(2, programs.map_fd());
     asm.call_kernel(helper::TAIL_CALL);
-    asm.answer(PASS);
-    asm.place(is_narrow);
-    if phase == Phase::Enter {
-        asm.map_value(2, programs.narrow_fd());
-        asm.movi(1, 1);
-        asm.atomic(ATOMIC_ADD, 2, 0, 1);
-    }
+}
+
+/// The bytes of a program that records nothing: of a call that nobody wants, which is not counted as
+/// one that is not known.
+pub fn passing() -> Option<Vec<u8>> {
+    let mut asm = Asm::default();
     asm.answer(PASS);
     asm.bytes()
 }
@@ -265,14 +321,21 @@ struct Labels {
     switch: Label,
 }
 
+/// Which event a program records.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    /// That with this id in its trace, and this number among those that losses are counted of.
+    This(u16, usize),
+    /// That which the map says of the call's number.
+    Said(i32),
+}
+
 /// A program as it is made.
 pub(super) struct Maker<'l> {
     pub(super) asm: Asm,
     layout: &'l Layout,
     pub(super) staged: &'l Staged,
-    id: u16,
-    /// Its number among those that losses are counted of.
-    event: usize,
+    which: Which,
     /// Most bytes of a record.
     needed: u32,
     /// Where it gives back its level.
@@ -312,10 +375,61 @@ fn pass(asm: &mut Asm, guard: Option<Guard>) {
     asm.answer(PASS);
 }
 
+impl Which {
+    /// The address, in r2, of what the CPU's part has of the event; of each it has eight bytes, of
+    /// that with this number at `place`.
+    fn find(self, asm: &mut Asm, events: usize, place: impl Fn(usize) -> usize) {
+        match self {
+            Self::This(_, number) => {
+                asm.mov(2, CPU);
+                asm.alui(alu::ADD, 2, place(number) as i32);
+            }
+            Self::Said(_) => {
+                asm.load(2, STACK, stack::EVENT);
+                asm.alui(alu::RSH, 2, EVENT_SHIFT as i32);
+                // (A bound, for the verifier: rings are behind all of it.)
+                asm.alui(alu::AND, 2, events.next_power_of_two() as i32 - 1);
+                asm.alui(alu::LSH, 2, 3);
+                asm.alui(alu::ADD, 2, place(0) as i32);
+                asm.alu(alu::ADD, 2, CPU);
+            }
+        }
+    }
+
+    /// Stores its id in so many bytes, so far behind r5.
+    fn store_id(self, asm: &mut Asm, bytes: u32, at: i16) {
+        match self {
+            Self::This(id, _) => {
+                let id = if bytes == 2 { i32::from(id.cast_signed()) } else { id.into() };
+                asm.storei_of(bytes, 5, at, id);
+            }
+            Self::Said(_) => {
+                asm.load(2, STACK, stack::EVENT);
+                asm.alui(alu::AND, 2, u16::MAX.into());
+                asm.store_of(bytes, 5, at, 2);
+            }
+        }
+    }
+}
+
 impl Maker<'_> {
+    /// Finds out which event it is, where that is said elsewhere.
+    fn find_event(&mut self) {
+        let (Which::Said(events_fd), Some(call)) = (self.which, self.staged.call) else { return };
+        let asm = &mut self.asm;
+        asm.load(1, CONTEXT, short(call.number as usize));
+        asm.alui(alu::AND, 1, EVENTS as i32 - 1);
+        asm.alui(alu::LSH, 1, 3);
+        asm.map_value(2, events_fd);
+        asm.alu(alu::ADD, 2, 1);
+        asm.load(1, 2, 0);
+        asm.store(STACK, stack::EVENT, 1);
+    }
+
     /// Finds the CPU's part and the level's region. Ends the program if all levels are taken.
     fn enter(&mut self, map_fd: i32) {
-        let (layout, guard, asm) = (self.layout, self.staged.guard, &mut self.asm);
+        let (layout, guard, which) = (self.layout, self.staged.guard, self.which);
+        let asm = &mut self.asm;
         if let Some(guard) = guard {
             guard.begin(asm);
         }
@@ -336,8 +450,7 @@ impl Maker<'_> {
         pass(asm, guard);
         asm.place(goes_on);
         let is_on = asm.label();
-        asm.mov(2, CPU);
-        asm.alui(alu::ADD, 2, layout.version(self.event) as i32);
+        which.find(asm, layout.events(), |event| layout.version(event));
         asm.load(1, 2, 0);
         asm.jumpi(jump::JEQ, 1, self.staged.version.cast_signed(), is_on);
         pass(asm, guard);
@@ -441,7 +554,7 @@ impl Maker<'_> {
     /// it knows least of comes first, which the others are cases of. The bound holds: records end
     /// within their sub-buffer.
     fn header(&mut self) {
-        let (id, end) = (self.id, self.layout.ring(LEVELS) as i32);
+        let (which, end) = (self.which, self.layout.ring(LEVELS) as i32);
         let (out, asm) = (self.out, &mut self.asm);
         let (is_long, is_done) = (asm.label(), asm.label());
         asm.store(STACK, stack::HEAD, 2);
@@ -461,20 +574,23 @@ impl Maker<'_> {
         asm.alui(alu::RSH, 4, TIME_BITS as i32);
         asm.jumpi(jump::JNE, 4, 0, is_long);
         asm.alui(alu::LSH, 1, TAG_BITS as i32);
-        if u32::from(id) < TAG_MEDIUM {
-            asm.alui(alu::OR, 1, id.into());
-            asm.store_of(4, 5, 0, 1);
-            asm.alui(alu::ADD, AT, COMPACT_BYTES as i32);
-        } else {
-            asm.alui(alu::OR, 1, TAG_MEDIUM as i32);
-            asm.store_of(4, 5, 0, 1);
-            asm.storei_of(2, 5, 4, i32::from(id.cast_signed()));
-            asm.alui(alu::ADD, AT, MEDIUM_BYTES as i32);
+        match which {
+            Which::This(id, _) if u32::from(id) < TAG_MEDIUM => {
+                asm.alui(alu::OR, 1, id.into());
+                asm.store_of(4, 5, 0, 1);
+                asm.alui(alu::ADD, AT, COMPACT_BYTES as i32);
+            }
+            _ => {
+                asm.alui(alu::OR, 1, TAG_MEDIUM as i32);
+                asm.store_of(4, 5, 0, 1);
+                which.store_id(asm, 2, 4);
+                asm.alui(alu::ADD, AT, MEDIUM_BYTES as i32);
+            }
         }
         asm.goto(is_done);
         asm.place(is_long);
         asm.storei_of(1, 5, 0, TAG_EXTENDED as i32);
-        asm.storei_of(4, 5, 1, id.into());
+        which.store_id(asm, 4, 1);
         asm.store_of(8, 5, 5, 1);
         asm.alui(alu::ADD, AT, EXTENDED_BYTES as i32);
         asm.place(is_done);
@@ -652,19 +768,20 @@ impl Maker<'_> {
         asm.load(1, CONTROL, control::DISCARDED);
         asm.alui(alu::ADD, 1, 1);
         asm.store(CONTROL, control::DISCARDED, 1);
-        self.count_at(self.layout.lost(self.event));
+        let layout = self.layout;
+        self.count_at(|event| layout.lost(event));
     }
 
     /// Counts an event whose filters ask for what is not in memory.
     pub(super) fn count_unread(&mut self) {
-        self.count_at(self.layout.unread(self.event));
+        let layout = self.layout;
+        self.count_at(|event| layout.unread(event));
     }
 
     /// Counts in the CPU's part. Nobody else counts there: a program does not interrupt itself.
-    fn count_at(&mut self, at: usize) {
-        let asm = &mut self.asm;
-        asm.mov(2, CPU);
-        asm.alui(alu::ADD, 2, at as i32);
+    fn count_at(&mut self, place: impl Fn(usize) -> usize) {
+        let (which, events, asm) = (self.which, self.layout.events(), &mut self.asm);
+        which.find(asm, events, place);
         asm.load(1, 2, 0);
         asm.alui(alu::ADD, 1, 1);
         asm.store(2, 0, 1);

@@ -156,14 +156,23 @@ impl Staged {
             place.into_iter().for_each(|place| *place = Some(field.offset));
         }
         let result = event.fields.first().map_or(0, |field| field.offset);
-        Self::make(event, Ground::Tracepoint, payload_max, Call { phase, arguments, result })
+        Self::make(
+            event,
+            Ground::Tracepoint,
+            payload_max,
+            Call { phase, arguments, result, number: 0, is_compat: false },
+        )
     }
 
     /// The same of a system call, from its registers; `None` if it is none, or has no number.
     pub fn of_call(event: &Event, registers: &Registers, payload_max: u32) -> Option<Self> {
-        let Source::Syscall { number: Some(_), phase } = event.source else { return None };
-        let (arguments, result) = (registers.arguments.map(Some), registers.result);
-        let call = Call { phase, arguments, result };
+        let Source::Syscall { number: Some(_), phase, is_compat } = event.source else {
+            return None;
+        };
+        let arguments =
+            if is_compat { registers.compat_arguments } else { registers.arguments }.map(Some);
+        let (result, number) = (registers.result, registers.number);
+        let call = Call { phase, arguments, result, number, is_compat };
         let staged = Self::make(event, Ground::Registers, payload_max, call);
         Some(Self { guard: registers.guard, ..staged })
     }
@@ -327,6 +336,8 @@ fn register(call: &Call, field: &Field) -> Option<Group> {
 pub struct Registers {
     /// Those of a call's arguments.
     pub arguments: [u32; 6],
+    /// The same of one by its number of 32 bits: their lower halves.
+    pub compat_arguments: [u32; 6],
     /// That of its result.
     pub result: u32,
     /// That of its number, which stays until it returns.
@@ -343,17 +354,22 @@ impl Registers {
     pub fn of(btf: &Btf) -> Option<Self> {
         let all = btf.find(Class::Struct, "pt_regs")?;
         let at = |name: &str| Some(btf.place(all.id, name)?.bit_offset / 8);
-        // x86-64 syscall(2) convention.
-        let mut arguments = [0; 6];
-        for (argument, name) in arguments.iter_mut().zip(["di", "si", "dx", "r10", "r8", "r9"]) {
-            *argument = at(name)?;
-        }
+        let all_at = |names: [&str; 6]| -> Option<[u32; 6]> {
+            let mut places = [0; 6];
+            for (place, name) in places.iter_mut().zip(names) {
+                *place = at(name)?;
+            }
+            Some(places)
+        };
+        // The conventions of syscall(2) on x86-64 and i386.
+        let arguments = all_at(["di", "si", "dx", "r10", "r8", "r9"])?;
+        let compat_arguments = all_at(["bx", "cx", "dx", "si", "di", "bp"])?;
         let (result, number) = (at("ax")?, at("orig_ax")?);
         let thread = btf.find(Class::Struct, "task_struct")?;
         let of_thread = |name: &str| Some(btf.place(thread.id, name)?.bit_offset / 8);
         let task = (of_thread("pid")?, of_thread("thread_info.status")?);
         let guard = Guard::needed(btf).ok()?;
-        Some(Self { arguments, result, number, task, guard })
+        Some(Self { arguments, compat_arguments, result, number, task, guard })
     }
 }
 

@@ -66,7 +66,8 @@ fn filters_in_c_run_in_the_kernel() {
     let mut states = vec![State::FREE; program.len() + 1];
     let rules = Rules::new(alternative.needs.len());
     let verified = verify(program, rules, &mut states).expect("verified");
-    let adapted = adapt(&verified, object.cells).expect("the kernel can do it");
+    let adapted =
+        adapt(&verified, object.cells, &alternative.constants).expect("the kernel can do it");
     let Some(loaded) = loaded(&adapted) else { return };
     let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
     let mut area = Area::new(&alternative.constants).expect("few constants");

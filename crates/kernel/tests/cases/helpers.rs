@@ -47,6 +47,7 @@ fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
     let mut insns = vec![mov(6, 1), load(2, 0)];
     match helper {
         Helper::Element => insns.extend([movi(3, scalar.into()), load(4, 1)]),
+        _ if helper.is_of_elements() => insns.push(movi(3, scalar.into())),
         Helper::Any => {
             insns.push(movi(3, scalar.into()));
             // Over its other half, the call, and what `program` adds.
@@ -144,7 +145,7 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
         _ => {}
     }
     // Most sequences are to have whole elements.
-    let is_sequence = matches!(helper, Helper::Element | Helper::Any);
+    let is_sequence = matches!(helper, Helper::Element | Helper::Any) || helper.is_of_elements();
     if let Some(scalar) = Scalar::from_code(scalar).filter(|_| is_sequence) {
         let shrunk = (slots[0] >> 32) / scalar.size_bytes() as u64;
         slots[0] = slots[0] & 0xffff_ffff | shrunk << 32;
@@ -156,7 +157,7 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
 fn agree(helper: Helper, scalar: u8) -> Option<()> {
     let [asked, compared] = [false, true].map(|is| program(helper, scalar, is));
     let (asked, compared) = (verified(&asked), verified(&compared));
-    let adapted = adapt(&compared, 0).expect("the kernel can do it");
+    let adapted = adapt(&compared, 0, CONSTANTS).expect("the kernel can do it");
     let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut random = Random::new(u64::from(scalar) << 8 | helper as u64);
     let mut answers = std::collections::BTreeSet::new();
@@ -191,11 +192,14 @@ fn agree(helper: Helper, scalar: u8) -> Option<()> {
 
 #[test]
 fn helpers_in_the_kernel_answer_as_the_interpreters() {
-    let is_plain = |helper: &&Helper| (**helper as i32) <= 9 || helper.compared_bytes().is_some();
+    let is_plain = |helper: &&Helper| {
+        (**helper as i32) <= 9 || helper.compared_bytes().is_some() || helper.is_of_elements()
+    };
     let plain = Helper::ALL.iter().filter(is_plain);
     for &helper in plain {
         let scalars: &[u8] = match helper {
             Helper::Element | Helper::Any => &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15],
+            _ if helper.is_of_elements() => &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15],
             _ => &[0],
         };
         for &scalar in scalars {
@@ -210,10 +214,13 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
 #[test]
 fn what_the_kernel_cannot_widen_is_refused() {
     let bytes = program(Helper::Element, 13, true);
-    let refused = adapt(&verified(&bytes), 0).expect_err("refused");
+    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused, Unfit::Argument(4, Helper::Element));
+    let bytes = program(Helper::Sum, 14, true);
+    let refused = adapt(&verified(&bytes), 0, &[]).expect_err("no integers");
+    assert_eq!(refused, Unfit::Argument(3, Helper::Sum));
     let bytes = program(Helper::FloatAdd, 0, true);
-    let refused = adapt(&verified(&bytes), 0).expect_err("refused");
+    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
 }
 
@@ -225,7 +232,8 @@ fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
     let cells = compiled.filter.cells;
     let insns = &compiled.alternative.programs[0];
     let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
-    let adapted = adapt(&verified(&bytes), cells).expect("the kernel can do it");
+    let adapted = adapt(&verified(&bytes), cells, &compiled.alternative.constants)
+        .expect("the kernel can do it");
     let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut area = Area::new(&compiled.alternative.constants).expect("few constants");
     area.fill(&[1], b"").expect("one slot");

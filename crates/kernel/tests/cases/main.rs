@@ -15,6 +15,7 @@ mod event;
 mod frame;
 mod helpers;
 mod random;
+mod search;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,6 +50,7 @@ fn adapted(case: &Case) -> (Alternative, usize, Result<Adapted, Unfit>) {
     let compiled = compile(&case.filter, &case.event.layout).expect("a filter");
     let cells = compiled.filter.cells;
     let alternative = compiled.alternative;
+    let constants = alternative.constants.clone();
     let bytes = Object { cells, alternatives: vec![alternative.clone()] }.encode();
     let bytes = bytes.expect("an object");
     let object = Read::decode(&bytes).expect("an object");
@@ -56,7 +58,7 @@ fn adapted(case: &Case) -> (Alternative, usize, Result<Adapted, Unfit>) {
     let program = read.programs().next().expect("a program");
     let mut states = vec![State::FREE; program.len() + 1];
     let verified = verify(program, Rules::new(read.needs_count()), &mut states).expect("verified");
-    (alternative, cells, adapt(&verified, cells))
+    (alternative, cells, adapt(&verified, cells, &constants))
 }
 
 /// The kernel's answers to a case's events; `None` where the event lacks what is asked for.

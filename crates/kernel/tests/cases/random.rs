@@ -28,7 +28,7 @@ fn random_programs_come_to_the_same_in_the_kernel() {
         if worldly.iter().any(|&helper| verified.summary().calls(helper)) {
             continue;
         }
-        let adapted = match adapt(&verified, input.cells.len()) {
+        let adapted = match adapt(&verified, input.cells.len(), &input.constants) {
             Ok(adapted) => adapted,
             // Floats, tail calls, arguments that are not known.
             Err(_) => continue,

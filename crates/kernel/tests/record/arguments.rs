@@ -15,6 +15,7 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::{Attached, Loaded};
 use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::context::Asked;
 use trackway_kernel::record::filter::{Filter, Memory};
 use trackway_kernel::record::layout::{LEVELS, Layout};
 use trackway_kernel::record::program::{filtered, program};
@@ -537,7 +538,8 @@ fn filters_ask_arguments_for_what_is_recorded() {
             continue;
         };
         let Some(mut both) = Both::new(btf, 2) else { return };
-        let mut memory = Memory::new(cpus(), 1).expect("there was a map already");
+        let mut memory = Memory::new(cpus(), 1, Asked::find(Some(btf), |_| false))
+            .expect("there was a map already");
         let compiled = compile(text, &kinds(&staged)).unwrap_or_else(|error| panic!("{error:?}"));
         let object = compiled.into_object().encode().expect("an object");
         let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
@@ -573,7 +575,8 @@ fn programs_that_are_not_preempted_record_the_same() {
         return skipped("this kernel's sched_switch is another one");
     };
     let Some(mut both) = Both::new(btf, 3) else { return };
-    let mut memory = Memory::new(cpus(), 1).expect("there was a map already");
+    let mut memory =
+        Memory::new(cpus(), 1, Asked::find(Some(btf), |_| false)).expect("there was a map already");
     let compiled = compile("next_prio >= 0", &kinds(&staged)).expect("it makes sense");
     let object = compiled.into_object().encode().expect("an object");
     let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");

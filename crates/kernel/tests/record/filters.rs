@@ -20,7 +20,8 @@ use trackway_kernel::catalogue::model::{Location, Phase, Source};
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::filter::{CONTEXTS, Filter, FilterError, Memory};
+use trackway_kernel::record::context::{Asked, Context};
+use trackway_kernel::record::filter::{Filter, FilterError, Memory, STEPS_MAX};
 use trackway_kernel::record::layout::Layout;
 use trackway_kernel::record::program::filtered;
 use trackway_kernel::record::staging::{Ground, Registers, Staged, Step};
@@ -39,11 +40,11 @@ pub(crate) fn kinds(staged: &Staged) -> Kinds {
 }
 
 fn contexts() -> Vec<Member> {
-    let context = |(name, scalar): &(&str, Option<trackway_schema::Scalar>)| Member {
-        name: (*name).into(),
-        of: scalar.map_or(Type::String, Type::from),
+    let context = |context: Context| Member {
+        name: context.name.into(),
+        of: context.scalar().map_or(Type::String, Type::from),
     };
-    CONTEXTS.iter().map(context).collect()
+    Context::asked().map(context).collect()
 }
 
 /// Where programs are tried; `None`, and it is said, where there is no BPF.
@@ -56,7 +57,9 @@ impl Bench {
     fn new() -> Option<Self> {
         let layout = Layout::new(16, 2, 1).expect("a layout");
         let made = Buffers::new(layout, 1, false).and_then(|buffers| {
-            let memory = Memory::new(1, 1)?;
+            let catalogue = Catalogue::open().ok();
+            let btf = catalogue.as_ref().and_then(Catalogue::btf);
+            let memory = Memory::new(1, 1, Asked::find(btf, |_| true))?;
             Ok(Self { buffers, memory })
         });
         made.map_err(|error| skipped(format!("the kernel gives no BPF: {error}"))).ok()
@@ -113,7 +116,15 @@ fn expressions(bench: &mut Bench, staged: &Staged) -> Vec<String> {
     if let Some(list) = list {
         all.push(format!("(any({list} > 7) || {list}[0] == 3)"));
     }
-    all.push("$ctx.tid > 5".into());
+    // One context of each event, and so each of some.
+    let is_there = |of: &Context| bench.memory.contexts().hidden(of.name).is_none();
+    let contexts: Vec<Context> = Context::asked().filter(is_there).collect();
+    let sum: usize = staged.description.name.bytes().map(usize::from).sum();
+    let context = contexts[sum % contexts.len()];
+    all.push(match context.scalar() {
+        Some(_) => format!("$ctx.{} > 5", context.name),
+        None => format!("$ctx.{} == \"*b*\"", context.name),
+    });
     all
 }
 
@@ -345,4 +356,36 @@ fn what_cannot_be_asked_in_time_is_said() {
     staged.description.fields[0] =
         Field { name: "name".into(), kind: FieldKind::Scalar(trackway_schema::Scalar::U8) };
     assert!(!is_for(&asked, &staged).expect("it is something else"));
+}
+
+/// ASK an event for as many texts as the kernel is to search in one event at most, and for more.
+/// EXPECT that it takes the former, and to be told of the latter.
+#[test]
+fn what_takes_too_long_is_refused() {
+    let Some(mut bench) = Bench::new() else { return };
+    let member = |name: &str| Member { name: name.into(), of: Type::String };
+    let fields = vec![member("name"), member("other")];
+    let event = Kinds { event: "event".into(), fields, ..Kinds::default() };
+    let staged = made_up(&event).expect("texts are nothing special");
+    let asks = |count: usize, letters: usize| {
+        let found = |number| format!("contains(name, \"{number:0letters$}\")");
+        (0..count).map(found).collect::<Vec<_>>().join(" || ")
+    };
+    // A call is worth 16 steps, and a text has 256 bytes: each is one, where what is looked for is
+    // an automaton; else eight, and each letter twelve.
+    for (letters, steps) in [(3, 16 + 256), (64, 16 + 256 * 8 + 64 * 12)] {
+        let most = STEPS_MAX as usize / steps;
+        let filter = bench.filter(&asks(most, letters), &staged).expect("the kernel does it");
+        Filter::check_steps(std::slice::from_ref(&filter)).expect("just as many");
+        bench.load(&staged, std::slice::from_ref(&filter), None).expect("the kernel takes it");
+        let one = bench.filter(&asks(1, letters), &staged).expect("the kernel does it");
+        let error = Filter::check_steps(&[filter, one]).expect_err("one more");
+        assert!(matches!(error, FilterError::Steps(steps) if steps > STEPS_MAX), "{error}");
+        let all = (most + 1) * steps;
+        let says = format!("to compare and search strings may take {all} steps for one event");
+        assert!(error.to_string().starts_with(&says), "{error}");
+    }
+    let other = bench.filter("contains(name, other)", &staged).expect("the kernel does it");
+    Filter::check_steps(std::slice::from_ref(&other)).expect("that is not much");
+    bench.load(&staged, &[other], None).expect("the kernel takes it");
 }

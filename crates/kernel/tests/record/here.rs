@@ -364,7 +364,7 @@ fn a_system_call_is_recorded_from_its_registers() {
     };
     let (mut descriptions, mut attached, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for (number, event) in events.iter().enumerate() {
-        let Source::Syscall { number: Some(call), phase } = event.source else {
+        let Source::Syscall { number: Some(call), phase, .. } = event.source else {
             panic!("{event:?}")
         };
         let staged = Staged::of_call(event, &registers, 3000).expect("it has a number");
@@ -380,7 +380,9 @@ fn a_system_call_is_recorded_from_its_registers() {
                 .unwrap_or_else(|error| panic!("{}: {error}", event.full_name()))
         };
         let programs = Programs::new(1024).expect("there was a map already");
-        let dispatcher = dispatcher(phase, &registers, &programs, None).expect("a program");
+        let compat = Programs::new(1024).expect("there was a map already");
+        let dispatcher =
+            dispatcher(phase, &registers, (&programs, &compat), None).expect("a program");
         programs.set(call, &load(&code)).expect("of one kind");
         attached.push(load(&dispatcher).attach_raw().expect("it is there"));
         descriptions.push(staged.description);

@@ -19,7 +19,7 @@ pub(super) struct Target<'a> {
     pub(super) file: PacketFile,
     pub(super) done: Exported,
     /// Is told what is damaged.
-    teller: &'a Teller,
+    teller: &'a dyn Teller,
     /// If packets are left out or cut in two among others: how they are numbered.
     pub(super) numbers: Option<Numbers>,
 }
@@ -60,7 +60,7 @@ impl Numbers {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, teller: &'a Teller) -> Self {
+    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, teller: &'a dyn Teller) -> Self {
         let done = Exported { is_whole: true, ..Exported::default() };
         Self { steps, file, done, teller, numbers: None }
     }

@@ -21,11 +21,11 @@ use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
 use trackway_ctf::write::application_member;
 use trackway_filter::applications::with_some_applications;
 use trackway_filter::compile::check_for;
-use trackway_filter::error::Warning;
+use trackway_filter::error::{Topic, Warning};
 use trackway_filter::evaluate::{State, World, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
-use trackway_filter::types::{Filter, Root, check, closest};
+use trackway_filter::types::{Filter, Root, check};
 use trackway_jit::frame::Cell;
 
 use gather::Plan;
@@ -70,10 +70,7 @@ impl std::error::Error for FilterError {}
 
 /// What the events of a trace have, as filters name it.
 pub fn layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
-    trace
-        .streams()
-        .iter()
-        .flat_map(|stream| stream.events().iter().map(move |event| class::layout(stream, event)))
+    classes(trace).map(|(stream, event)| class::layout(stream, event))
 }
 
 impl Filters {
@@ -116,7 +113,28 @@ impl Filters {
         self.all.is_empty()
     }
 
-    /// Checks the filters against what there is in traces; what may not be meant, for people.
+    /// The filters that are about no class of events in traces, though there are classes: mostly
+    /// a name is misspelt then.
+    pub fn about_nothing<'t>(
+        &self,
+        traces: impl Iterator<Item = &'t Trace> + Clone,
+    ) -> Vec<AboutNothing> {
+        let classes = traces.flat_map(classes);
+        if classes.clone().next().is_none() {
+            return Vec::new();
+        }
+        let is_about_one = |wanted: &Wanted| {
+            classes.clone().any(|(_, event)| wanted.is_about(event, self.matches))
+        };
+        let others = self.all.iter().filter(|wanted| !is_about_one(wanted));
+        let nothing = |wanted: &Wanted| {
+            Some(AboutNothing { pattern: wanted.pattern.clone()?, option: wanted.option() })
+        };
+        others.filter_map(nothing).collect()
+    }
+
+    /// Checks the filters against what there is in traces, to which more may come if they are
+    /// `growing`; what may not be meant, for people.
     ///
     /// # Errors
     ///
@@ -124,23 +142,19 @@ impl Filters {
     pub fn check<'t>(
         &self,
         traces: impl Iterator<Item = &'t Trace> + Clone,
+        growing: bool,
     ) -> Result<Vec<String>, FilterError> {
         let mut hints = Vec::new();
         for wanted in &self.all {
-            let classes = traces.clone().flat_map(|trace| {
-                let streams = trace.streams().iter();
-                streams.flat_map(|stream| stream.events().iter().map(move |event| (stream, event)))
-            });
-            let names = classes.clone().filter_map(|(_, event)| event.name());
-            let mut meant = classes
-                .clone()
-                .filter(|(_, event)| wanted.is_about(event, self.matches))
-                .peekable();
-            if meant.peek().is_none() {
-                hints.push(wanted.about_nothing(names));
-                continue;
+            let meant = traces.clone().flat_map(classes);
+            let meant = meant.filter(|(_, event)| wanted.is_about(event, self.matches));
+            match wanted.check(meant) {
+                Ok(found) => hints.extend(found),
+                Err(unmet) if growing && wanted.pattern.is_none() && unmet.may_come => {
+                    hints.push(format!("no event that is there yet is one for {unmet}"));
+                }
+                Err(unmet) => return Err(FilterError(unmet.to_string())),
             }
-            hints.extend(wanted.check(meant)?);
         }
         Ok(hints)
     }
@@ -162,8 +176,17 @@ impl Filters {
 
 impl Wanted {
     fn is_about(&self, event: &EventClass, matches: fn(&str, &str) -> bool) -> bool {
+        let Some(list) = &self.pattern else { return true };
         let name = event.name().unwrap_or_default();
-        self.pattern.as_ref().is_none_or(|pattern| matches(pattern, name))
+        let mut is_about = false;
+        for pattern in list.split(',').map(str::trim) {
+            match pattern.strip_prefix('!') {
+                Some(excluded) if matches(excluded, name) => return false,
+                Some(_) => {}
+                None => is_about |= matches(pattern, name),
+            }
+        }
+        is_about
     }
 
     /// What decides about events with this layout, if it can be asked of them.
@@ -187,10 +210,18 @@ impl Wanted {
         })
     }
 
+    /// The option that it was given with.
+    fn option(&self) -> &'static str {
+        match &self.what {
+            What::Expression(_) => "--filter",
+            What::Object(_) => "--filter-object",
+        }
+    }
+
     fn check<'t>(
         &self,
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
-    ) -> Result<Vec<String>, FilterError> {
+    ) -> Result<Vec<String>, Unmet> {
         let expression = match &self.what {
             What::Expression(expression) => expression,
             What::Object(object) => return self.check_object(object, classes),
@@ -200,8 +231,11 @@ impl Wanted {
         if layouts.is_empty() {
             return Ok(Vec::new());
         }
-        let filter = check_for(expression, &layouts)
-            .map_err(|error| FilterError(error.render(expression)))?;
+        let filter = check_for(expression, &layouts).map_err(|error| Unmet {
+            option: self.option(),
+            may_come: error.topic == Topic::Unknown && !error.message.contains("did you mean"),
+            why: error.render(expression),
+        })?;
         let shown = |warning: &Warning| format!("filter:\n{}", warning.render(expression));
         Ok(filter.warnings.iter().map(shown).collect())
     }
@@ -210,22 +244,45 @@ impl Wanted {
         &self,
         object: &Compiled,
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
-    ) -> Result<Vec<String>, FilterError> {
+    ) -> Result<Vec<String>, Unmet> {
         let mut layouts = classes.map(|(stream, event)| class::layout(stream, event)).peekable();
         if layouts.peek().is_none() || layouts.any(|layout| object.of_class(&layout).is_some()) {
             return Ok(Vec::new());
         }
-        let needs = object.needs();
-        Err(FilterError(format!("no kind of event has all that the object reads: {needs}")))
+        let why = format!("no kind of event has all that the object reads: {}", object.needs());
+        Err(Unmet { option: self.option(), may_come: true, why })
     }
+}
 
-    /// That it is about no event of these names, with the nearest of them.
-    fn about_nothing<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
-        let pattern = self.pattern.as_deref().unwrap_or("*");
-        let near = closest(pattern, names).map(|name| format!("; did you mean '{name}'?"));
-        let near = near.unwrap_or_default();
-        format!("no kind of event matches '{pattern}' of --filter, which keeps nothing out{near}")
+/// That no class of events which a filter is about has what it asks for.
+struct Unmet {
+    option: &'static str,
+    why: String,
+    /// Whether others may have it, as far as can be seen.
+    may_come: bool,
+}
+
+impl std::fmt::Display for Unmet {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Marks stand below what they mark: on lines of their own.
+        let between = if self.why.contains('\n') { '\n' } else { ' ' };
+        write!(formatter, "{}:{between}{}", self.option, self.why)
     }
+}
+
+/// A filter whose pattern is for no class of events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AboutNothing {
+    /// The pattern.
+    pub pattern: String,
+    /// The option that it was given with.
+    pub option: &'static str,
+}
+
+/// The classes of events of a trace.
+fn classes(trace: &Trace) -> impl Iterator<Item = (&StreamClass, &EventClass)> + Clone {
+    let streams = trace.streams().iter();
+    streams.flat_map(|stream| stream.events().iter().map(move |event| (stream, event)))
 }
 
 /// A layout, once for each combination of types that the contexts of applications which an

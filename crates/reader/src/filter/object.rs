@@ -3,9 +3,10 @@
 
 use std::cell::Cell as ThreadCell;
 
+use trackway_ctf::write::application_member;
 use trackway_filter::evaluate::{Values as _, World as _};
 use trackway_filter::layout::{Float, Layout, Type};
-use trackway_filter::types::Place;
+use trackway_filter::types::{Place, Root, Step};
 use trackway_jit::Kind;
 use trackway_jit::frame::{Cell, Environment, Frame};
 use trackway_jit::helper::Word;
@@ -49,9 +50,21 @@ impl Compiled {
         Ok(Self { alternatives, cells: object.cells() })
     }
 
-    /// What decides about events of a class: the first alternative whose needs it has.
+    /// What decides about events of a class: the first alternative whose needs it has. What
+    /// contexts of applications are, each record says: one that asks for some may be passed over.
     pub(super) fn of_class(&self, layout: &Layout) -> Option<OfClass> {
-        self.alternatives.iter().find_map(|alternative| alternative.of_class(layout, self.cells))
+        let mut places: Vec<Place> = Vec::new();
+        let mut alternatives = Vec::new();
+        for of_kinds in &self.alternatives {
+            let Some(alternative) = of_kinds.of_class(layout, &mut places) else { continue };
+            let is_sure = alternative.applications.is_empty();
+            alternatives.push(alternative);
+            if is_sure {
+                break;
+            }
+        }
+        let plan = Plan::new(places.iter());
+        (!alternatives.is_empty()).then_some(OfClass { plan, alternatives, cells: self.cells })
     }
 
     /// What events must have for one of the alternatives, for people.
@@ -86,22 +99,30 @@ impl OfKinds {
         Ok(Self { alternative, programs, needs })
     }
 
-    /// For events of a class, if it has what is needed.
-    fn of_class(&self, layout: &Layout, cells: usize) -> Option<OfClass> {
-        let mut places: Vec<Place> = Vec::new();
-        let mut slots = Vec::new();
+    /// For events of a class, if it has what is needed; where that is joins `places`.
+    fn of_class(&self, layout: &Layout, places: &mut Vec<Place>) -> Option<ForClass> {
+        let is_there = |name: &str| {
+            let member = application_member(name);
+            layout.contexts.iter().any(|context| context.name == member)
+        };
+        let (mut slots, mut applications) = (Vec::new(), Vec::new());
         for (place, kind) in &self.needs {
-            let take = Take::of(layout.find(place)?, *kind)?;
+            let take = match place.root {
+                Root::Application => Take::of_application(*kind).filter(|_| is_there(&place.name)),
+                _ => Take::of(layout.find(place)?, *kind).map(|take| take.at(place)),
+            }?;
             let known = places.iter().position(|known| known == place);
             let at = known.unwrap_or_else(|| {
                 places.push(place.clone());
                 places.len() - 1
             });
             slots.push((at, take));
+            if place.root == Root::Application {
+                applications.push((at, *kind));
+            }
         }
-        let plan = Plan::new(places.iter());
         let (programs, constants) = (self.programs.clone(), self.alternative.constants());
-        Some(OfClass { plan, slots, programs, constants, cells })
+        Some(ForClass { slots, applications, programs, constants })
     }
 }
 
@@ -110,11 +131,30 @@ impl OfKinds {
 enum Take {
     Number,
     String,
+    /// One of a list, which may be shorter.
+    TextElement,
     /// Elements, each as wide as this.
     Elements(Scalar),
 }
 
 impl Take {
+    /// From a context of an application that is of this kind.
+    fn of_application(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Signed | Kind::Unsigned | Kind::Float => Some(Self::Number),
+            Kind::String => Some(Self::String),
+            Kind::Sequence => None,
+        }
+    }
+
+    /// The same of what is there in an event.
+    fn at(self, place: &Place) -> Self {
+        match (self, place.steps.last()) {
+            (Self::String, Some(Step::Element(_))) => Self::TextElement,
+            (take, _) => take,
+        }
+    }
+
     /// From something of this type, taken for that kind.
     fn of(of: &Type, kind: Kind) -> Option<Self> {
         let (take, is) = match of {
@@ -140,11 +180,19 @@ impl Take {
 /// What decides about events of one class.
 pub(super) struct OfClass {
     pub(super) plan: Plan,
+    /// The first that a record has all for decides about it.
+    alternatives: Vec<ForClass>,
+    pub(super) cells: usize,
+}
+
+/// An alternative for events of one class.
+struct ForClass {
     /// For each slot which of the plan's needs it is, and how that is put there.
     slots: Vec<(usize, Take)>,
+    /// Which of these must be of which kind in a record: contexts of applications.
+    applications: Vec<(usize, Kind)>,
     programs: Vec<Verified<'static>>,
     constants: &'static [u8],
-    pub(super) cells: usize,
 }
 
 thread_local! {
@@ -166,6 +214,16 @@ extern "C" fn random() -> u64 {
 impl OfClass {
     /// Whether the filter takes an event; `cells` is what it remembers.
     pub(super) fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut Moment) -> bool {
+        let is_one = |one: &&ForClass| {
+            one.applications.iter().all(|&(need, kind)| values.kind(need) == Some(kind))
+        };
+        let alternative = self.alternatives.iter().find(is_one);
+        alternative.is_some_and(|one| one.takes(values, cells, moment))
+    }
+}
+
+impl ForClass {
+    fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut Moment) -> bool {
         let mut bytes = Vec::new();
         let environment = Environment::new(self.constants, cells, time_ns, random);
         let slots = self.slots.iter().map(|slot| slot_of(*slot, values, &mut bytes));
@@ -186,8 +244,11 @@ fn slot_of((need, take): (usize, Take), values: &Gather, bytes: &mut Vec<u8>) ->
     let offset = u32::try_from(bytes.len()).ok()?;
     let length = match take {
         Take::Number => return values.number(need),
-        Take::String => {
-            let string = values.string(need)?;
+        Take::String | Take::TextElement => {
+            let string = match (values.string(need), take) {
+                (None, Take::TextElement) => return Some(Word::ABSENT),
+                (string, _) => string?,
+            };
             bytes.extend_from_slice(string);
             string.len()
         }

@@ -20,7 +20,8 @@ use trackway_window::OpenError;
 
 use super::{LOCK, RunFolder, open_regular};
 use crate::recover::uuid_of;
-use crate::{Home, RecordError, origins};
+use crate::report::Notices;
+use crate::{Home, RecordError, kernel, origins};
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
 const BYTES_MAX: u64 = 16 << 10;
@@ -33,6 +34,15 @@ pub struct Dead {
     pub folder: Option<PathBuf>,
     /// Whether events of it are still in memory; if not, it has been recovered.
     pub is_in_memory: bool,
+    /// Whether its trace has events of the kernel, and nobody has completed them.
+    pub is_kernel_left: bool,
+}
+
+impl Dead {
+    /// Whether there is something to recover.
+    pub const fn is_something(&self) -> bool {
+        self.is_in_memory || self.is_kernel_left
+    }
 }
 
 /// What a recorder writes of its session.
@@ -103,11 +113,20 @@ impl RunFolder {
         self.check()?;
         let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
         let is_in_memory = Memory::look(self, &crate::home::folder())?.has(&identity);
-        Ok(Dead { folder: Some(identity.folder), is_in_memory })
+        let is_kernel_left = kernel::left::is_left(&identity.folder);
+        Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
+    }
+
+    /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
+    pub(crate) fn settle_kernels(&self, notices: &Notices) {
+        let names = self.check().and_then(|_| self.names()).unwrap_or_default();
+        let dead = names.iter().filter(|name| !self.is_alive(name));
+        let identities = dead.filter_map(|name| self.identity_of(name));
+        identities.for_each(|identity| kernel::left::settle(&identity.folder, notices));
     }
 
     /// Removes the names of dead sessions of which nothing is in memory any more, in the user's
-    /// window in the folder `windows` or in others'.
+    /// window in the folder `windows` or in others', and whose traces are complete.
     pub(crate) fn clean_recovered(&self, windows: &Path) -> Result<(), RecordError> {
         self.check()?;
         let mut names = self.names()?;
@@ -116,8 +135,11 @@ impl RunFolder {
             return Ok(());
         }
         let memory = Memory::look(self, windows)?;
-        let is_left =
-            |name: &str| self.identity_of(name).is_some_and(|identity| memory.has(&identity));
+        let is_left = |name: &str| {
+            self.identity_of(name).is_some_and(|identity| {
+                memory.has(&identity) || kernel::left::is_left(&identity.folder)
+            })
+        };
         names.iter().filter(|name| !is_left(name)).for_each(|name| self.clean(name));
         Ok(())
     }

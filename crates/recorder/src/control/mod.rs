@@ -266,6 +266,12 @@ impl Claimed {
         written.map_err(RecordError::io("write", path))
     }
 
+    /// The folder of the trace of the dead recorder that had this name, until we have one.
+    pub(crate) fn folder_of_the_dead(&self) -> Option<PathBuf> {
+        let is_there = self.is_of_the_dead.get();
+        is_there.then(|| self.folder.identity_of(&self.name)).flatten().map(|dead| dead.folder)
+    }
+
     /// Keeps the lock file there and new: it is made again if it was removed, and whoever removes
     /// files by their age leaves it. What cannot be done is tried again the next time.
     pub(crate) fn refresh(&mut self) {
@@ -306,7 +312,7 @@ impl Drop for Claimed {
             return;
         }
         // Where it cannot be known, something may be left.
-        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_in_memory);
+        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_something());
         if !self.is_of_the_dead.get() || is_over() {
             self.folder.remove(&self.name);
         }

@@ -16,8 +16,8 @@ use trackway_session::FilterSpec;
 
 use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
-use crate::kernel_filters::KernelFilters;
-use crate::{RecordError, kernel_meanings};
+use crate::kernel_filters::{KernelFilters, Whose};
+use crate::{RecordError, cpus, kernel_meanings};
 
 impl Draining {
     /// Records the events that these patterns select, and no others: how many are new, and how many
@@ -61,10 +61,10 @@ impl Draining {
             return Err(error);
         }
         if !self.is_stopped {
+            // While events are known to be filtered, or not, as they have been until now.
             self.kernel.count_missed_but(&changed);
         }
-        self.kernel.switch(&changed, true);
-        self.kernel.switch(&gone, false);
+        self.kernel.switch(&changed, &gone);
         changed.extend(&gone);
         self.kernel.let_go(&changed);
         let Kernel { events, filters, .. } = &mut self.kernel;
@@ -125,10 +125,11 @@ impl Draining {
                 version: 0,
                 recording: 0,
                 missed: 0,
+                missed_lost: 0,
             });
             declared.push((number as u32, meanings, staged.description));
         }
-        let written = self.ask(move |drainer| {
+        let written = self.thread.ask(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
             for (id, meanings, event) in &declared {
                 metadata.declare_meaning(0, *id, event, meanings);
@@ -209,7 +210,9 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let asked = KernelFilters::new((filters, true), &all, staged, self.buffers.cpus())?;
+        let whose = Whose::Kernels(self.filters.taken().shared());
+        let with = (self.buffers.cpus(), catalogue.btf());
+        let asked = KernelFilters::new((filters, whose), &all, staged, with)?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))
@@ -244,14 +247,37 @@ impl Kernel {
         made.try_for_each(|(number, event, made)| self.record(number, event, made))
     }
 
-    /// Has these events recorded, or not any more: at once, wherever their programs are.
-    fn switch(&mut self, numbers: &[usize], is_on: bool) {
-        for &number in numbers {
+    /// Has events recorded by their latest programs, and others not any more, wherever their
+    /// programs are. What happens meanwhile is recorded by the earlier program of its event or by
+    /// the later one, not by both and not by neither: each CPU is told by a thread that runs there.
+    fn switch(&mut self, on: &[usize], off: &[usize]) {
+        let numbers = on.iter().map(|&number| (number, true));
+        let numbers: Vec<(usize, bool)> =
+            numbers.chain(off.iter().map(|&number| (number, false))).collect();
+        for &(number, is_on) in &numbers {
             let known = &mut self.events[number];
             known.is_on = is_on;
             known.recording = known.version;
-            self.buffers.set_version(number, is_on.then_some(known.version));
         }
+        let tell = |cpu: usize, is_gap: bool| {
+            for &(number, is_on) in &numbers {
+                let version = self.events[number].version;
+                self.buffers.set_version_on(cpu, number, (is_on && !is_gap).then_some(version));
+            }
+        };
+        let mut others: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
+        cpus::visit(|cpu| {
+            tell(cpu as usize, false);
+            others.remove(&(cpu as usize));
+        });
+        // Where we may not run (cpuset(7)) there is a moment in which neither records; where nobody
+        // runs it does not matter.
+        if others.is_empty() {
+            return;
+        }
+        others.iter().for_each(|&cpu| tell(cpu, true));
+        super::drain::wait_for_those_under_way();
+        others.iter().for_each(|&cpu| tell(cpu, false));
     }
 
     /// Takes those programs of these events away that record nothing, and goes on meanwhile.
@@ -261,9 +287,8 @@ impl Kernel {
             if self.events.get(number).is_none_or(|known| known.is_on) {
                 continue;
             }
-            if let (Some((call, phase)), Some(calls)) = (self.events[number].call, &mut self.calls)
-            {
-                calls.side(phase).programs.remove(call);
+            if let (Some(slot), Some(calls)) = (self.events[number].call, &self.calls) {
+                calls.remove(slot);
             }
         }
         let events = &self.events;
@@ -277,14 +302,28 @@ impl Kernel {
         detach::detach_beside(self.attached.extract_if(.., goes).collect());
     }
 
+    /// Whether what the kernel passed over may be of others than are recorded: where those are
+    /// some threads alone, or some CPUs, most of it is. Of a filtered event nobody knows either
+    /// which were wanted.
+    pub(super) fn is_of_some(&self) -> bool {
+        self.scope.is_some() || self.is_of_cpus
+    }
+
     /// Counts what the kernel passed over since the latest look.
     pub(super) fn count_missed(&mut self) {
+        let is_of_some = self.is_of_some();
         for one in self.attached.iter_mut() {
             let now = one.attached.missed().unwrap_or(one.missed);
             let more = now.saturating_sub(one.missed);
             one.missed = now;
             match one.event.and_then(|event| self.events.get_mut(event)) {
-                Some(event) => event.missed += more,
+                Some(event) => {
+                    event.missed += more;
+                    // By what is asked of it now: what is counted stays what it was.
+                    if !is_of_some && !event.is_filtered {
+                        event.missed_lost += more;
+                    }
+                }
                 None => self.missed_of_none += more,
             }
         }

@@ -1,16 +1,9 @@
 //! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
-//! has of it, [`Drainer`] what the thread has.
-//!
-//! What the recorder wants done with the streams it sends as a closure, and waits for the answer:
-//! so all that concerns them happens in one thread. That thread goes on whatever happens: where
-//! nothing can be written, it says so once and tries again, and what finds no room meanwhile is
-//! counted.
+//! has of it, [`Drainer`] what the thread has ([`crate::kernel_thread`]).
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use trackway_kernel::record::buffers::Buffers;
@@ -21,43 +14,33 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
+use super::Kernel;
+use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
-use super::{Kernel, Known, failed};
 use crate::command::Entrance;
 use crate::completion::{self, By};
+use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
 use crate::live::Live;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::trace::{self, Trace};
 use crate::{RecordError, Summary, changes, cpus, snapshot};
 
-/// How often buffers are looked at.
-pub(crate) const PERIOD: Duration = Duration::from_millis(20);
 /// How often sub-buffers that are still open are written as far as they are: who follows the trace
 /// sees events that much later at most, and a recorder that is killed loses no more.
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
-/// How long until writing is tried again, once it has failed.
-const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may be committed and still be shown in order.
 const LATE_NS_MAX: u64 = 5_000_000;
 
-/// How many packets are given up at the end, one after the other, where a full disk has no room for
-/// those that say what was lost.
-const GIVEN_UP_MAX: usize = 4;
-
 /// How long something may be under way, where the kernel does not say when they have ended.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
-
-/// What the thread is to do between two turns.
-type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
 pub(crate) struct Draining {
     pub(super) kernel: Kernel,
-    orders: Sender<Order>,
-    news: Receiver<String>,
-    thread: JoinHandle<()>,
+    pub(super) thread: DrainThread<Drainer>,
+    newcomers: Newcomers,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
@@ -75,6 +58,8 @@ pub(super) struct Lost {
     /// Because the kernel passed over its program, of each event; and of none.
     missed: Vec<u64>,
     missed_of_none: u64,
+    /// Those of the former that are lost.
+    missed_lost: Vec<u64>,
     /// Because programs interrupted each other.
     too_deep: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
@@ -91,6 +76,7 @@ impl Lost {
         };
         take(&mut self.by_event, &before.by_event);
         take(&mut self.missed, &before.missed);
+        take(&mut self.missed_lost, &before.missed_lost);
         take(&mut self.unread, &before.unread);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
@@ -167,9 +153,7 @@ impl Kernel {
         if tracefiles.is_bounded() {
             works.iter_mut().for_each(|work| work.cut(tracefiles));
         }
-        let (orders, ordered) = mpsc::channel();
-        let (teller, news) = mpsc::channel();
-        let mut drainer = Drainer {
+        let thread = DrainThread::start(Drainer {
             buffers: self.buffers,
             trace,
             begin_ts: monotonic_ns(),
@@ -179,15 +163,11 @@ impl Kernel {
             flushed: Instant::now(),
             missed_lost: 0,
             scope: self.scope.clone(),
-        };
-        let run = move || drainer.run(&ordered, &teller);
-        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
-        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        })?;
         let starts = self.starts;
         let mut draining = Draining {
+            newcomers: Newcomers::new(self.buffers.cpus()),
             kernel: self,
-            orders,
-            news,
             thread,
             uuid,
             realtime_offset_ns,
@@ -254,7 +234,7 @@ impl Draining {
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop();
         self.tell_missed()?;
-        let written = self.ask(|drainer| {
+        let written = self.thread.ask(|drainer| {
             drainer.turn(true, false)?;
             let is_flight = drainer.works.iter().any(|work| work.overwrite);
             if is_flight { Ok(()) } else { drainer.close(Closed::ForNow) }
@@ -267,24 +247,23 @@ impl Draining {
         let was_stopped = self.is_stopped;
         self.stop();
         self.tell_missed()?;
-        let cleared = self.ask(Drainer::clear)?;
+        let cleared = self.thread.clear();
         self.forgotten = self.lost();
         if !was_stopped {
             self.start();
         }
-        cleared.map_err(|error| failed("cannot remove what was recorded of the kernel", error))
+        cleared
     }
 
     /// Writes events at once, because somebody follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
-        let order: Order = Box::new(move |drainer| drainer.set_followed(is_followed));
-        // Whoever has ended has written all.
-        let _ = self.orders.send(order);
+        self.thread.set_followed(is_followed);
     }
 
     /// Says what happened since it was looked at last.
     pub(crate) fn say_news(&self, notices: &Notices) {
-        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+        self.thread.say_news(notices);
+        self.newcomers.say(notices);
     }
 
     /// Numbers so far, and what was lost.
@@ -292,7 +271,7 @@ impl Draining {
         if !self.is_stopped {
             self.kernel.count_missed();
         }
-        let counts = self.ask(|drainer| {
+        let counts = self.thread.ask(|drainer| {
             drainer.works.iter_mut().for_each(RegionWork::look);
             drainer.counts()
         })?;
@@ -313,13 +292,15 @@ impl Draining {
             unread: lost.unread.iter().sum(),
             bytes: counts.bytes,
             memory_bytes: self.memory_bytes(),
+            ..KernelStatus::default()
         })
     }
 
     /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
     pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
+        self.thread
+            .ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
     }
 
     /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
@@ -332,7 +313,7 @@ impl Draining {
     ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.join(trace::KERNEL));
-        let begin_ts = self.ask(|drainer| drainer.begin_ts)?;
+        let begin_ts = self.thread.ask(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
         works.iter_mut().for_each(RegionWork::look);
@@ -361,7 +342,7 @@ impl Draining {
         self.stop();
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
-        let ended = self.ask(move |drainer| drainer.end(keeps));
+        let ended = self.thread.ask(move |drainer| drainer.end(keeps));
         let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
             Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
@@ -370,7 +351,6 @@ impl Draining {
         let written = written.and(closed).map_err(|error| error.to_string());
         let lost = self.lost().since(&self.forgotten);
         let events = &self.kernel.events;
-        let is_missed_lost = events.iter().all(|event| self.is_missed_lost(event));
         let mut summary = KernelSummary {
             recorded: counts.recorded,
             overwritten: counts.overwritten,
@@ -380,17 +360,15 @@ impl Draining {
             lost: self.total(&lost).saturating_add(counts.unwritten),
             lost_at_end: counts.unwritten,
             missed: lost.missed(),
-            is_missed_lost,
+            missed_lost: self.missed_lost(&lost),
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             narrow: self.kernel.narrow(),
-            cpus_later: super::without_buffers(&cpus::online(), self.kernel.buffers.cpus()),
+            cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
-        let of_event = |number: usize| {
-            let is_lost = self.is_missed_lost(&events[number]);
-            lost.by_event[number].saturating_add(if is_lost { lost.missed[number] } else { 0 })
-        };
+        let of_event =
+            |number: usize| lost.by_event[number].saturating_add(lost.missed_lost[number]);
         let worst = (0..events.len()).max_by_key(|&number| of_event(number));
         summary.worst = worst
             .map(|number| (events[number].description.name.clone(), of_event(number)))
@@ -401,56 +379,26 @@ impl Draining {
         if tells_all && (keeps || !self.is_overwriting()) {
             let mark = summary.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.ask(move |drainer| {
+            let _ = self.thread.ask(move |drainer| {
                 drainer.trace.facts().and_then(|facts| completion::mark(&facts, By::Record(&mark)))
             });
         }
-        let Self { kernel, orders, thread, .. } = self;
-        drop(orders);
-        // It has done what it was to do.
-        let _ = thread.join();
+        let Self { kernel, thread, .. } = self;
+        thread.end();
         drop(kernel);
         summary
     }
 
-    /// Has something done by the thread that drains.
-    pub(super) fn ask<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&mut Drainer) -> T + Send + 'static,
-    ) -> Result<T, RecordError> {
-        let (teller, answer) = mpsc::channel();
-        let order: Order = Box::new(move |drainer| drop(teller.send(act(drainer))));
-        let gone = || failed("cannot write kernel events", "the thread has ended");
-        self.orders.send(order).map_err(|_| gone())?;
-        answer.recv().map_err(|_| gone())
-    }
-
-    /// Whether what the kernel passed over may be of others than are recorded: where those are
-    /// some threads alone, or some CPUs, most of it is.
-    fn is_of_some(&self) -> bool {
-        self.kernel.scope.is_some() || self.kernel.is_of_cpus
-    }
-
-    /// Whether what the kernel passed over of an event is lost: all are recorded; and of a filtered
-    /// event nobody knows which were wanted.
-    fn is_missed_lost(&self, event: &Known) -> bool {
-        !self.is_of_some() && !event.is_filtered
-    }
-
     /// How many of those that the kernel passed over are lost.
     fn missed_lost(&self, lost: &Lost) -> u64 {
-        if self.is_of_some() {
-            return 0;
-        }
-        let all = self.kernel.events.iter().zip(&lost.missed);
-        let of_events = all.filter(|(event, _)| self.is_missed_lost(event));
-        of_events.map(|(_, missed)| *missed).fold(lost.missed_of_none, u64::saturating_add)
+        let of_none = if self.kernel.is_of_some() { 0 } else { lost.missed_of_none };
+        lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
     }
 
     /// Tells the streams what the kernel passed over, as far as that is a loss.
     fn tell_missed(&self) -> Result<(), RecordError> {
         let missed = self.missed_lost(&self.lost());
-        self.ask(move |drainer| {
+        self.thread.ask(move |drainer| {
             drainer.missed_lost = missed;
             drainer.tell_besides();
         })
@@ -463,6 +411,7 @@ impl Draining {
             by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
             missed: events.iter().map(|event| event.missed).collect(),
             missed_of_none: self.kernel.missed_of_none,
+            missed_lost: events.iter().map(|event| event.missed_lost).collect(),
             too_deep: buffers.too_deep(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
         }
@@ -483,11 +432,8 @@ pub(crate) fn wait_for_those_under_way() {
     }
 }
 
-fn unwritten(error: io::Error) -> RecordError {
-    failed("cannot write kernel events", error)
-}
-
 /// The thread's.
+#[derive(Debug)]
 pub(super) struct Drainer {
     buffers: &'static Buffers,
     pub(super) trace: Trace,
@@ -512,34 +458,9 @@ fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
     }
 }
 
-impl Drainer {
-    /// Until nobody is left who could want anything.
-    fn run(&mut self, orders: &Receiver<Order>, teller: &Sender<String>) {
-        let mut is_failing = false;
-        let mut due = Instant::now();
-        loop {
-            match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(order) => order(self),
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    let renewed = self.scope.iter().flat_map(|scope| scope.renew());
-                    renewed.for_each(|of| drop(teller.send(anew(of))));
-                    let turned = self.regular_turn();
-                    match (&turned, is_failing) {
-                        (Err(error), false) => drop(teller.send(format!(
-                            "cannot write kernel events: {error}; what finds no room until it \
-                             can be is counted"
-                        ))),
-                        (Ok(()), true) => {
-                            drop(teller.send("kernel events are written again".to_owned()));
-                        }
-                        _ => {}
-                    }
-                    is_failing = turned.is_err();
-                    due = Instant::now() + if is_failing { RETRY_PERIOD } else { PERIOD };
-                }
-            }
-        }
+impl Drains for Drainer {
+    fn news(&mut self) -> Vec<String> {
+        self.scope.iter().flat_map(|scope| scope.renew()).map(anew).collect()
     }
 
     fn regular_turn(&mut self) -> io::Result<()> {
@@ -555,6 +476,17 @@ impl Drainer {
         }
     }
 
+    fn clear(&mut self) -> io::Result<()> {
+        self.works.iter_mut().for_each(RegionWork::forget);
+        changes::remove_streams(&self.trace.channel)
+    }
+
+    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+        (&self.trace, &mut self.live)
+    }
+}
+
+impl Drainer {
     /// Moves what is complete (or all, if `partial`) to the trace, and gives programs the room; of
     /// flight recorders if it `is_last`.
     fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
@@ -649,19 +581,6 @@ impl Drainer {
             unwritten: 0,
             bytes: summary.bytes + self.trace.metadata.bytes(),
         }
-    }
-
-    fn clear(&mut self) -> io::Result<()> {
-        self.works.iter_mut().for_each(RegionWork::forget);
-        changes::remove_streams(&self.trace.channel)
-    }
-
-    fn set_followed(&mut self, is_followed: bool) {
-        if is_followed == self.live.is_some() {
-            return;
-        }
-        // Without it the trace is followed all the same, a second later.
-        self.live = is_followed.then(|| Live::open(&self.trace.facts().ok()?).ok()).flatten();
     }
 }
 

@@ -19,17 +19,16 @@ use crate::trace::{self, FACTS, KERNEL};
 /// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
 /// if its recorder was killed. A trace that somebody records into is left alone.
 pub(crate) fn settle(root: &Path, notices: &Notices) {
-    let kernel = root.join(KERNEL);
-    let facts = kernel.join(FACTS);
-    let is_left = || is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts);
-    if !is_left() {
+    if !is_left(root) {
         return;
     }
     // Who has it may just be completing it.
     let Ok(Some(_lock)) = trace::lock(root) else { return };
-    if !is_left() {
+    if !is_left(root) {
         return;
     }
+    let kernel = root.join(KERNEL);
+    let facts = kernel.join(FACTS);
     let place = root.display();
     match cut(&kernel).and_then(|end_ns| completion::mark(&facts, By::Nobody).map(|()| end_ns)) {
         Ok(last_ns) => {
@@ -50,6 +49,14 @@ pub(crate) fn settle(root: &Path, notices: &Notices) {
             notices.say(format_args!("cannot complete the kernel's events in {place}: {error}"));
         }
     }
+}
+
+/// Whether the trace in `root` has a part of the kernel's that is not complete: if nobody records
+/// into it, its recorder was killed.
+pub(crate) fn is_left(root: &Path) -> bool {
+    let kernel = root.join(KERNEL);
+    let facts = kernel.join(FACTS);
+    is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts)
 }
 
 /// A time of the trace in a folder, as people read it.

@@ -4,19 +4,20 @@
 //! They are attached one after the other, in the order of events.
 
 use std::io::ErrorKind;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::catalogue::model::{Event, Phase, Source};
+use trackway_kernel::catalogue::model::{Event, Source};
 use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::program::Code;
 use trackway_kernel::record::staging::{Ground, Staged};
 
-use super::{Kernel, refused, unknown};
+use super::{Kernel, Slot, refused, unknown};
 use crate::RecordError;
 use crate::report::{Grouped, Notices};
 
@@ -28,7 +29,7 @@ const THREADS_MAX: usize = 8;
 const FILES_OF_AN_EVENT: u64 = 2;
 /// Files that are open besides: maps, programs that serve all events, those of filters, what is
 /// loaded and not yet attached, and what the rest of a recorder has.
-const FILES_BESIDE: u64 = SOME as u64 + 192;
+const FILES_BESIDE: u64 = SOME as u64 + 256;
 /// How long it takes before it is shown how far it is, and how often.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
@@ -37,8 +38,8 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 pub(super) enum Program {
     /// Filters let nothing pass.
     None,
-    /// Of a system call of this number.
-    Call(Loaded, u32, Phase),
+    /// Of a system call, perhaps of several.
+    Call(Arc<Loaded>, Slot),
     /// Of a raw tracepoint.
     Raw(Loaded),
     /// Of the tracepoint with this number.
@@ -93,10 +94,15 @@ impl Kernel {
         staged.version = self.version(number);
         let program = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
             (None, ..) => Program::None,
-            (Some(code), Ground::Registers, Source::Syscall { number: Some(call), phase }) => {
+            (
+                Some(code),
+                Ground::Registers,
+                &Source::Syscall { number: Some(number), phase, is_compat },
+            ) => {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
-                let loaded = Loaded::raw(&code, calls.of(*phase).btf_id);
-                Program::Call(loaded.map_err(|error| refused(event, error))?, *call, *phase)
+                let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
+                let slot = Slot { number, phase, is_compat };
+                Program::Call(loaded.map_err(|error| refused(event, error))?, slot)
             }
             (Some(code), Ground::Arguments, _) => {
                 let btf_id = btf.and_then(|btf| raw_tracepoint(event, btf));
@@ -108,6 +114,26 @@ impl Kernel {
             (Some(code), ..) => tracepoint(&code, event)?,
         };
         Ok(Made { staged, program })
+    }
+
+    /// Loads the program of a call; of one by a number of 32 bits, the same one for all that are
+    /// recorded alike.
+    fn load_call(
+        &self,
+        code: &Code,
+        btf_id: u32,
+        is_compat: bool,
+    ) -> Result<Arc<Loaded>, LoadError> {
+        let key = code.key().filter(|_| is_compat);
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = key.and_then(|key| made().get(key).map(Arc::clone)) {
+            return Ok(loaded);
+        }
+        let loaded = Arc::new(Loaded::raw(code, btf_id)?);
+        if let Some(key) = key {
+            made().insert(key.to_vec(), Arc::clone(&loaded));
+        }
+        Ok(loaded)
     }
 
     /// Records these events, the first ones.

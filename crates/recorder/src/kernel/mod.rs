@@ -11,16 +11,19 @@ mod detach;
 mod drain;
 pub(crate) mod left;
 mod load;
+mod newcomers;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, KernelSnapshot, PERIOD, wait_for_those_under_way};
+pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
@@ -29,20 +32,20 @@ use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::catalogue::{Catalogue, EventName, compat};
 use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{Code, dispatcher, filtered};
+use trackway_kernel::record::program::{Code, dispatcher, filtered, passing, shared};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 
 use crate::command::Entrance;
-use crate::kernel_filters::KernelFilters;
+use crate::kernel_filters::{KernelFilters, Whose};
 use crate::report::Notices;
 use crate::{KernelVia, RecordError, contexts, cpus, kernel_meanings};
 use trackway_session::{ByteCount, KernelSpec};
@@ -72,6 +75,8 @@ pub struct KernelOptions {
     pub filters: Vec<FilterSpec>,
     /// Those are about the kernel's events alone: of what is switched on later, too.
     pub has_own_filters: bool,
+    /// But that these are asked of programs' events, too.
+    pub shared_filters: Vec<FilterSpec>,
     /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
     pub via: Option<KernelVia>,
     /// Of the processes in these control groups, and below, instead.
@@ -85,6 +90,14 @@ pub struct KernelOptions {
 }
 
 impl KernelOptions {
+    /// Whose its filters are.
+    pub(crate) fn whose(&self) -> Whose<'_> {
+        match self.has_own_filters {
+            true => Whose::Kernels(&self.shared_filters),
+            false => Whose::Anybodys,
+        }
+    }
+
     /// Of a command, as a session's file says it.
     ///
     /// # Errors
@@ -112,6 +125,7 @@ impl KernelOptions {
             contexts: contexts::of_kernel(&spec.contexts)?,
             filters: spec.filters.clone(),
             has_own_filters: true,
+            shared_filters: Vec::new(),
             via: None,
             cgroups: spec.cgroups.clone(),
             cpus: spec.cpus.clone(),
@@ -144,6 +158,8 @@ pub(crate) struct Kernel {
     missed_of_none: u64,
     /// What a signal does until it is begun.
     leaving: Option<Leaving>,
+    /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
+    made: Mutex<HashMap<Vec<u8>, Arc<Loaded>>>,
 }
 
 /// An event that is recorded, or was.
@@ -157,7 +173,7 @@ struct Known {
     /// passed over.
     is_filtered: bool,
     /// If it is one of the programs of system calls: which.
-    call: Option<(u32, Phase)>,
+    call: Option<Slot>,
     is_on: bool,
     /// The latest of its programs.
     version: u32,
@@ -165,6 +181,8 @@ struct Known {
     recording: u32,
     /// How often the kernel passed over its program.
     missed: u64,
+    /// How many of those are lost: all were wanted at that time.
+    missed_lost: u64,
 }
 
 /// A program on a tracepoint.
@@ -188,6 +206,8 @@ struct Calls {
     unread: Scope,
     enter: Side,
     exit: Side,
+    /// What is there of calls by the numbers of 32 bits that nobody wants, if there are such calls.
+    passing: Option<Loaded>,
 }
 
 /// Calls before, or behind.
@@ -196,8 +216,25 @@ struct Side {
     /// The raw tracepoint's type in BTF.
     btf_id: u32,
     programs: Programs,
+    /// Those of calls by the numbers of 32 bits.
+    compat: Programs,
     is_used: bool,
     is_attached: bool,
+}
+
+/// Which of the programs of system calls one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    number: u32,
+    phase: Phase,
+    /// Whether the number is one of 32 bits.
+    is_compat: bool,
+}
+
+impl Side {
+    const fn programs_of(&self, slot: Slot) -> &Programs {
+        if slot.is_compat { &self.compat } else { &self.programs }
+    }
 }
 
 impl Calls {
@@ -212,13 +249,48 @@ impl Calls {
             let btf_id = btf.find(Class::Typedef, name)?.id;
             let programs = Programs::new(Self::NUMBERS).ok()?;
             // Whether the kernel takes such programs.
-            let code = dispatcher(phase, &registers, &programs, None)?;
+            let compat = Programs::new(Self::NUMBERS).ok()?;
+            let code = dispatcher(phase, &registers, (&programs, &compat), None)?;
             Loaded::raw(&code, btf_id).ok()?;
-            Some(Side { btf_id, programs, is_used: false, is_attached: false })
+            Some(Side { btf_id, programs, compat, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
-        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
+        let passing = match compat::is_there(Some(btf)) {
+            true => Some(Loaded::raw(&passing()?, enter.btf_id).ok()?),
+            false => None,
+        };
+        let calls = Self { registers, unread: Scope::new().ok()?, enter, exit, passing };
+        compat::numbers().for_each(|number| calls.pass_over(number));
+        Some(calls)
+    }
+
+    /// Has a call by this number of 32 bits not be counted as one that is not known.
+    fn pass_over(&self, number: u32) {
+        if let Some(passing) = &self.passing {
+            // Where that cannot be, it is counted.
+            let _ = self.enter.compat.set(number, passing);
+        }
+    }
+
+    /// Puts the program of a call where it is looked for, which records the event of this number.
+    fn set(&mut self, slot: Slot, loaded: &Loaded, event: usize) -> std::io::Result<()> {
+        let side = self.side(slot.phase);
+        let id = u16::try_from(event).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        side.programs_of(slot).name_event(slot.number, (id, event));
+        side.programs_of(slot).set(slot.number, loaded)?;
+        side.is_used = true;
+        Ok(())
+    }
+
+    /// Takes it away.
+    fn remove(&self, slot: Slot) {
+        match slot {
+            Slot { number, phase: Phase::Enter, is_compat: true } if self.passing.is_some() => {
+                self.pass_over(number);
+            }
+            _ => self.of(slot.phase).programs_of(slot).remove(slot.number),
+        }
     }
 
     fn of(&self, phase: Phase) -> &Side {
@@ -298,10 +370,7 @@ impl Kernel {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
-        if has_own_clock() {
-            let why = "this time namespace has a clock of its own, and the kernel's events another";
-            return Err(failed("cannot record kernel events", why));
-        }
+        refuse_other_clock()?;
         let leaving = Leaving::at_once(notices.are_printed());
         // Two are open for each event, as long as it is recorded.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
@@ -325,6 +394,7 @@ impl Kernel {
         }
         // To load and attach programs does much of what they record, and nobody drains yet.
         buffers.stop();
+        let begun = Instant::now();
         let mut kernel = Self {
             buffers: Box::leak(Box::new(buffers)),
             attached: Attachments::default(),
@@ -339,16 +409,18 @@ impl Kernel {
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
+            made: Mutex::default(),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
-        let filters = (&options.filters[..], options.has_own_filters);
-        kernel.filters = KernelFilters::new(filters, &events, staged, cpus)?;
+        let filters = (&options.filters[..], options.whose());
+        kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
         if !options.system {
             kernel.follow(&options.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
+        detach::say_why_long(begun, notices);
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
         Ok(kernel)
@@ -426,6 +498,16 @@ impl Kernel {
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         // Whose call it is was asked before it came there.
         let is_call = staged.ground == Ground::Registers;
+        if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
+            && call.is_compat
+            && staged.version == 0
+        {
+            // Most take as many numbers, and say one.
+            let events_fd = calls.of(call.phase).compat.events_fd();
+            let code =
+                shared(staged, self.buffers.layout(), (self.buffers.map_fd(), None), events_fd);
+            return code.map(Some).map_err(|_| unknown(event));
+        }
         let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::members);
         let fds = (self.buffers.map_fd(), scope);
         let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
@@ -437,11 +519,9 @@ impl Kernel {
         let Made { staged, program } = made;
         let mut of_call = None;
         match (program, &mut self.calls) {
-            (Program::Call(loaded, call, phase), Some(calls)) => {
-                let side = calls.side(phase);
-                side.programs.set(call, &loaded).map_err(unavailable)?;
-                side.is_used = true;
-                of_call = Some((call, phase));
+            (Program::Call(loaded, slot), Some(calls)) => {
+                calls.set(slot, &loaded, number).map_err(unavailable)?;
+                of_call = Some(slot);
             }
             (Program::Raw(loaded), _) => {
                 let attached = loaded.attach_raw().map_err(unavailable)?;
@@ -465,6 +545,7 @@ impl Kernel {
                 version: 0,
                 recording: 0,
                 missed: 0,
+                missed_lost: 0,
             }),
         }
         Ok(())
@@ -497,6 +578,7 @@ impl Kernel {
     /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
+        self.made = Mutex::default();
         let scope = self.scope.as_deref().map(Scope::members);
         for phase in [Phase::Exit, Phase::Enter] {
             let Some(calls) = &self.calls else { return Ok(()) };
@@ -504,7 +586,8 @@ impl Kernel {
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let code = dispatcher(phase, &calls.registers, &side.programs, scope);
+            let programs = (&side.programs, &side.compat);
+            let code = dispatcher(phase, &calls.registers, programs, scope);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
@@ -559,9 +642,9 @@ impl Kernel {
         }))
     }
 
-    /// How many system calls had numbers of 32 bits: none of them is recorded.
+    /// How many system calls had numbers of 32 bits that are not known: none of them is recorded.
     fn narrow(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| calls.enter.programs.narrow())
+        self.calls.as_ref().map_or(0, |calls| calls.enter.compat.narrow())
     }
 
     /// Whether an event is recorded at a tracepoint of its own.
@@ -607,6 +690,15 @@ pub(crate) fn is_first_namespace() -> bool {
     trackway_sys::process::pid_namespace() == FIRST
 }
 
+/// Refuses to record by another clock than programs and the recorder have.
+pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
+    if has_own_clock() {
+        let why = "this time namespace has a clock of its own, and the kernel's events another";
+        return Err(failed("cannot record kernel events", why));
+    }
+    Ok(())
+}
+
 /// Whether CLOCK_MONOTONIC is another one here than the kernel's programs have.
 fn has_own_clock() -> bool {
     /// PROC_TIME_INIT_INO (include/linux/proc_ns.h).
@@ -630,9 +722,9 @@ pub(crate) fn selected(
 ) -> Result<Vec<Event>, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
-        Selection::new(&[excluded])?.of(catalogue.names())?;
+        catalogue.meant(&Selection::new(&[excluded])?)?;
     }
-    Ok(catalogue.select(&Selection::new(patterns)?)?.events)
+    Ok(catalogue.events(&catalogue.meant(&Selection::new(patterns)?)?).events)
 }
 
 pub(crate) fn name_of(event: &Event) -> EventName {
@@ -658,11 +750,6 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordE
         .rev()
         .find_map(|shift| fits(&shift))
         .ok_or_else(|| failed("no buffers", "this machine has too many CPUs"))
-}
-
-/// CPUs that are online, and have no buffers: they came later.
-fn without_buffers(online: &[u32], cpus: usize) -> usize {
-    online.iter().filter(|&&cpu| cpu as usize >= cpus).count()
 }
 
 fn refused(event: &Event, error: LoadError) -> RecordError {
@@ -696,12 +783,6 @@ mod tests {
         assert!(is_set_off("monotonic        -100         0\nboottime            0         0\n"));
         assert!(is_set_off("monotonic           0         5\nboottime            0         0\n"));
         assert!(!is_set_off("monotonic           0         0\nboottime           7         0\n"));
-    }
-
-    #[test]
-    fn cpus_that_came_later_are_those_beyond_the_buffers() {
-        assert_eq!(without_buffers(&[0, 1], 2), 0);
-        assert_eq!(without_buffers(&[0, 3, 4], 3), 2);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub(crate) struct KernelSummary {
     /// Programs that the kernel did not run because another one was under way: of all processes,
     /// where some alone are recorded.
     pub(super) missed: u64,
-    /// Whether those are some of `lost`.
-    pub(super) is_missed_lost: bool,
+    /// How many of those are some of `lost`.
+    pub(super) missed_lost: u64,
     /// Events whose filters asked for what was not in memory, and how many of each.
     pub(super) unread: Vec<(String, u64)>,
     /// The event that lost most, and how many.
@@ -79,13 +79,16 @@ impl KernelSummary {
 
     fn say_missed(&self, notices: &Notices) {
         let while_ = "while another of its events was recorded";
-        let missed = Grouped(self.missed);
-        if self.is_missed_lost {
+        let maybe = self.missed.saturating_sub(self.missed_lost);
+        if self.missed_lost > 0 {
+            let missed = Grouped(self.missed_lost);
             notices.say(format_args!("{missed} of those lost the kernel passed over {while_}"));
-        } else {
+        }
+        if maybe > 0 {
             notices.say(format_args!(
-                "up to {missed} more may be lost: so many, of all processes, the kernel passed \
-                 over {while_}"
+                "up to {} more may be lost: so many, of all processes, the kernel passed over \
+                 {while_}",
+                Grouped(maybe)
             ));
         }
     }
@@ -120,8 +123,7 @@ impl KernelSummary {
         }
         if self.narrow > 0 {
             notices.say(format_args!(
-                "system calls by the numbers of 32 bits (of programs of 32 bits, and by int $0x80 \
-                 in any) are not recorded: {} of them",
+                "system calls by numbers of 32 bits that are not known are not recorded: {} of them",
                 Grouped(self.narrow)
             ));
         }
@@ -165,7 +167,7 @@ mod tests {
              many, of all processes, the kernel passed over while another of its events was \
              recorded"
         );
-        (summary.lost, summary.is_missed_lost, summary.damaged) = (2000, true, 1);
+        (summary.lost, summary.missed_lost, summary.damaged) = (2000, 1333, 1);
         summary.unwritten = Some("No space left on device".into());
         summary.lost_at_end = 667;
         assert_eq!(

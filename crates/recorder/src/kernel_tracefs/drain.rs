@@ -1,28 +1,21 @@
-//! The pages of an instance read, by a thread of the recorder's; what the recorder wants done with
-//! them it sends as a closure, and waits for the answer. That thread goes on whatever happens:
-//! where nothing can be written, it says so once and tries again.
+//! The pages of an instance read, by a thread of the recorder's ([`crate::kernel_thread`]).
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
 
+use trackway_kernel::ftrace::convert::Converter;
 use trackway_kernel::ftrace::instance::Stats;
 use trackway_sys::clock::monotonic_ns;
 
 use super::output::{Held, Output};
 use super::{Counts, Shared};
 use crate::changes;
-use crate::kernel::PERIOD;
+use crate::kernel_thread::{Drains, GIVEN_UP_MAX};
 use crate::live::Live;
+use crate::trace::Trace;
 
-/// How long until writing is tried again, once it has failed.
-const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How much later than its time a record may get into the kernel's buffer.
 const LATE_NS_MAX: u64 = 5_000_000;
-
-/// What the thread is to do between two turns.
-pub(super) type Order = Box<dyn FnOnce(&mut Drainer) + Send>;
 
 /// The thread's.
 #[derive(Debug)]
@@ -37,11 +30,50 @@ pub(super) struct Drainer {
     live: Option<Live>,
 }
 
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) counts: Counts,
+    /// Whether all could be written.
+    pub(super) written: io::Result<()>,
+    /// Whether the streams tell all losses.
+    pub(super) closed: io::Result<()>,
+}
+
 /// What a flight recorder has of a CPU at some moment.
 #[derive(Debug)]
 pub(super) struct SeenCpu {
     pub(super) held: Held,
     pub(super) stats: Stats,
+}
+
+impl Drains for Drainer {
+    fn regular_turn(&mut self) -> io::Result<()> {
+        // What a flight recorder has is left to the kernel.
+        if self.shared.overwrite {
+            return Ok(());
+        }
+        let until_ns = self.turn(false)?;
+        self.live.as_mut().map_or(Ok(()), |live| live.note(until_ns))
+    }
+
+    /// Passes over all that is there.
+    fn clear(&mut self) -> io::Result<()> {
+        for (place, cpu) in self.shared.instance.cpus().iter().enumerate() {
+            for _ in 0..self.shared.pages_max(self.page.len()) {
+                if cpu.read(&mut self.page)?.is_none() {
+                    break;
+                }
+            }
+            self.forgotten[place] = cpu.stats()?;
+        }
+        self.output.forget();
+        changes::remove_streams(&self.output.trace.channel)
+    }
+
+    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+        (&self.output.trace, &mut self.live)
+    }
 }
 
 impl Drainer {
@@ -56,42 +88,6 @@ impl Drainer {
         }
     }
 
-    /// Until nobody is left who could want anything.
-    pub(super) fn run(&mut self, orders: &Receiver<Order>, teller: &Sender<String>) {
-        let mut is_failing = false;
-        let mut due = Instant::now();
-        loop {
-            match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(order) => order(self),
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    let turned = self.regular_turn();
-                    match (&turned, is_failing) {
-                        (Err(error), false) => drop(teller.send(format!(
-                            "cannot write kernel events: {error}; what finds no room until it \
-                             can be is counted"
-                        ))),
-                        (Ok(()), true) => {
-                            drop(teller.send("kernel events are written again".to_owned()));
-                        }
-                        _ => {}
-                    }
-                    is_failing = turned.is_err();
-                    due = Instant::now() + if is_failing { RETRY_PERIOD } else { PERIOD };
-                }
-            }
-        }
-    }
-
-    fn regular_turn(&mut self) -> io::Result<()> {
-        // What a flight recorder has is left to the kernel.
-        if self.shared.overwrite {
-            return Ok(());
-        }
-        let until_ns = self.turn(false)?;
-        self.live.as_mut().map_or(Ok(()), |live| live.note(until_ns))
-    }
-
     /// Moves what there is to the trace: up to which time that is all.
     fn turn(&mut self, is_last: bool) -> io::Result<u64> {
         // What could not be written comes before what is read now.
@@ -103,11 +99,20 @@ impl Drainer {
             }
         }
         self.output.settle(if is_last { u64::MAX } else { until_ts })?;
+        self.output.has_all_until(until_ts);
         for place in 0..self.output.streams.len() {
             self.look(place);
             self.output.packet(place)?;
         }
         Ok(until_ts)
+    }
+
+    /// Has records from now on asked what this asks of them.
+    pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
+        // As few as can be are left that are asked what was asked before: also of a flight
+        // recorder's. What cannot be written now is tried again.
+        let _ = self.turn(false);
+        self.output.ask_anew(converter);
     }
 
     /// Reads what a CPU has, and whether that was all.
@@ -152,50 +157,44 @@ impl Drainer {
         Ok(places.map(seen).collect())
     }
 
-    /// Ends it: what is left is written, of a flight recorder if it is to be.
-    pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> io::Result<()> {
+    /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
+    /// told to be lost.
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
         self.live = None;
-        if !self.shared.overwrite {
-            let written = self.write_all();
-            if written.is_err() {
-                for place in 0..self.output.streams.len() {
-                    self.look(place);
-                    self.output.lose_the_rest(place);
-                    // Where there is no room for more, there may be some for this.
-                    let _ = self.output.close(place);
-                }
+        let places = 0..self.output.streams.len();
+        let written = match self.shared.overwrite {
+            true if !keeps_flight_recorder => {
+                places.for_each(|place| self.look(place));
+                return Ended { counts: Counts::of(&self.output), written: Ok(()), closed: Ok(()) };
             }
-            return written;
-        }
-        if !keeps_flight_recorder {
-            (0..self.output.streams.len()).for_each(|place| self.look(place));
-            return Ok(());
-        }
-        let seen = self.look_beside()?;
-        write_seen(&mut self.output, &seen, 0)
-    }
-
-    /// Passes over all that is there; it is stopped.
-    pub(super) fn clear(&mut self) -> io::Result<()> {
-        for (place, cpu) in self.shared.instance.cpus().iter().enumerate() {
-            for _ in 0..self.shared.pages_max(self.page.len()) {
-                if cpu.read(&mut self.page)?.is_none() {
+            true => self.look_beside().and_then(|seen| write_seen(&mut self.output, &seen, 0)),
+            false => self.write_all(),
+        };
+        let mut closed = Ok(());
+        if written.is_err() {
+            for place in places {
+                self.look(place);
+                self.output.lose_the_rest(place);
+            }
+            // Where there is no room for a packet there may be some for empty ones.
+            closed = self.close();
+            for _ in 0..GIVEN_UP_MAX {
+                if closed.is_ok() || !self.output.give_largest_up() {
                     break;
                 }
+                closed = self.close();
             }
-            self.forgotten[place] = cpu.stats()?;
         }
-        self.output.forget();
-        changes::remove_streams(&self.output.trace.channel)
+        Ended { counts: Counts::of(&self.output), written, closed }
     }
 
-    pub(super) fn set_followed(&mut self, is_followed: bool) {
-        if is_followed == self.live.is_some() {
-            return;
+    /// Says in the trace what was lost at its end.
+    fn close(&mut self) -> io::Result<()> {
+        let mut closed = Ok(());
+        for place in 0..self.output.streams.len() {
+            closed = closed.and(self.output.close(place));
         }
-        // Without it the trace is followed all the same, a second later.
-        let open = || Live::open(&self.output.trace.facts().ok()?).ok();
-        self.live = is_followed.then(open).flatten();
+        closed
     }
 
     /// Numbers so far; what cannot be written now is no reason to say nothing.
@@ -217,12 +216,14 @@ impl Drainer {
     }
 }
 
-/// Writes what a flight recorder has, since then, to a trace.
+/// Writes what a flight recorder has, since then, to a trace. What one stream finds no room for
+/// another one may.
 pub(super) fn write_seen(output: &mut Output, seen: &[SeenCpu], since_ts: u64) -> io::Result<()> {
+    let mut written = Ok(());
     for (place, cpu) in seen.iter().enumerate() {
         output.streams[place].stats = cpu.stats;
-        output.write_held(place, &cpu.held, since_ts)?;
-        output.close(place)?;
+        let of_cpu = output.write_held(place, &cpu.held, since_ts);
+        written = written.and(of_cpu).and(output.close(place));
     }
-    Ok(())
+    written
 }

@@ -22,6 +22,7 @@ use trackway_kernel::ftrace::filter::Moment;
 use trackway_kernel::ftrace::instance::Stats;
 use trackway_kernel::ftrace::page::{Missed, Page, PageFormat};
 use trackway_session::Tracefiles;
+use trackway_sys::clock::monotonic_ns;
 
 use crate::losses::Losses;
 use crate::stream::{Packet, Stream, StreamId};
@@ -32,6 +33,9 @@ const PACKET_BYTES_MAX: usize = 1 << 16;
 /// Most bytes that wait of one CPU, beyond which no more is read: the kernel's buffer has room, and
 /// counts what it has none for.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// How often filters may change while records from before wait to be read; then the oldest ones are
+/// forgotten.
+const FORMER_MAX: usize = 16;
 
 /// A trace that records are written to.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub(super) struct Output {
     converter: Arc<Converter>,
     /// What its filters remember.
     memory: Memory,
+    /// What was asked before, of records from then, the oldest first.
+    former: VecDeque<Former>,
     /// Whether records wait for their turn.
     is_ordered: bool,
     /// Time before which nothing was recorded.
@@ -50,6 +56,14 @@ pub(super) struct Output {
     pub(super) streams: Vec<CpuStream>,
     /// Room for what a record becomes.
     record: Vec<u8>,
+}
+
+/// What was asked of records from before `until_ts`.
+#[derive(Debug)]
+struct Former {
+    until_ts: u64,
+    converter: Arc<Converter>,
+    memory: Memory,
 }
 
 /// A CPU's stream, and the packet that is next in it.
@@ -122,6 +136,7 @@ impl Output {
         Self {
             trace,
             memory: converter.memory(),
+            former: VecDeque::new(),
             is_ordered: converter.remembers(),
             converter,
             begin_ts,
@@ -135,8 +150,49 @@ impl Output {
     /// Knows more events from here on.
     pub(super) fn extend(&mut self, converter: Arc<Converter>) {
         converter.extend(&mut self.memory);
-        self.is_ordered = converter.remembers();
+        self.is_ordered |= converter.remembers();
         self.converter = converter;
+    }
+
+    /// Has records from now on asked what this asks of them; those from before, which may be read
+    /// later, are asked what was asked until now.
+    pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
+        let (memory, until_ts) = (converter.memory(), monotonic_ns());
+        self.is_ordered |= converter.remembers();
+        let converter = mem::replace(&mut self.converter, converter);
+        let memory = mem::replace(&mut self.memory, memory);
+        if self.former.len() >= FORMER_MAX {
+            self.former.pop_front();
+        }
+        self.former.push_back(Former { until_ts, converter, memory });
+    }
+
+    /// Takes the latest [`Self::ask_anew`] back: before, this was asked. Where that is forgotten,
+    /// what it remembers begins anew.
+    pub(super) fn ask_as_before(&mut self, converter: Arc<Converter>) {
+        let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
+        match self.former.pop_back_if(is_it) {
+            Some(former) => (self.converter, self.memory) = (former.converter, former.memory),
+            None => self.ask_anew(converter),
+        }
+    }
+
+    /// Knows that all records from before then were read.
+    pub(super) fn has_all_until(&mut self, until_ts: u64) {
+        self.former.retain(|former| former.until_ts > until_ts);
+        let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
+        // Behind those that wait others would be out of order.
+        if self.former.is_empty() && !is_waiting {
+            self.is_ordered = self.converter.remembers();
+        }
+    }
+
+    /// Whether filters take the record in [`Self::record`].
+    fn takes(&self, converted: &Converted, moment: Moment) -> bool {
+        let former = self.former.iter().find(|former| moment.time_ns < former.until_ts);
+        let (converter, memory) =
+            former.map_or((&self.converter, &self.memory), |of| (&of.converter, &of.memory));
+        converter.takes(converted, &self.record, moment, memory)
     }
 
     /// Takes a page of the CPU in this place.
@@ -177,7 +233,7 @@ impl Output {
             }
             let stream = &self.streams[place];
             let moment = Moment { cpu: stream.cpu, time_ns: entry.timestamp };
-            if self.converter.takes(&converted, &self.record, moment, &self.memory) {
+            if self.takes(&converted, moment) {
                 let of = (entry.timestamp, converted.event, raw_bytes);
                 written = self.write(place, of).and(written);
             }
@@ -214,7 +270,7 @@ impl Output {
             let Some((converted, raw_bytes)) = stream.queue.pop(&mut self.record) else { continue };
             let moment = Moment { cpu: stream.cpu, time_ns: timestamp };
             heads.extend(next((place, stream)));
-            if self.converter.takes(&converted, &self.record, moment, &self.memory) {
+            if self.takes(&converted, moment) {
                 let of = (timestamp, converted.event, raw_bytes);
                 written = self.write(place, of).and(written);
             }
@@ -282,7 +338,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the packets that are held of a CPU, but for those that ended before `since_ts`.
+    /// Writes the packets that are held of a CPU, but for those that ended before `since_ts`; from
+    /// the first on that cannot be written they are lost.
     pub(super) fn write_held(
         &mut self,
         place: usize,
@@ -290,12 +347,19 @@ impl Output {
         since_ts: u64,
     ) -> io::Result<()> {
         let mut next = 0;
+        let mut written = Ok(());
         for one in held.packets.iter().filter(|one| one.packet.last_ts >= since_ts) {
-            let mut packet = one.packet.clone();
-            self.append(place, &mut packet, one.number.saturating_sub(next))?;
-            next = one.number.saturating_add(1);
+            if written.is_ok() {
+                let mut packet = one.packet.clone();
+                written = self.append(place, &mut packet, one.number.saturating_sub(next));
+                next = one.number.saturating_add(1);
+            }
+            if written.is_err() {
+                let stream = &mut self.streams[place];
+                stream.unwritten = stream.unwritten.saturating_add(one.packet.events);
+            }
         }
-        Ok(())
+        written
     }
 
     /// What is held of the CPU in this place.
@@ -325,6 +389,17 @@ impl Output {
         stream.unwritten = rest.into_iter().fold(stream.unwritten, u64::saturating_add);
     }
 
+    /// Takes the largest of the streams' last packets out of the trace again, so that there is room
+    /// for what says what was lost: whether there was one. Its events are lost.
+    pub(super) fn give_largest_up(&mut self) -> bool {
+        let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_bytes();
+        let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
+        let Some(events) = of.stream.as_mut().and_then(Stream::cut_last) else { return false };
+        of.written = of.written.saturating_sub(events);
+        of.unwritten = of.unwritten.saturating_add(events);
+        true
+    }
+
     /// Says in the trace what was lost at the end of the CPU's stream.
     pub(super) fn close(&mut self, place: usize) -> io::Result<()> {
         let stream = &self.streams[place];
@@ -334,7 +409,7 @@ impl Output {
         }
         let begin_ts = self.begin_ts;
         let stream = self.open(place, begin_ts)?;
-        let end_ts = trackway_sys::clock::monotonic_ns().max(stream.end_ts);
+        let end_ts = monotonic_ns().max(stream.end_ts);
         let mut empty = vec![0; PACKET_HEADER_BYTES];
         let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
         stream.append(&mut empty, &packet)
@@ -471,7 +546,7 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::kernel_filters::KernelFilters;
+    use crate::kernel_filters::{KernelFilters, Whose};
 
     const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
@@ -511,8 +586,13 @@ mod tests {
         let specs = [FilterSpec::new(filter)];
         let as_staged = |event: &Event| staged(event, 3500);
         let events = std::slice::from_ref(&event);
-        let mut filters = KernelFilters::<Filter>::new((&specs, true), events, as_staged, 2)
-            .expect("it makes sense");
+        let mut filters = KernelFilters::<Filter>::new(
+            (&specs, Whose::Kernels(&[])),
+            events,
+            as_staged,
+            (2, None),
+        )
+        .expect("it makes sense");
         let asked = [(&event, filters.take(0).expect("it has all"))];
         let converter = Converter::asking(asked.into_iter(), common, 3500, vec![Context::Tid]);
         let trace = Trace::create_kernel(folder, [7; 16], 0, converter.contexts(), Vec::new());
@@ -544,6 +624,49 @@ mod tests {
         assert_eq!(taken(&output), [vec![0, 2], vec![]]);
         output.settle(u64::MAX).expect("room");
         assert_eq!(taken(&output), [vec![0, 2], vec![12]]);
+    }
+
+    #[test]
+    fn records_are_asked_what_was_asked_when_they_were_made() {
+        let folder = TemporaryFolder::new();
+        let (mut output, format) = output(folder.path(), "made:up: number % 2 == 0", None);
+        let before = Arc::clone(&output.converter);
+        let anew = |count: &str| {
+            let other = TemporaryFolder::new();
+            let filter = format!("made:up: count() < {count}");
+            Arc::clone(&self::output(other.path(), &filter, None).0.converter)
+        };
+        let page = |output: &mut Output, times: &[(u64, u32)]| {
+            output.page(0, &page(times), &format).expect("room");
+            output.settle(u64::MAX).expect("room");
+            numbers(&output.streams[0].packet.take())
+        };
+        output.ask_anew(anew("2"));
+        let then = output.former[0].until_ts;
+        // Read later, of before and behind.
+        let both = [(then - 3, 1), (then - 2, 2), (then - 1, 3), (then, 4), (then + 1, 5)];
+        assert_eq!(page(&mut output, &both), [2, 4, 5]);
+        // The new one takes no more; to be taken back is to ask as before.
+        assert_eq!(page(&mut output, &[(then + 2, 6)]), [] as [u32; 0]);
+        output.ask_as_before(Arc::clone(&before));
+        assert!(Arc::ptr_eq(&before, &output.converter));
+        assert_eq!(page(&mut output, &[(then + 3, 7), (then + 4, 8)]), [8]);
+        // Also where that is forgotten.
+        output.ask_anew(anew("1"));
+        output.has_all_until(u64::MAX);
+        output.ask_as_before(Arc::clone(&before));
+        assert!(Arc::ptr_eq(&before, &output.converter));
+        output.has_all_until(u64::MAX);
+        // Forgotten once all of before is read; what remembers is asked in order no longer then.
+        output.ask_anew(anew("1"));
+        output.ask_anew(Arc::clone(&before));
+        assert!(output.is_ordered && output.former.len() == 2);
+        output.has_all_until(u64::MAX);
+        assert!(!output.is_ordered && output.former.is_empty());
+        for _ in 0..=FORMER_MAX {
+            output.ask_anew(Arc::clone(&before));
+        }
+        assert_eq!(output.former.len(), FORMER_MAX);
     }
 
     #[test]

@@ -1,0 +1,309 @@
+//! Searching and comparing in the kernel against the interpreter's: what is hard to search for,
+//! patterns that are known when the program is made, and others.
+
+use std::iter::{once, repeat_n};
+
+use trackway_jit::frame::{Cell, Environment, Frame};
+use trackway_jit::helper::{Helper, Word};
+use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, class, mode, size};
+use trackway_jit::interpret;
+use trackway_jit::program::Program;
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_kernel::adapt::adapt;
+use trackway_kernel::area::{Area, REGION_BYTES};
+use trackway_kernel::bpf::Loaded;
+use trackway_testkit::Random;
+
+use super::loaded;
+
+const SLOTS: usize = 2;
+const HELPERS: [Helper; 2] = [Helper::StringContains, Helper::StringMatches];
+
+const fn load(dst: u8, slot: i16) -> Insn {
+    let op = class::LDX | size::DW | mode::MEM;
+    Insn { op, dst, src: 1, offset: 8 * slot, immediate: 0 }
+}
+
+/// A program that asks a helper about slot 0, and a word or slot 1.
+fn program(helper: Helper, pattern: Option<Word>) -> Vec<u8> {
+    let mut insns = vec![load(2, 0)];
+    match pattern.map(Word::to_bits) {
+        Some(bits) => {
+            insns.push(Insn { op: LDDW, dst: 3, immediate: bits as i32, ..Insn::default() });
+            insns.push(Insn { immediate: (bits >> 32) as i32, ..Insn::default() });
+        }
+        None => insns.push(load(3, 1)),
+    }
+    insns.push(Insn { op: CALL, immediate: helper as i32, ..Insn::default() });
+    insns.push(Insn { op: EXIT, ..Insn::default() });
+    insns.iter().flat_map(|insn| insn.encode()).collect()
+}
+
+fn verified(bytes: &[u8]) -> Verified<'_> {
+    let program = Program::new(bytes).expect("a program");
+    let mut states = vec![State::FREE; program.len() + 1];
+    verify(program, Rules::new(SLOTS), &mut states).expect("verified")
+}
+
+extern "C" fn never() -> u64 {
+    0
+}
+
+/// The interpreter's answer.
+fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8], constants: &[u8]) -> u64 {
+    let cells: [Cell; 0] = [];
+    let environment = Environment::new(constants, &cells, never, never);
+    let mut frame = Frame::new(&environment, bytes);
+    slots.iter().for_each(|&slot| assert!(frame.push(slot)));
+    interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
+}
+
+/// How often the answers were yes and no.
+type Answers = [usize; 2];
+
+/// ASK for a pattern that stands in the program in all of these texts. EXPECT what the interpreter
+/// says. `None` where there is no BPF.
+fn ask_known(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answers> {
+    let word = Word { offset: 1, length: pattern.len() as u32, is_constant: true };
+    let constants = [b"*", pattern, b"a*"].concat();
+    let bytes = program(helper, Some(word));
+    let verified = verified(&bytes);
+    let adapted = adapt(&verified, 0, &constants).expect("the kernel can do it");
+    let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut area = Area::new(&constants).expect("few constants");
+    let mut answers = [0; 2];
+    for text in texts {
+        // Behind the text is what would match, too.
+        let bytes = [b"b", &text[..], b"abaababaab"].concat();
+        let bytes = &bytes[..bytes.len().min(REGION_BYTES)];
+        let length = text.len().min(bytes.len() - 1) as u32;
+        let slots = [Word { offset: 1, length, is_constant: false }.to_bits(), 0];
+        let expected = expected(&verified, slots, bytes, &constants);
+        area.fill(&slots, bytes).expect("few bytes");
+        let found = loaded.takes(&mut area).expect("the kernel runs it");
+        assert_eq!(area.answer(), expected, "{}: {}", helper.name(), shown(text, pattern));
+        answers[usize::from(found)] += 1;
+    }
+    Some(answers)
+}
+
+/// A helper in the kernel that is asked for what the event has.
+struct Asked {
+    helper: Helper,
+    program: Vec<u8>,
+    loaded: Loaded,
+    area: Area,
+    answers: Answers,
+}
+
+impl Asked {
+    fn new(helper: Helper) -> Option<Self> {
+        let program = program(helper, None);
+        let adapted = adapt(&verified(&program), 0, b"").expect("the kernel can do it");
+        let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
+        let area = Area::new(b"").expect("few constants");
+        Some(Self { helper, program, loaded, area, answers: [0; 2] })
+    }
+
+    /// ASK for a pattern in a text. EXPECT what the interpreter says.
+    fn ask(&mut self, text: &[u8], pattern: &[u8]) {
+        let word = |offset: usize, length: usize| {
+            let (offset, length) = (offset as u32, length as u32);
+            Word { offset, length, is_constant: false }.to_bits()
+        };
+        let slots = [word(pattern.len(), text.len()), word(0, pattern.len())];
+        let bytes = [pattern, text].concat();
+        let expected = expected(&verified(&self.program), slots, &bytes, b"");
+        self.area.fill(&slots, &bytes).expect("few bytes");
+        let found = self.loaded.takes(&mut self.area).expect("the kernel runs it");
+        let answer = self.area.answer();
+        assert_eq!(answer, expected, "{}: {}", self.helper.name(), shown(text, pattern));
+        self.answers[usize::from(found)] += 1;
+    }
+}
+
+fn shown(text: &[u8], pattern: &[u8]) -> String {
+    format!("'{}' in '{}'", pattern.escape_ascii(), text.escape_ascii())
+}
+
+/// The first of the Fibonacci string, whose prefixes are the worst of Knuth, Morris and Pratt's.
+fn fibonacci(length: usize) -> Vec<u8> {
+    let (mut before, mut now) = (b"a".to_vec(), b"ab".to_vec());
+    while now.len() < length {
+        let next = [&now[..], &before].concat();
+        before = std::mem::replace(&mut now, next);
+    }
+    now.truncate(length);
+    now
+}
+
+/// Texts that nearly match all the time, and what is looked for in them.
+fn worst() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let same = |length: usize| repeat_n(b'a', length).collect::<Vec<u8>>();
+    let mut texts: Vec<Vec<u8>> = Vec::new();
+    for length in [0, 1, 15, 16, 17, 63, 64, 65, 255, 1022, 1023] {
+        texts.extend([same(length), fibonacci(length), b"ab".repeat(length.div_ceil(2))]);
+        texts.push(same(length.saturating_sub(1)).into_iter().chain(once(b'b')).collect());
+        texts.push(once(b'b').chain(same(length)).collect());
+    }
+    let mut patterns: Vec<Vec<u8>> = Vec::new();
+    for length in [0, 1, 2, 15, 16, 30, 61, 62, 63, 64, 65, 200, 500] {
+        let end = |byte: u8| same(length).into_iter().chain(once(byte)).collect::<Vec<u8>>();
+        patterns.extend([same(length), end(b'b'), fibonacci(length), end(b'*')]);
+        patterns.push([&fibonacci(length)[..], b"b"].concat());
+        patterns.push([b"*", &end(b'b')[..], b"*"].concat());
+        patterns.push([b"*", &fibonacci(length)[..]].concat());
+    }
+    let stars: [&[u8]; 12] = [
+        b"*",
+        b"**",
+        b"*a*a*a*a*a*b",
+        b"*a*b*aab*",
+        b"a*b",
+        b"b*a",
+        b"*ab*ab*ab",
+        b"\\*",
+        b"*\\**",
+        b"a\\",
+        b"*\\a\\b*",
+        b"\\",
+    ];
+    patterns.extend(stars.map(<[u8]>::to_vec));
+    let half = [same(30), b"*".to_vec(), same(33), b"*".to_vec()].concat();
+    patterns.extend([half.repeat(8), [&half[..], b"b"].concat(), b"\\a".repeat(63)]);
+    (texts, patterns)
+}
+
+#[test]
+fn the_worst_texts_are_searched_as_the_interpreter_does() {
+    let (texts, patterns) = worst();
+    for helper in HELPERS {
+        let Some(mut asked) = Asked::new(helper) else { return };
+        let mut known = [0; 2];
+        for pattern in &patterns {
+            let Some(answers) = ask_known(helper, pattern, &texts) else { return };
+            known = [known[0] + answers[0], known[1] + answers[1]];
+            texts.iter().for_each(|text| asked.ask(text, pattern));
+        }
+        println!("{}: {known:?}, {:?}", helper.name(), asked.answers);
+        assert!(known.iter().chain(&asked.answers).all(|&count| count > 500), "{known:?}");
+    }
+}
+
+/// Of two letters, in patterns with stars and escapes.
+fn random_bytes(random: &mut Random, most: u64, of: &[u8]) -> Vec<u8> {
+    let length = random.below(most + 1);
+    (0..length).map(|_| *random.pick(of)).collect()
+}
+
+/// What patterns and texts are made of.
+const PATTERN_LETTERS: [&[u8]; 3] = [b"ab", b"aaab*", b"aab**\\"];
+const TEXT_LETTERS: [&[u8]; 3] = [b"ab", b"ab", b"ab*\\"];
+
+/// A pattern of which a text could be made, or that is anything; and texts, some made of it.
+fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let most = *random.pick(&[3, 6, 12, 70]);
+    let of = *random.pick(&PATTERN_LETTERS);
+    let pattern = random_bytes(random, most, of);
+    let text = |random: &mut Random| {
+        let mut text = Vec::new();
+        for &byte in &pattern {
+            match byte {
+                b'*' => text.extend(random_bytes(random, 5, b"ab")),
+                _ => text.push(byte),
+            }
+        }
+        match random.below(3) {
+            0 => text,
+            1 => {
+                let (before, behind) =
+                    (random_bytes(random, 40, b"ab"), random_bytes(random, 40, b"ab"));
+                [before, text, behind].concat()
+            }
+            _ => {
+                let of = *random.pick(&TEXT_LETTERS);
+                random_bytes(random, 200, of)
+            }
+        }
+    };
+    let texts = (0..texts).map(|_| text(random)).collect();
+    (pattern, texts)
+}
+
+#[test]
+fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
+    let mut random = Random::new(0x7e87);
+    for helper in HELPERS {
+        let Some(mut asked) = Asked::new(helper) else { return };
+        let mut known = [0; 2];
+        for _ in 0..200 {
+            let (pattern, texts) = question(&mut random, 40);
+            let Some(answers) = ask_known(helper, &pattern, &texts) else { return };
+            known = [known[0] + answers[0], known[1] + answers[1]];
+        }
+        for _ in 0..4000 {
+            let (pattern, texts) = question(&mut random, 3);
+            texts.iter().for_each(|text| asked.ask(text, &pattern));
+        }
+        println!("{}: {known:?}, {:?}", helper.name(), asked.answers);
+        assert!(known.iter().chain(&asked.answers).all(|&count| count > 500), "{known:?}");
+    }
+}
+
+/// As long as a frame has room for, which takes all of the table.
+#[test]
+fn the_longest_texts_are_searched() {
+    let halves = [b'a'; REGION_BYTES / 2];
+    let quarter = &fibonacci(REGION_BYTES)[..REGION_BYTES / 4];
+    for helper in HELPERS {
+        let Some(mut asked) = Asked::new(helper) else { return };
+        asked.ask(&halves, &halves);
+        asked.ask(&[], &[b'*'; REGION_BYTES]);
+        asked.ask(&[], &[b'a'; REGION_BYTES]);
+        asked.ask(&[b'a'; REGION_BYTES], &[]);
+        asked.ask(&[quarter, quarter, b"b"].concat(), quarter);
+        asked.ask(&[quarter, quarter].concat(), &[b"*", quarter].concat());
+        assert!(asked.answers.iter().all(|&count| count > 1), "{:?}", asked.answers);
+        // One and the same string, of all constants, of all letters that there may be.
+        let constants = fibonacci(REGION_BYTES);
+        let word = Word { offset: 0, length: REGION_BYTES as u32, is_constant: true };
+        let bytes = program(helper, Some(word));
+        let adapted = adapt(&verified(&bytes), 0, &constants).expect("the kernel can do it");
+        let Some(loaded) = loaded(&adapted) else { return };
+        let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
+        let mut area = Area::new(&constants).expect("just as many");
+        for (bytes, is_there) in [(&constants[..], true), (&constants[1..], false)] {
+            let length = bytes.len() as u32;
+            let text = Word { offset: 0, length, is_constant: false };
+            area.fill(&[text.to_bits(), 0], bytes).expect("just as many");
+            assert_eq!(loaded.takes(&mut area).expect("the kernel runs it"), is_there);
+        }
+        // A constant is searched to its end, behind which there is nothing.
+        area.fill(&[word.to_bits(), 0], &[]).expect("nothing");
+        assert!(loaded.takes(&mut area).expect("the kernel runs it"));
+    }
+}
+
+/// Strings that are the same up to some place, of lengths around those that are compared at a time.
+#[test]
+fn strings_are_compared_wherever_they_differ() {
+    for helper in [Helper::StringCompare, Helper::StringStartsWith, Helper::StringEndsWith] {
+        let Some(mut asked) = Asked::new(helper) else { return };
+        let letters = fibonacci(40);
+        for length in 0..letters.len() {
+            let text = &letters[..length];
+            for other in (0..length + 2).filter_map(|other| letters.get(..other)) {
+                asked.ask(text, other);
+            }
+            for at in 0..length {
+                asked.ask(text, &text[at..]);
+                for byte in [0, b'a', b'b', 0xff] {
+                    let mut other = text.to_vec();
+                    other[at] = byte;
+                    asked.ask(text, &other);
+                }
+            }
+        }
+        assert!(asked.answers.iter().all(|&count| count > 20), "{:?}", asked.answers);
+    }
+}

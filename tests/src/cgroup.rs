@@ -1,0 +1,67 @@
+//! Control groups of a test's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::skipped;
+
+/// A control group of version 2 with another one, `below`, removed with this.
+#[derive(Debug)]
+pub struct Group(PathBuf);
+
+impl Group {
+    /// `None` (said so) where there can be none.
+    pub fn new(name: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mounted = mounts.lines().find_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(words[1]))
+        });
+        let Some(mounted) = mounted else {
+            skipped("no cgroups of version 2 are mounted");
+            return None;
+        };
+        let path = mounted.join(format!("trackway-test-{name}-{}", std::process::id()));
+        match fs::create_dir_all(path.join("below")) {
+            Ok(()) => Some(Self(path)),
+            Err(error) => {
+                skipped(&format!("no cgroup can be made: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// The same, as text.
+    pub fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    /// Moves a process there, or below; or out of it, to the first of all groups.
+    pub fn take(&self, pid: u32, to: &str) {
+        let folder = if to == ".." { self.0.parent().expect("a group") } else { &self.0.join(to) };
+        fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("it can be moved");
+    }
+
+    /// A shell's words that move it there.
+    pub fn enter(&self, below: &str) -> String {
+        format!("echo 0 > {}", self.0.join(below).join("cgroup.procs").display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Who was in it may take a moment to be gone.
+        for _ in 0..100 {
+            let _ = fs::remove_dir(self.0.join("below"));
+            if fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}

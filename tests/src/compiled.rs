@@ -1,0 +1,89 @@
+//! Programs that tests compile: once in a process, however many of its tests want the same one.
+//! Half of the time of some test programs went into the compiler.
+//!
+//! They are kept as bytes: nothing is to be removed at the end.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// All that a program is made of, besides what stays as it is while tests run: headers and
+/// libraries of the checkout, and compilers.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Recipe {
+    pub(crate) compiler: String,
+    /// Name of the source file: it says the language, and is in what `__FILE__` says.
+    pub(crate) file: String,
+    pub(crate) text: String,
+    pub(crate) is_linked: bool,
+    pub(crate) flags: Vec<String>,
+}
+
+/// Programs that are kept. Who wants one that is being compiled waits for it.
+type Kept = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
+
+impl Recipe {
+    /// Puts the program at `path`: by `compile`, which puts it there, if it is the first time.
+    pub(crate) fn put(self, path: &Path, compile: impl FnOnce()) {
+        static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
+        let kept = KEPT.get_or_init(Mutex::default);
+        // A test that fails while it compiles does not hold this lock.
+        let program =
+            Arc::clone(kept.lock().expect("nothing fails in it").entry(self).or_default());
+        let mut is_first = false;
+        let bytes = program.get_or_init(|| {
+            is_first = true;
+            compile();
+            fs::read(path).expect("what was compiled")
+        });
+        if !is_first {
+            write_program(path, bytes);
+        }
+    }
+}
+
+/// Writes a program that is to be run. Not in this process: a child of another thread's, between
+/// fork and exec, would have it open for writing, and nobody could run it meanwhile (ETXTBSY).
+fn write_program(path: &Path, bytes: &[u8]) {
+    let script = r#"rm -f "$0" && cat >"$0" && chmod 755 "$0""#;
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh runs");
+    child.stdin.take().expect("a pipe").write_all(bytes).expect("it is read");
+    assert!(child.wait().expect("its end").success(), "{}", path.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    fn recipe(text: &str) -> Recipe {
+        let [compiler, file, text] = ["none", "a.c", text].map(str::to_owned);
+        Recipe { compiler, file, text, is_linked: false, flags: Vec::new() }
+    }
+
+    #[test]
+    fn the_same_is_compiled_once_and_another_by_itself() {
+        let folder = TemporaryFolder::new();
+        let run = |name: &str, text: &str| {
+            let (path, mut is_compiled) = (folder.join(name), false);
+            recipe(text).put(&path, || {
+                is_compiled = true;
+                write_program(&path, format!("#!/bin/sh\necho {text}").as_bytes());
+            });
+            let output = Command::new(&path).output().expect("it runs");
+            (is_compiled, String::from_utf8(output.stdout).expect("a text"))
+        };
+        assert_eq!(run("one", "first"), (true, "first\n".into()));
+        assert_eq!(run("two", "first"), (false, "first\n".into()));
+        assert_eq!(run("three", "second"), (true, "second\n".into()));
+    }
+}
