@@ -1,10 +1,10 @@
 //! What Trackway set out to reach, held against what was measured. Reported, never asserted.
 
 use crate::case::Case;
-use crate::results::{Bar, Results, Verdict};
-use crate::tracers::name::{
-    CXX, CXX_OFF, EMPTY, LTTNG, LTTNG_OFF, LW_UST, RDTSC, RUST, RUST_OFF, TRACKWAY, TRACKWAY_OFF,
-};
+use crate::results::{Bar, Verdict};
+use crate::rows::{Report, Row};
+use crate::suites::events::THREADS;
+use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST, TRACKWAY, TRACKWAY_OFF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
 const ABOVE_CLOCK_NS: f64 = 8.0;
@@ -25,11 +25,30 @@ const EVENT_BYTES: f64 = 8.0;
 /// Most that a program's start may cost, in µs.
 const START_US: f64 = 200.0;
 
-/// All bars.
-pub(crate) fn all(results: &Results) -> Vec<Bar> {
+/// All bars that the suites of a report are about.
+pub(crate) fn all(report: &Report) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    if report.suites.contains_key("tracepoint") {
+        bars.extend(events(report));
+    }
+    bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
+    bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars
+}
+
+fn row<'a>(report: &'a Report, suite: &str, tracer: &str, case: &Case) -> Option<&'a Row> {
+    report.suites.get(suite)?.row(tracer, &case.words())
+}
+
+/// The median cost of an event, in ns; of a tracer that did not do its work there is none.
+fn event_ns(report: &Report, tracer: &str, case: &Case) -> Option<f64> {
+    row(report, "tracepoint", tracer, case)?.median()
+}
+
+fn events(report: &Report) -> Vec<Bar> {
     let one = Case::SIMPLEST;
-    let ns = |tracer: &str| results.median_ns(tracer, &one);
-    let printf_ns = |tracer: &str| results.median_ns(tracer, &Case::PRINTF);
+    let ns = |tracer: &str| event_ns(report, tracer, &one);
+    let printf_ns = |tracer: &str| event_ns(report, tracer, &Case::PRINTF);
     vec![
         at_most(
             &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
@@ -49,12 +68,6 @@ pub(crate) fn all(results: &Results) -> Vec<Bar> {
             FASTER_THAN_LTTNG,
         ),
         at_most(
-            &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
-            ratio(scaling(results, TRACKWAY), scaling(results, RDTSC)),
-            TWO_THREADS,
-            |ratio| format!("{ratio:.2}"),
-        ),
-        at_most(
             &format!("off: at most {OFF_NS} ns"),
             difference(ns(TRACKWAY_OFF), ns(EMPTY)),
             OFF_NS,
@@ -68,7 +81,7 @@ pub(crate) fn all(results: &Results) -> Vec<Bar> {
         ),
         at_most(
             &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
-            ratio(results.median_ns(CXX, &Case::VIEWS), results.median_ns(TRACKWAY, &Case::VIEWS)),
+            ratio(event_ns(report, CXX, &Case::VIEWS), event_ns(report, TRACKWAY, &Case::VIEWS)),
             CXX_AS_C,
             |ratio| format!("{ratio:.2} of it"),
         ),
@@ -79,35 +92,42 @@ pub(crate) fn all(results: &Results) -> Vec<Bar> {
         ),
         at_most(
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
-            results
-                .cell(TRACKWAY, &one)
-                .and_then(|cell| cell.account?.bytes_per_event())
+            row(report, "tracepoint", TRACKWAY, &one)
+                .and_then(|row| row.bytes_per_event)
                 // The long header, once in so many records, is not what is asked about.
                 .map(|bytes| (bytes * 100.0).round() / 100.0),
             EVENT_BYTES,
             |bytes| format!("{bytes:.2}"),
         ),
-        start(results),
     ]
 }
 
 /// What a program's start costs, without a session, in time and in threads.
-fn start(results: &Results) -> Bar {
-    let ours = results.startup.iter().find(|startup| startup.tracer == TRACKWAY_OFF);
-    let added_us = ours.and_then(|ours| ours.added_us).map(|added| added.median);
-    let threads = ours.map_or(0, |ours| ours.threads);
+fn start(report: &Report) -> Bar {
+    let rows = || report.suites.get("startup").into_iter().flat_map(|suite| &suite.rows);
+    let ours = rows().find(|row| row.tracer == TRACKWAY_OFF);
+    let added_us = ours.and_then(|ours| ours.added).map(|added| added.median);
+    let threads = ours.and_then(|ours| ours.extra.get(THREADS)).copied().unwrap_or_default();
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
     let mut bar = at_most(&what, added_us, START_US, |us| format!("{us:+.0} µs, {threads} thread"));
-    if threads > 1 {
+    if threads > 1.0 {
         bar.verdict = Verdict::Misses;
     }
     bar
 }
 
 /// What an event costs in each of two threads, in terms of what it costs in one.
-fn scaling(results: &Results, tracer: &str) -> Option<f64> {
-    let one = Case::SIMPLEST;
-    ratio(results.median_ns(tracer, &one.with_threads(2)), results.median_ns(tracer, &one))
+fn two_threads(report: &Report) -> Bar {
+    let ns = |tracer, threads| {
+        row(report, "scaling", tracer, &Case::SIMPLEST.with_threads(threads))?.median()
+    };
+    let scaling = |tracer| ratio(ns(tracer, 2), ns(tracer, 1));
+    at_most(
+        &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
+        ratio(scaling(TRACKWAY), scaling(RDTSC)),
+        TWO_THREADS,
+        |ratio| format!("{ratio:.2}"),
+    )
 }
 
 /// A ratio, where both are known and there is something to divide by.
@@ -147,52 +167,54 @@ fn bar(what: &str, measured: Option<String>, holds: Option<bool>) -> Bar {
     }
 }
 
-/// Names of the reference rows, for the ratios.
-pub(crate) const REFERENCES: [&str; 2] = [RDTSC, LTTNG];
-/// Rows whose starts are shown, in words.
-pub(crate) const STARTS: [(&str, &str); 5] = [
-    (EMPTY, "plain"),
-    (TRACKWAY_OFF, "with libtrackway.so"),
-    (RUST_OFF, "the same, with Rust's std"),
-    (CXX_OFF, "the same, C++"),
-    (LTTNG_OFF, "with LTTng-UST"),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Startup;
-    use crate::results::tests::example;
-    use crate::stats::Spread;
+    use crate::rows::tests::{report, row};
+    use crate::stats::Ratio;
 
     #[test]
     fn bars_follow_the_figures() {
-        let bars = all(&example());
+        let one = Case::SIMPLEST.words();
+        let ours = Row { bytes_per_event: Some(8.004), ..row(TRACKWAY, &one, 21.0) };
+        let rows = [row(RDTSC, &one, 15.5), ours, row(LTTNG, &one, 126.0)];
+        let bars = all(&report("tracepoint", rows));
         let found: Vec<(&str, Verdict)> =
             bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
         let expected = [
-            ("rdtsc +5.8 ns", Verdict::Holds),
+            ("rdtsc +5.5 ns", Verdict::Holds),
             ("not measured", Verdict::Unknown),
             ("6.00 times", Verdict::Holds),
-            ("1.00", Verdict::Holds),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("8.00", Verdict::Holds),
-            ("not measured", Verdict::Unknown),
         ];
         assert_eq!(found, expected);
     }
 
     #[test]
+    fn two_threads_are_held_against_two_of_the_clock() {
+        let case = |threads| Case::SIMPLEST.with_threads(threads).words();
+        let rows = [
+            row(RDTSC, &case(1), 15.0),
+            row(RDTSC, &case(2), 18.0),
+            row(TRACKWAY, &case(1), 20.0),
+            row(TRACKWAY, &case(2), 30.0),
+        ];
+        let bars = all(&report("scaling", rows));
+        assert_eq!((bars[0].measured.as_str(), bars[0].verdict), ("1.25", Verdict::Misses));
+    }
+
+    #[test]
     fn a_thread_misses_the_bar_however_fast_the_start() {
-        let mut results = example();
-        let added_us = Spread::of(&[150.0]);
-        let plain = results.startup[0].clone();
-        results.startup.push(Startup { tracer: TRACKWAY_OFF.to_owned(), added_us, ..plain });
-        assert_eq!(start(&results).verdict, Verdict::Holds);
-        results.startup[1].threads = 2;
-        assert_eq!(start(&results).verdict, Verdict::Misses);
+        let started = |threads| {
+            let mut ours = row(TRACKWAY_OFF, "spawn", 500.0);
+            ours.added = Ratio::of(&[150.0]);
+            ours.extra.insert(THREADS.to_owned(), threads);
+            all(&report("startup", [ours]))[0].verdict
+        };
+        assert_eq!((started(1.0), started(2.0)), (Verdict::Holds, Verdict::Misses));
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! tracer    the interface; tracers/ has one adapter each: baselines, Trackway, LTTng-UST
-//! bench     all tracers, case by case and round by round, interleaved
+//! suite     what measures rows: tracers in cases; suites/ has them
+//! rounds    all rows of a suite take turns, in random order, until their ratios are sure
 //! readback  every event of every run is looked for in what the tracer itself wrote
-//! results   what was measured, as JSON; table, bars and report show it to people
+//! rows      what was measured, as JSON; run writes it, after each round
+//! text      the same as tables, for people
 //! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! filter    what filters cost by themselves, beside the same test in C, and rbpf
@@ -21,14 +23,15 @@
 //! No figure is ever asserted: the lab reports, people judge.
 
 mod bars;
-mod bench;
 mod case;
 mod chart;
 mod child;
 mod error;
 mod filter;
+mod guardian;
 mod kernel;
 mod machine;
+mod page;
 mod place;
 mod preload;
 mod progress;
@@ -37,18 +40,23 @@ mod reader;
 mod report;
 mod reserve;
 mod results;
+mod rounds;
+mod rows;
+mod run;
 mod rust;
-mod sections;
 mod sessions;
+mod shuffle;
 mod signals;
 mod spans;
 mod stats;
+mod suite;
+mod suites;
 mod table;
+mod text;
 mod tracer;
 mod tracers;
 mod workload;
 
-pub use bench::{Options, run};
 pub use case::{Case, Context, Payload};
 pub use error::Error;
 pub use filter::{
@@ -57,9 +65,10 @@ pub use filter::{
 };
 pub use kernel::{
     CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
-    LoadCost, Participant, Ratio, Status, Traced, print_kernel, run_kernel,
+    LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
+pub use page::page;
 pub use preload::{
     PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,
 };
@@ -67,15 +76,18 @@ pub use reader::{
     Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
     print_reading, run_reading,
 };
-pub use report::print;
 pub use reserve::{
     ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
 };
-pub use results::{Account, Bar, Cell, Flow, Memory, Note, Results, Startup, Verdict};
+pub use results::{Account, Bar, Flow, Note, Verdict};
+pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
+pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_report};
 pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
 pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
-pub use stats::Spread;
+pub use stats::{Ratio, Spread, Tail};
+pub use suite::Settings;
+pub use text::print_report;

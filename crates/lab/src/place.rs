@@ -136,6 +136,32 @@ impl Drop for Place {
     }
 }
 
+/// Removes what runs left behind that were killed, and whose guardians were, too: folders that have
+/// our form of name, are this user's, and of a process that is gone.
+pub(crate) fn sweep() {
+    for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
+        let Ok(entries) = fs::read_dir(base) else { continue };
+        for entry in entries.filter_map(|entry| entry.ok()) {
+            if is_left(&entry) {
+                // What is not ours cannot be removed, and need not be.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+fn is_left(entry: &fs::DirEntry) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let name = entry.file_name();
+    let pid = name.to_str().and_then(|name| name.strip_prefix("trackway-lab-"));
+    let pid = pid.map(|name| name.strip_suffix("-window").unwrap_or(name));
+    let Some(pid) = pid.and_then(|pid| pid.parse::<u32>().ok()) else { return false };
+    // SAFETY: geteuid has no preconditions.
+    let us = unsafe { libc::geteuid() };
+    let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == us);
+    is_ours && !Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// Makes a folder that only this user can enter.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -152,6 +178,24 @@ pub(crate) fn has(program: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_killed_runs_left_is_swept_away_and_nothing_else() {
+        let temp = std::env::temp_dir();
+        // No process has so great a number: PID_MAX_LIMIT is 2^22.
+        let left = temp.join("trackway-lab-4200000");
+        let ours = temp.join(format!("trackway-lab-{}", std::process::id()));
+        let other = temp.join(format!("trackway-lab-kept-{}", std::process::id()));
+        for folder in [&left, &ours, &other] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        fs::write(left.join("file"), "x").expect("a file");
+        sweep();
+        assert!(!left.exists() && ours.exists() && other.exists());
+        for folder in [&ours, &other] {
+            fs::remove_dir_all(folder).expect("removed");
+        }
+    }
 
     #[test]
     fn the_kit_is_found_in_a_checkout_and_below_a_prefix() {

@@ -40,6 +40,105 @@ impl Spread {
     }
 }
 
+/// A figure in terms of another in the same round: the median, and between which figures the true
+/// one lies with 95 % confidence, if there were six rounds or more.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Of the rounds.
+    pub median: f64,
+    /// Between these.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// Of these figures.
+    pub(crate) fn of(figures: &[f64]) -> Option<Self> {
+        let median = Spread::of(figures)?.median;
+        Some(Self { median, interval: median_interval(figures) })
+    }
+}
+
+impl Ratio {
+    /// Whether it is known to be within this part of itself.
+    pub(crate) fn is_within(&self, part: f64) -> bool {
+        let half = |(low, high): (f64, f64)| (high - low) / 2.0;
+        self.interval.is_some_and(|interval| half(interval) <= part * self.median.abs())
+    }
+
+    /// Whether it may be this figure.
+    pub fn may_be(&self, figure: f64) -> bool {
+        self.interval.is_none_or(|(low, high)| low <= figure && figure <= high)
+    }
+}
+
+/// How single events' figures are distributed. No outlier is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Tail {
+    /// How many figures there are.
+    pub count: u64,
+    /// Their average.
+    pub mean: f64,
+    /// Their standard deviation.
+    pub deviation: f64,
+    /// The middle one.
+    pub p50: f64,
+    /// One in ten is above.
+    pub p90: f64,
+    /// One in a hundred is.
+    pub p99: f64,
+    /// One in a thousand is.
+    pub p999: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Tail {
+    /// Of a histogram in the order of its figures; `None` if there is nothing in it.
+    pub(crate) fn of(histogram: &[(f64, u64)]) -> Option<Self> {
+        let count: u64 = histogram.iter().map(|one| one.1).sum();
+        let max = histogram.last()?.0;
+        let weighted = |of: &dyn Fn(f64) -> f64| {
+            histogram.iter().map(|&(figure, times)| of(figure) * times as f64).sum::<f64>()
+        };
+        let mean = weighted(&|figure| figure) / count as f64;
+        let variance = weighted(&|figure| (figure - mean).powi(2)) / count as f64;
+        let above = |part: f64| {
+            // The first figure that at most this part of all is above.
+            let mut left = count;
+            let mut figures = histogram.iter();
+            let found = figures.find(|one| {
+                left -= one.1;
+                left as f64 <= part * count as f64
+            });
+            found.map_or(max, |one| one.0)
+        };
+        Some(Self {
+            count,
+            mean,
+            deviation: variance.sqrt(),
+            p50: above(0.5),
+            p90: above(0.1),
+            p99: above(0.01),
+            p999: above(0.001),
+            max,
+        })
+    }
+}
+
+/// A histogram in the order of its figures, each once.
+pub(crate) fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
+    let mut sorted = histogram.to_vec();
+    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
+    sorted.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            kept.1 += next.1;
+        }
+        is_same
+    });
+    sorted
+}
+
 /// How sure an interval of confidence is to hold what it is about.
 const CONFIDENCE: f64 = 0.95;
 
@@ -121,5 +220,26 @@ mod tests {
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(Spread::of(&[f64::NAN]), None);
         assert_eq!(Spread::of(&[f64::NAN, 1.0]).expect("one").count, 1);
+    }
+
+    #[test]
+    fn tails_are_of_all_figures() {
+        let histogram = merged(&[(20.0, 400), (900.0, 1), (30.0, 98), (20.0, 500), (1e6, 1)]);
+        assert_eq!(histogram, [(20.0, 900), (30.0, 98), (900.0, 1), (1e6, 1)]);
+        let tail = Tail::of(&histogram).expect("figures");
+        assert_eq!((tail.count, tail.p50, tail.p90, tail.p99), (1000, 20.0, 20.0, 30.0));
+        assert_eq!((tail.p999, tail.max), (900.0, 1e6));
+        assert!((tail.mean - 1021.84).abs() < 1e-9, "{}", tail.mean);
+        assert_eq!(Tail::of(&[]), None);
+    }
+
+    #[test]
+    fn ratios_say_how_sure_they_are() {
+        let figures: Vec<f64> = (0..20).map(|one| 1.0 + f64::from(one) / 1000.0).collect();
+        let ratio = Ratio::of(&figures).expect("figures");
+        assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
+        assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
+        let one = Ratio::of(&[2.0]).expect("a figure");
+        assert!(!one.is_within(1.0) && one.may_be(7.0));
     }
 }

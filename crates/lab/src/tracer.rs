@@ -51,13 +51,18 @@ pub(crate) trait Tracer {
     /// What the tracer's own output of the latest run says; `None` if it records nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
 
-    /// Two threads for so long, as fast as they can, to a file; and what arrived.
-    fn stream(&mut self, _place: &Place, _milliseconds: u32) -> Result<Option<Flow>> {
-        Ok(None)
+    /// Whether [`Tracer::stream`] means anything for it.
+    fn streams(&self) -> bool {
+        false
     }
 
-    /// Bytes of memory that a session takes in which a program is traced, but nothing recorded.
-    fn idle_bytes(&mut self, _place: &Place) -> Result<Option<u64>> {
+    /// Whether [`Tracer::starts`] does.
+    fn starts_programs(&self) -> bool {
+        false
+    }
+
+    /// Two threads for so long, as fast as they can, to a file; and what arrived.
+    fn stream(&mut self, _place: &Place, _milliseconds: u32) -> Result<Option<Flow>> {
         Ok(None)
     }
 

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::guardian::Guardian;
 use super::tracer::{BUFFER_KIB, Found, Job, KernelEvents, KernelTracer, PROGRAM, Ran, SUBSYSTEMS};
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
+use crate::guardian::Guardian;
 use crate::place::Place;
 
 /// What instances are called, before the process's number.

@@ -13,11 +13,10 @@
 //! 2018), and the slides' table (Bruno, 2020).
 //!
 //! Whatever is started ends with us: workloads die with who runs them, tracers end with their
-//! workloads, what has a name has a [`guardian`].
+//! workloads, what has a name has a [`crate::guardian`].
 
 mod count;
 mod ftrace;
-mod guardian;
 mod ours;
 mod peers;
 mod report;
@@ -27,18 +26,18 @@ mod tracer;
 
 pub use report::print as print_kernel;
 pub use results::{
-    CallCost, Drain, KernelAccount, KernelResults, LoadCost, Participant, Ratio, Status, Traced,
+    CallCost, Drain, KernelAccount, KernelResults, LoadCost, Participant, Status, Traced,
 };
 pub use tracer::{KernelEvents, KernelTracer};
 
 use crate::error::{Error, Result};
+use crate::guardian::Guardian;
 use crate::machine::Machine;
 use crate::place::{Kit, Place, has};
 use crate::progress::Progress;
 use crate::results::Note;
 use crate::signals;
 use ftrace::Tracefs;
-use guardian::Guardian;
 use results::FORMAT;
 use tracer::{Job, PROGRAM, Ran};
 

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::results::{CallCost, Drain, KernelResults, LoadCost, Ratio, Status};
+use super::results::{CallCost, Drain, KernelResults, LoadCost, Status};
 use super::rounds::NAME_BYTES;
 use super::tracer::{KernelEvents, KernelTracer};
 use crate::report::bars_text;
-use crate::stats::Spread;
+use crate::stats::{Ratio, Spread};
 use crate::table::Table;
 
 /// For what was not measured.

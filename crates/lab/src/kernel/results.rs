@@ -6,7 +6,7 @@ use super::tracer::{KernelEvents, KernelTracer};
 use crate::bars::at_most;
 use crate::machine::Machine;
 use crate::results::{Bar, Note, Verdict};
-use crate::stats::{Spread, median_interval};
+use crate::stats::{Ratio, Spread};
 
 /// Version of the JSON form: raised when a member changes its meaning or goes.
 pub(super) const FORMAT: u32 = 1;
@@ -63,24 +63,6 @@ pub struct Participant {
     pub status: Status,
     /// Why not.
     pub reason: Option<String>,
-}
-
-/// A figure in terms of another in the same round: the median, and between which figures the true
-/// one lies with 95 % confidence, if there were six rounds or more.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Ratio {
-    /// Of the rounds.
-    pub median: f64,
-    /// Between these.
-    pub interval: Option<(f64, f64)>,
-}
-
-impl Ratio {
-    /// Of these figures.
-    pub(super) fn of(figures: &[f64]) -> Option<Self> {
-        let median = Spread::of(figures)?.median;
-        Some(Self { median, interval: median_interval(figures) })
-    }
 }
 
 /// What a system call costs.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::results::{CallCost, Drain, KernelAccount, LoadCost, Ratio, Traced};
+use super::results::{CallCost, Drain, KernelAccount, LoadCost, Traced};
 use super::tracer::{BUFFER_KIB, Job, KernelEvents, KernelTracer, PROGRAM, Ran};
 use super::{Bench, KernelOptions};
 use crate::error::{Error, Result};
 use crate::place::has;
 use crate::results::Note;
-use crate::stats::Spread;
+use crate::shuffle::Shuffle;
+use crate::stats::{Ratio, Spread};
 
 /// Batches of a run, of which the first do not count.
 const BATCHES: u64 = 150;
@@ -31,31 +32,6 @@ const RECORDERS: [KernelTracer; 6] = [
     KernelTracer::FtraceRaw,
     KernelTracer::Perf,
 ];
-
-/// An order, drawn anew (splitmix64, see `testkit::random`): what wanders with time must not meet
-/// the same tracer each time.
-struct Shuffle(u64);
-
-impl Shuffle {
-    /// From the clock: which order it is does not matter, only that it is not the same.
-    fn new() -> Self {
-        Self(trackway_sys::clock::monotonic_ns())
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn order<T>(&mut self, of: &mut [T]) {
-        for last in (1..of.len()).rev() {
-            let other = (self.next() % (last as u64 + 1)) as usize;
-            of.swap(last, other);
-        }
-    }
-}
 
 /// The figure of each tracer in a round.
 type Round<T> = BTreeMap<KernelTracer, T>;
@@ -414,19 +390,5 @@ mod tests {
         assert_eq!((traced.recorded, traced.bytes_per_event), (900, Some(10.0)));
         let others = Found { of_call: Some(10), ..some };
         assert!(account(KernelTracer::Perf, &ran(others), 1000).is_err());
-    }
-
-    #[test]
-    fn an_order_has_each_once() {
-        let mut shuffle = Shuffle(7);
-        let mut seen = std::collections::BTreeSet::new();
-        for _ in 0..100 {
-            let mut order = [1, 2, 3, 4];
-            shuffle.order(&mut order);
-            seen.insert(order);
-            order.sort_unstable();
-            assert_eq!(order, [1, 2, 3, 4]);
-        }
-        assert!(seen.len() > 15, "{seen:?}");
     }
 }

@@ -69,8 +69,12 @@ impl Tracer for Baseline {
         Ok(None)
     }
 
+    fn starts_programs(&self) -> bool {
+        *self == Self::Empty
+    }
+
     fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
-        if *self != Self::Empty {
+        if !self.starts_programs() {
             return Ok(None);
         }
         launch(place, PROGRAM, count, |_| ()).map(Some)

@@ -12,7 +12,7 @@ use super::baseline::{launch, needs_compiler};
 use super::daemon::{Daemon, Home};
 use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
 use crate::case::{Case, Context, Payload, Plan};
-use crate::child::{self, Running};
+use crate::child;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::{Place, has};
@@ -202,8 +202,16 @@ impl Tracer for Lttng {
         }))
     }
 
+    fn streams(&self) -> bool {
+        self.is_on
+    }
+
+    fn starts_programs(&self) -> bool {
+        !self.is_on
+    }
+
     fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
-        if !self.is_on {
+        if !self.streams() {
             return Ok(None);
         }
         self.begin(place, Kind::File, &Case::SIMPLEST, FLOW_BYTES)?;
@@ -226,23 +234,6 @@ impl Tracer for Lttng {
                 record_bytes: counted.record_bytes,
             },
         }))
-    }
-
-    fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
-        if !self.is_on {
-            return Ok(None);
-        }
-        self.begin(place, Kind::File, &Case::SIMPLEST, FLOW_BYTES)?;
-        let mut command = self.workload(place)?;
-        let mut running = Running::start(command.args(["idle", "300"]), self.name())?;
-        let ready = running.line()?;
-        let bytes = shared_bytes(&self.daemon()?.processes());
-        running.finish()?;
-        self.daemon()?.lttng(&["destroy", SESSION])?;
-        if ready != "ready" {
-            return Err(Error::output(self.name(), format_args!("'{ready}' is not 'ready'")));
-        }
-        Ok(bytes)
     }
 
     fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {

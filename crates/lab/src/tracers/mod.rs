@@ -13,32 +13,32 @@ pub(crate) use baseline::Baseline;
 pub(crate) use lttng::Lttng;
 pub(crate) use trackway::Trackway;
 
-/// Names of the rows, which the bars and ratios refer to.
+/// Names of the rows, which the bars and ratios refer to. Ours begin with `trackway`.
 pub(crate) mod name {
     /// The loop alone.
-    pub(crate) const EMPTY: &str = "empty loop";
+    pub(crate) const EMPTY: &str = "empty-loop";
     /// The processor's clock.
     pub(crate) const RDTSC: &str = "rdtsc";
     /// The lightest tracer there could be.
-    pub(crate) const LW_UST: &str = "LW-UST";
+    pub(crate) const LW_UST: &str = "lw-ust";
     /// Ours with the library and without a session.
-    pub(crate) const TRACKWAY_OFF: &str = "Trackway, off";
+    pub(crate) const TRACKWAY_OFF: &str = "trackway-off";
     /// Ours.
-    pub(crate) const TRACKWAY: &str = "Trackway";
+    pub(crate) const TRACKWAY: &str = "trackway";
     /// Ours from Rust with the library and without a session.
-    pub(crate) const RUST_OFF: &str = "Trackway, Rust, off";
+    pub(crate) const RUST_OFF: &str = "trackway-rust-off";
     /// Ours from Rust.
-    pub(crate) const RUST: &str = "Trackway, Rust";
+    pub(crate) const RUST: &str = "trackway-rust";
     /// Ours from C++ with the library and without a session.
-    pub(crate) const CXX_OFF: &str = "Trackway, C++, off";
+    pub(crate) const CXX_OFF: &str = "trackway-c++-off";
     /// Ours from C++.
-    pub(crate) const CXX: &str = "Trackway, C++";
+    pub(crate) const CXX: &str = "trackway-c++";
     /// Ours without restartable sequences.
-    pub(crate) const TRACKWAY_CLAIM: &str = "Trackway, claim";
+    pub(crate) const TRACKWAY_CLAIM: &str = "trackway-claim";
     /// LTTng-UST with its daemon and without a session.
-    pub(crate) const LTTNG_OFF: &str = "LTTng-UST, off";
+    pub(crate) const LTTNG_OFF: &str = "lttng-ust-off";
     /// LTTng-UST.
-    pub(crate) const LTTNG: &str = "LTTng-UST";
+    pub(crate) const LTTNG: &str = "lttng-ust";
 }
 
 /// Ring of each CPU in the table's runs, in bytes: fits the second-level cache, for all tracers.

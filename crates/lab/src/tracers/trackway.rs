@@ -7,7 +7,7 @@ use std::process::Command;
 use super::baseline::{launch, needs_compiler};
 use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
 use crate::case::{Case, Context, Payload, Plan};
-use crate::child::{self, Running};
+use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Kit, Place, has, make_dir};
 use crate::readback::{self, RecorderSummary};
@@ -211,8 +211,16 @@ impl Tracer for Trackway {
         }
     }
 
+    fn streams(&self) -> bool {
+        self.way != Way::Off && self.program == PROGRAM
+    }
+
+    fn starts_programs(&self) -> bool {
+        self.way == Way::Off
+    }
+
     fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
-        if self.way == Way::Off || self.program != PROGRAM {
+        if !self.streams() {
             return Ok(None);
         }
         let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
@@ -231,23 +239,8 @@ impl Tracer for Trackway {
         Ok(Some(flow))
     }
 
-    fn idle_bytes(&mut self, place: &Place) -> Result<Option<u64>> {
-        if self.way != Way::Sequence || self.program != PROGRAM {
-            return Ok(None);
-        }
-        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
-        let mut running = Running::start(command.args(["idle", "300"]), self.name())?;
-        let ready = running.line()?;
-        let bytes = allocated_bytes(place.window_dir());
-        running.finish()?;
-        if ready != "ready" {
-            return Err(Error::output(self.name(), format_args!("'{ready}' is not 'ready'")));
-        }
-        bytes.map(Some)
-    }
-
     fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
-        if self.way != Way::Off {
+        if !self.starts_programs() {
             return Ok(None);
         }
         let window_dir = off_window_dir(place)?;

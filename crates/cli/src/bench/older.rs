@@ -1,45 +1,17 @@
-//! `trackway bench`: what tracing and reading cost on this machine, beside other programs.
-//!
-//! The measuring is `trackway_lab`'s; here is only what the command line says and where the
-//! results go.
+//! Benches that have rounds and results of their own: what becomes a suite goes from here.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_lab::{
-    Error, FilterOptions, FilterResults, KernelOptions, Options, PreloadOptions, ReadingOptions,
-    ReserveOptions, SessionsOptions, SpansOptions,
+    FilterOptions, FilterResults, KernelOptions, PreloadOptions, ReadingOptions, ReserveOptions,
+    SessionsOptions, SpansOptions,
 };
-
-/// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
-
-/// Arguments of `trackway bench`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  trackway bench tracepoint\n  trackway bench reader\n  \
-                        trackway bench spans\n  \
-                        trackway bench preload\n  trackway bench reserve\n  \
-                        trackway bench filter\n  \
-                        trackway bench sessions\n  trackway bench kernel\n  \
-                        trackway bench tracepoint --only lttng --rounds 10 --json lttng.json")]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    what: What,
-}
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]
-enum What {
-    /// What an event costs: Trackway beside the clock, a lower bound, and LTTng-UST
-    ///
-    /// Small C and C++ programs are compiled here and measured in interleaved rounds; after each
-    /// run, every event is looked for in what the tracer itself recorded. Tracers that are not
-    /// installed are skipped. Figures of different machines do not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench tracepoint --quick\n  \
-                            trackway bench tracepoint --json results.json")]
-    Tracepoint(Tracepoint),
+pub(super) enum What {
     /// What reading a trace costs: trackway print beside babeltrace2
     ///
     /// Traces of twenty million events are written, and one is recorded by LTTng where that is
@@ -118,7 +90,7 @@ enum What {
 
 /// Arguments of `trackway bench kernel`.
 #[derive(Debug, clap::Args)]
-struct Kernel {
+pub(super) struct Kernel {
     /// One minute instead of ten: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -138,31 +110,9 @@ struct Kernel {
     json: Option<PathBuf>,
 }
 
-/// Arguments of `trackway bench tracepoint`.
-#[derive(Debug, clap::Args)]
-struct Tracepoint {
-    /// Ten seconds instead of a minute: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds, instead of as many as a minute has
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Only tracers whose name contains PATTERN
-    #[arg(long, value_name = "PATTERN")]
-    only: Option<String>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results.json"
-    )]
-    json: Option<PathBuf>,
-}
-
 /// Arguments of `trackway bench spans`.
 #[derive(Debug, clap::Args)]
-struct Spans {
+pub(super) struct Spans {
     /// One short round: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -181,7 +131,7 @@ struct Spans {
 
 /// Arguments of `trackway bench reader`.
 #[derive(Debug, clap::Args)]
-struct Reader {
+pub(super) struct Reader {
     /// Half a minute instead of a quarter of an hour: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -203,7 +153,7 @@ struct Reader {
 
 /// Arguments of `trackway bench preload`.
 #[derive(Debug, clap::Args)]
-struct Preload {
+pub(super) struct Preload {
     /// Half a minute instead of six: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -222,7 +172,7 @@ struct Preload {
 
 /// Arguments of `trackway bench reserve`.
 #[derive(Debug, clap::Args)]
-struct Reserve {
+pub(super) struct Reserve {
     /// Some seconds instead of some minutes: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -244,7 +194,7 @@ struct Reserve {
 
 /// Arguments of `trackway bench filter`.
 #[derive(Debug, clap::Args)]
-struct Filter {
+pub(super) struct Filter {
     /// Some seconds instead of a minute: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -269,7 +219,7 @@ struct Filter {
 
 /// Arguments of `trackway bench sessions`.
 #[derive(Debug, clap::Args)]
-struct Sessions {
+pub(super) struct Sessions {
     /// One minute instead of eight: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
@@ -293,7 +243,6 @@ impl What {
     /// Where the figures go.
     fn file(&self) -> Option<&Path> {
         match self {
-            Self::Tracepoint(arguments) => &arguments.json,
             Self::Reader(arguments) => &arguments.json,
             Self::Spans(arguments) => &arguments.json,
             Self::Preload(arguments) => &arguments.json,
@@ -322,15 +271,14 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs it, with the table on `output`. 1 if something failed that should have worked.
+/// Runs it, with the table on `output`. Whether something failed that should have worked.
 ///
 /// # Errors
 ///
 /// If nothing can be measured, or the results cannot be written.
-pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    arguments.what.file().map_or(Ok(()), check_writable)?;
-    let done = match &arguments.what {
-        What::Tracepoint(arguments) => tracepoint(arguments, output),
+pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
+    what.file().map_or(Ok(()), check_writable)?;
+    match what {
         What::Reader(arguments) => reader(arguments, output),
         What::Spans(arguments) => spans(arguments, output),
         What::Preload(arguments) => preload(arguments, output),
@@ -338,26 +286,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         What::Filter(arguments) => filter(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
         What::Kernel(arguments) => kernel(arguments, output),
-    };
-    match done {
-        Ok(has_failures) => Ok(if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }),
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
-            eprintln!("trackway: interrupted");
-            Ok(ExitCode::from(INTERRUPTED))
-        }
-        Err(error) => Err(error),
     }
-}
-
-/// Whether something failed.
-fn tracepoint(arguments: &Tracepoint, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options =
-        Options { quick: arguments.quick, rounds: arguments.rounds, only: arguments.only.clone() };
-    let results = trackway_lab::run(&options)?;
-    // First to the file: a pipe that was closed early must not cost the figures.
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
 }
 
 /// Whether something failed.

@@ -18,16 +18,16 @@ const FOLDERS: &str = "read -r _; i=0; \
 
 /// The shell, as long as we need it.
 #[derive(Debug)]
-pub(super) struct Guardian(Child);
+pub(crate) struct Guardian(Child);
 
 impl Guardian {
     /// Of an instance of tracefs.
-    pub(super) fn of_instance(folder: &Path) -> Result<Self> {
+    pub(crate) fn of_instance(folder: &Path) -> Result<Self> {
         Self::start(INSTANCE, &[folder])
     }
 
     /// Of two folders.
-    pub(super) fn of_folders(folders: [&Path; 2]) -> Result<Self> {
+    pub(crate) fn of_folders(folders: [&Path; 2]) -> Result<Self> {
         Self::start(FOLDERS, &folders)
     }
 

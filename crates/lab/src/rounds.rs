@@ -1,0 +1,299 @@
+//! How rows are measured: in rounds, in an order that is drawn anew for each, until their ratios
+//! are sure enough or there is no more time.
+//!
+//! Main invariants: a row's ratio is of figures of the same round; a round that a row has no figure
+//! of counts for nobody's ratio with it; what fails costs its own rows; a row whose tracer keeps
+//! events counts as measured only if the tracer's own output shows them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::results::Account;
+use crate::rows::{Ended, Row, RowStatus, SuiteRows};
+use crate::shuffle::Shuffle;
+use crate::stats::{Ratio, Spread, Tail};
+use crate::suite::{Entry, Hall, Sample, Settings, Suite};
+
+/// Half of a ratio's interval of confidence, in terms of the ratio, that is sure enough.
+const SURE: f64 = 0.02;
+/// Most rounds that are made on our own account.
+const ROUNDS_MAX: u32 = 60;
+/// Fewest: with less there is no interval of confidence (`stats::median_interval`).
+const ROUNDS_MIN: u32 = 6;
+
+/// When a suite has had rounds enough.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Limits {
+    rounds: Option<u32>,
+    seconds: f64,
+}
+
+impl Limits {
+    fn of(suite: &dyn Suite, settings: &Settings) -> Self {
+        let quick = settings.quick.then_some(1);
+        Self { rounds: settings.rounds.or(quick), seconds: suite.seconds(settings) }
+    }
+
+    /// Why there is no round after these, if there is none.
+    fn reached(&self, rounds: u32, elapsed: Duration, is_sure: impl Fn() -> bool) -> Option<Ended> {
+        if let Some(wanted) = self.rounds {
+            return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
+        }
+        if rounds < ROUNDS_MIN {
+            return None;
+        }
+        if is_sure() {
+            return Some(Ended::Sure);
+        }
+        let is_late = rounds >= ROUNDS_MAX || elapsed.as_secs_f64() >= self.seconds;
+        is_late.then_some(Ended::Time)
+    }
+}
+
+/// Measures a suite, and tells `keep` after each round what there is.
+///
+/// Interruptions end it: what was measured is in what it gives.
+///
+/// # Errors
+///
+/// If the suite cannot begin.
+pub(crate) fn measure(
+    suite: &mut dyn Suite,
+    hall: &Hall<'_>,
+    keep: &mut dyn FnMut(&SuiteRows),
+) -> Result<SuiteRows> {
+    let entries = suite.enter(hall);
+    let found = entries.map(|entries| Measuring::new(suite, hall, entries).all(keep));
+    suite.leave();
+    found
+}
+
+/// A suite while it is measured.
+struct Measuring<'a> {
+    suite: &'a mut dyn Suite,
+    hall: &'a Hall<'a>,
+    entries: Vec<Entry>,
+    rows: Vec<Measured>,
+    begin: Instant,
+    rounds: u32,
+}
+
+/// What a row has so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Measured {
+    figures: Vec<Option<f64>>,
+    histogram: Vec<(f64, u64)>,
+    account: Option<Account>,
+    extra: BTreeMap<&'static str, Vec<f64>>,
+    failure: Option<String>,
+}
+
+impl Measured {
+    fn add(&mut self, sample: Sample) {
+        self.figures.push(Some(sample.figure));
+        self.histogram.extend(sample.histogram);
+        if let Some(account) = &sample.account {
+            self.account.get_or_insert_default().add(account);
+        }
+        for (what, figure) in sample.extra {
+            self.extra.entry(what).or_default().push(figure);
+        }
+    }
+}
+
+/// Whether a sample's events are where they should be.
+fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
+    if !sample.figure.is_finite() {
+        return Err(Error::output(&entry.tracer, "no figure"));
+    }
+    if !entry.records {
+        return Ok(());
+    }
+    match &sample.account {
+        None => Err(Error::output(&entry.tracer, "its output does not say what it has recorded")),
+        Some(account) if account.recorded == 0 => {
+            let message = format!("its own output shows no event: {}", account.words());
+            Err(Error::output(&entry.tracer, message))
+        }
+        Some(account) if !account.is_complete() => {
+            let message = format!("events do not add up: {}", account.words());
+            Err(Error::output(&entry.tracer, message))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+impl<'a> Measuring<'a> {
+    fn new(suite: &'a mut dyn Suite, hall: &'a Hall<'a>, entries: Vec<Entry>) -> Self {
+        let rows = vec![Measured::default(); entries.len()];
+        Self { suite, hall, entries, rows, begin: Instant::now(), rounds: 0 }
+    }
+
+    fn all(mut self, keep: &mut dyn FnMut(&SuiteRows)) -> SuiteRows {
+        let limits = Limits::of(self.suite, self.hall.settings);
+        let seed = self.hall.settings.seed;
+        let mut shuffle = if seed == 0 { Shuffle::new() } else { Shuffle::of(seed) };
+        let ended = loop {
+            let mut order: Vec<usize> = self.taking_part().collect();
+            if order.is_empty() {
+                break Ended::Nothing;
+            }
+            shuffle.order(&mut order);
+            if matches!(self.round(&order), Err(Error::Interrupted)) {
+                break Ended::Interrupted;
+            }
+            self.rounds += 1;
+            let reached = limits.reached(self.rounds, self.begin.elapsed(), || self.is_sure());
+            if let Some(ended) = reached {
+                break ended;
+            }
+            // If it is ended here, that will have been an interruption.
+            keep(&self.so_far(Ended::Interrupted));
+        };
+        self.so_far(ended)
+    }
+
+    /// Rows that are measured in the next round.
+    fn taking_part(&self) -> impl Iterator<Item = usize> {
+        let is_in =
+            |(entry, row): (&Entry, &Measured)| entry.absent.is_none() && row.failure.is_none();
+        let rows = self.entries.iter().zip(&self.rows).map(is_in);
+        rows.enumerate().filter(|one| one.1).map(|one| one.0)
+    }
+
+    /// Each of them once; only an interruption goes on upward.
+    fn round(&mut self, order: &[usize]) -> Result<()> {
+        for &row in order {
+            let entry = &self.entries[row];
+            // Its tracer may have failed in this round.
+            if self.rows[row].failure.is_some() {
+                continue;
+            }
+            let about = self.suite.about().name;
+            let what = format!("{about}, round {}: {}", self.rounds + 1, entry.tracer);
+            self.hall.progress.say(&format!("{what}: {}", entry.case));
+            let sample = self.suite.sample(self.hall, row);
+            let sample = sample.and_then(|sample| proven(entry, &sample).map(|()| sample));
+            match sample {
+                Ok(sample) => {
+                    // Rounds in which it was not there stay empty.
+                    let measured = &mut self.rows[row];
+                    measured.figures.resize(self.rounds as usize, None);
+                    measured.add(sample);
+                }
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => self.fail(row, &error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a row out; if its tracer hangs, also that one's others, which would cost as long each.
+    fn fail(&mut self, row: usize, error: &Error) {
+        self.rows[row].failure = Some(error.to_string());
+        if !matches!(error, Error::Overdue { .. }) {
+            return;
+        }
+        let (tracer, case) = (self.entries[row].tracer.clone(), self.entries[row].case.clone());
+        for (entry, measured) in self.entries.iter().zip(&mut self.rows) {
+            if entry.tracer == tracer && entry.absent.is_none() && measured.failure.is_none() {
+                measured.failure = Some(format!("left out after '{case}': {error}"));
+            }
+        }
+    }
+
+    /// Whether all ratios are known well enough.
+    fn is_sure(&self) -> bool {
+        let mut ratios = self.taking_part().filter(|&row| self.entries[row].beside.is_some());
+        ratios.all(|row| {
+            let times = self.beside(row, |figure, other| figure / other);
+            times.is_some_and(|times| times.is_within(SURE))
+        })
+    }
+
+    /// A row's figures in terms of those of the row that it is beside, round by round.
+    fn beside(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
+        let other = &self.rows[self.entries[row].beside?];
+        let pairs = self.rows[row].figures.iter().zip(&other.figures);
+        let figures: Vec<f64> =
+            pairs.filter_map(|(one, other)| Some(of((*one)?, (*other)?))).collect();
+        Ratio::of(&figures)
+    }
+
+    fn so_far(&self, ended: Ended) -> SuiteRows {
+        let about = self.suite.about();
+        let mut command = format!("trackway bench {}", about.name);
+        if self.hall.settings.quick {
+            command += " --quick";
+        }
+        SuiteRows {
+            title: about.title.to_owned(),
+            repeats: about.repeats.to_owned(),
+            x_axis: about.x_axis.to_owned(),
+            command,
+            rounds: self.rounds,
+            seconds: self.begin.elapsed().as_secs_f64(),
+            is_partial: ended == Ended::Interrupted,
+            ended,
+            rows: (0..self.entries.len()).map(|row| self.row(row)).collect(),
+        }
+    }
+
+    fn row(&self, at: usize) -> Row {
+        let (entry, measured) = (&self.entries[at], &self.rows[at]);
+        let figures: Vec<f64> = measured.figures.iter().flatten().copied().collect();
+        let (status, reason) = match (&entry.absent, &measured.failure) {
+            (Some(reason), _) => (RowStatus::Absent, Some(reason.clone())),
+            (None, Some(failure)) => (RowStatus::Failed, Some(failure.clone())),
+            // Interrupted before its first turn.
+            (None, None) if figures.is_empty() => {
+                (RowStatus::Absent, Some("it had no turn before the end".to_owned()))
+            }
+            (None, None) => (RowStatus::Measured, None),
+        };
+        let mut row = Row {
+            tracer: entry.tracer.clone(),
+            case: entry.case.clone(),
+            x: entry.x,
+            status,
+            reason,
+            unit: self.suite.about().unit,
+            emitted: None,
+            recorded: None,
+            lost: None,
+            overwritten: None,
+            bytes_per_event: None,
+            samples: Vec::new(),
+            spread: None,
+            histogram: Vec::new(),
+            tail: None,
+            beside: entry.beside,
+            times: None,
+            added: None,
+            extra: BTreeMap::new(),
+            is_control: entry.is_control,
+            command: entry.command.clone(),
+        };
+        if let Some(account) = &measured.account {
+            row.set_account(account);
+        }
+        // A figure of a tracer that did not do its work says nothing.
+        if status == RowStatus::Measured {
+            row.samples.clone_from(&measured.figures);
+            row.spread = Spread::of(&figures);
+            row.histogram = crate::stats::merged(&measured.histogram);
+            row.tail = Tail::of(&row.histogram);
+            let medians = measured.extra.iter().filter_map(|(what, figures)| {
+                Some(((*what).to_owned(), Spread::of(figures)?.median))
+            });
+            row.extra = medians.collect();
+            row.times = self.beside(at, |figure, other| figure / other);
+            row.added = self.beside(at, |figure, other| figure - other);
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Suites that were made up: whether rows, failures and ends are as they should be.
+
+use super::*;
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::rows::Unit;
+use crate::suite::About;
+
+/// Measures by a script: each row has its figures, or fails.
+struct Planted {
+    entries: Vec<Entry>,
+    samples: Vec<Box<dyn FnMut(u32) -> Result<Sample>>>,
+    asked: Vec<u32>,
+    seconds: f64,
+    has_left: bool,
+}
+
+impl Suite for Planted {
+    fn about(&self) -> About {
+        About { name: "planted", title: "Planted", repeats: "nothing", unit: Unit::Ns, x_axis: "" }
+    }
+
+    fn seconds(&self, _settings: &Settings) -> f64 {
+        self.seconds
+    }
+
+    fn enter(&mut self, _hall: &Hall<'_>) -> Result<Vec<Entry>> {
+        Ok(self.entries.clone())
+    }
+
+    fn sample(&mut self, _hall: &Hall<'_>, row: usize) -> Result<Sample> {
+        self.asked[row] += 1;
+        (self.samples[row])(self.asked[row])
+    }
+
+    fn leave(&mut self) {
+        self.has_left = true;
+    }
+}
+
+fn entry(tracer: &str) -> Entry {
+    Entry { tracer: tracer.to_owned(), case: "a case".to_owned(), ..Entry::default() }
+}
+
+fn figure(figure: f64) -> Result<Sample> {
+    Ok(Sample { figure, ..Sample::default() })
+}
+
+type Script = Box<dyn FnMut(u32) -> Result<Sample>>;
+
+fn measured(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
+    let (entries, samples): (Vec<Entry>, Vec<Script>) = rows.into_iter().unzip();
+    let asked = vec![0; entries.len()];
+    let mut suite = Planted { entries, samples, asked, seconds: 0.0, has_left: false };
+    let place = Place::at("trackway".into());
+    let hall = Hall { place: &place, progress: &Progress::new(), settings, cpus: 1 };
+    let found = measure(&mut suite, &hall, &mut |_| ()).expect("rows");
+    assert!(suite.has_left);
+    (found, suite.asked)
+}
+
+fn rounds(rounds: u32) -> Settings {
+    Settings { rounds: Some(rounds), ..Settings::default() }
+}
+
+#[test]
+fn a_tracer_that_was_silently_off_is_not_measured() {
+    let off = |recorded| {
+        move |_| {
+            let account = Account { emitted: 10, recorded, lost: 10, ..Account::default() };
+            Ok(Sample { figure: 1.0, account: Some(account), ..Sample::default() })
+        }
+    };
+    let records = |tracer| Entry { records: true, ..entry(tracer) };
+    let (found, asked) = measured(
+        &rounds(3),
+        vec![
+            (records("says that all is lost"), Box::new(off(0))),
+            (records("counts wrong"), Box::new(off(1))),
+            (records("says nothing"), Box::new(|_| figure(1.0))),
+            (entry("has nothing to say"), Box::new(|_| figure(1.0))),
+        ],
+    );
+    let reasons: Vec<&str> = found.failures().filter_map(|row| row.reason.as_deref()).collect();
+    let account = "10 emitted, 0 recorded, 10 lost, 0 overwritten";
+    assert_eq!(
+        reasons,
+        [
+            &format!("says that all is lost: its own output shows no event: {account}"),
+            "counts wrong: events do not add up: 10 emitted, 1 recorded, 10 lost, 0 overwritten",
+            "says nothing: its output does not say what it has recorded",
+        ]
+    );
+    assert!(found.rows[..3].iter().all(|row| row.spread.is_none() && row.samples.is_empty()));
+    assert_eq!(found.rows[3].status, RowStatus::Measured);
+    assert_eq!(asked, [1, 1, 1, 3]);
+}
+
+#[test]
+fn who_hangs_costs_its_own_rows() {
+    let overdue = |_| Err(Error::Overdue { what: "hung".to_owned(), limit_s: 60 });
+    let other = Entry { case: "another".to_owned(), ..entry("hung") };
+    let (found, asked) = measured(
+        &rounds(2),
+        vec![
+            (entry("hung"), Box::new(overdue)),
+            (other, Box::new(overdue)),
+            (entry("other"), Box::new(|_| figure(2.0))),
+            (Entry { absent: Some("none".to_owned()), ..entry("none") }, Box::new(|_| figure(1.0))),
+        ],
+    );
+    assert_eq!(asked[0] + asked[1], 1);
+    assert_eq!(found.failures().count(), 2);
+    assert_eq!((asked[2], found.rows[2].median()), (2, Some(2.0)));
+    assert_eq!((asked[3], found.rows[3].status), (0, RowStatus::Absent));
+}
+
+#[test]
+fn ratios_are_of_the_same_round() {
+    let beside = Entry { beside: Some(0), ..entry("twice") };
+    let drifting = |times: f64| move |turn: u32| figure(times * f64::from(turn));
+    let (found, _) = measured(
+        &Settings::default(),
+        vec![(entry("once"), Box::new(drifting(1.0))), (beside, Box::new(drifting(2.0)))],
+    );
+    // It is sure at once, however much the figures themselves wander.
+    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
+    let row = &found.rows[1];
+    assert_eq!(row.times.map(|times| times.median), Some(2.0));
+    assert_eq!(row.added.map(|added| added.median), Some(3.5));
+}
+
+#[test]
+fn what_stays_unsure_ends_with_its_time() {
+    let beside = Entry { beside: Some(0), is_control: true, ..entry("wild") };
+    let wild = |turn: u32| figure(if turn.is_multiple_of(2) { 1.0 } else { 9.0 });
+    let (found, _) = measured(
+        &Settings::default(),
+        vec![(entry("calm"), Box::new(|_| figure(3.0))), (beside, Box::new(wild))],
+    );
+    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Time));
+    assert!(found.rows[1].is_control);
+}
+
+#[test]
+fn an_interruption_keeps_what_there_is() {
+    let until = |turn: u32| if turn < 3 { figure(1.0) } else { Err(Error::Interrupted) };
+    let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(until))]);
+    assert!(found.is_partial);
+    assert_eq!((found.rounds, found.rows[0].median()), (2, Some(1.0)));
+    let at_once = |_| Err(Error::Interrupted);
+    let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(at_once))]);
+    assert_eq!(found.rows[0].status, RowStatus::Absent);
+}

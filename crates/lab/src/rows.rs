@@ -1,0 +1,339 @@
+//! What suites found, in the form in which it is kept: `results.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::results::{Account, Bar, Note};
+use crate::stats::{Ratio, Spread, Tail};
+use crate::suite::Settings;
+use crate::suites;
+
+/// Version of the JSON form: raised when a member changes its meaning or goes.
+pub(crate) const FORMAT: u32 = 2;
+
+/// Everything that a run found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this form.
+    pub format: u32,
+    /// When it began, in ns since the epoch.
+    pub begun_ns: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Whether it ended before everything was measured.
+    pub is_partial: bool,
+    /// The command, word by word.
+    pub command: Vec<String>,
+    /// What was asked for.
+    pub settings: Settings,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Versions of tracers and tools, as they say themselves.
+    pub versions: BTreeMap<String, String>,
+    /// What each suite found.
+    pub suites: BTreeMap<String, SuiteRows>,
+    /// What Trackway set out to reach, as it stands with these figures.
+    pub bars: Vec<Bar>,
+    /// What disturbed it.
+    pub notes: Vec<Note>,
+}
+
+/// What a suite found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SuiteRows {
+    /// Its heading.
+    pub title: String,
+    /// What of which paper it repeats.
+    pub repeats: String,
+    /// What rows' `x` is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub x_axis: String,
+    /// The command that measures it again.
+    pub command: String,
+    /// How many rounds there were.
+    pub rounds: u32,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Whether it ended before everything was measured.
+    pub is_partial: bool,
+    /// Why there are no more rounds.
+    pub ended: Ended,
+    /// All rows.
+    pub rows: Vec<Row>,
+}
+
+/// Why a suite has no more rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// All ratios are as sure as they are to be.
+    Sure,
+    /// As many as were asked for.
+    Rounds,
+    /// There was no more time.
+    Time,
+    /// The user stopped it.
+    Interrupted,
+    /// Nothing was left to be measured.
+    Nothing,
+}
+
+/// What a figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Nanoseconds of an event.
+    #[serde(rename = "ns/event")]
+    NsPerEvent,
+    /// Nanoseconds of a call.
+    #[serde(rename = "ns/call")]
+    NsPerCall,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Ns,
+    /// Microseconds.
+    #[serde(rename = "µs")]
+    Us,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Ms,
+    /// Bytes of an event.
+    #[serde(rename = "bytes/event")]
+    BytesPerEvent,
+    /// Instructions of an event.
+    #[serde(rename = "instructions/event")]
+    InstructionsPerEvent,
+    /// Events a second.
+    #[serde(rename = "events/s")]
+    EventsPerSecond,
+}
+
+impl Unit {
+    /// As it is written behind a figure.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::NsPerEvent => "ns/event",
+            Self::NsPerCall => "ns/call",
+            Self::Ns => "ns",
+            Self::Us => "µs",
+            Self::Ms => "ms",
+            Self::BytesPerEvent => "bytes/event",
+            Self::InstructionsPerEvent => "instructions/event",
+            Self::EventsPerSecond => "events/s",
+        }
+    }
+
+    /// Whether more is better.
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::EventsPerSecond)
+    }
+}
+
+/// Whether a row was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowStatus {
+    /// It was; if the tracer keeps events, its own output shows them.
+    Measured,
+    /// It cannot be had here.
+    Absent,
+    /// It should have worked.
+    Failed,
+}
+
+/// A tracer in a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The tracer; ours begin with `trackway`.
+    pub tracer: String,
+    /// What it does.
+    pub case: String,
+    /// The case as a number, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<f64>,
+    /// Whether it was measured.
+    pub status: RowStatus,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What figures are in.
+    pub unit: Unit,
+    /// Events that the workload emitted; all of these over all rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emitted: Option<u64>,
+    /// Events in the tracer's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<u64>,
+    /// Events that the tracer says it has lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+    /// Events that newer ones overwrote, as was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overwritten: Option<u64>,
+    /// Bytes of an event in the tracer's output, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_event: Option<f64>,
+    /// The figure of each round; `None` where it was not measured.
+    pub samples: Vec<Option<f64>>,
+    /// Those, in short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+    /// How often which figure was seen, where single events were measured; of all rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(f64, u64)>,
+    /// That, in short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<Tail>,
+    /// Position of the row that this one is told in terms of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<usize>,
+    /// The figure in terms of that row's in the same round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Ratio>,
+    /// What it is beyond that row's in the same round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<Ratio>,
+    /// What else there is to know of it: medians over the rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, f64>,
+    /// Whether it is `beside` again, so that the difference must be nil.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_control: bool,
+    /// The command that does the same once.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+}
+
+impl Row {
+    /// The median of its rounds, if it was measured.
+    pub fn median(&self) -> Option<f64> {
+        self.spread.map(|spread| spread.median)
+    }
+
+    /// What became of the events.
+    pub(crate) fn set_account(&mut self, account: &Account) {
+        self.emitted = Some(account.emitted);
+        self.recorded = Some(account.recorded);
+        self.lost = Some(account.lost);
+        self.overwritten = Some(account.overwritten);
+        self.bytes_per_event = account.bytes_per_event();
+    }
+}
+
+impl SuiteRows {
+    /// The row of a tracer in a case.
+    pub fn row(&self, tracer: &str, case: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.tracer == tracer && row.case == case)
+    }
+
+    /// Tracers that have a figure, in the order of their rows.
+    pub(crate) fn tracers(&self) -> Vec<&str> {
+        let mut tracers: Vec<&str> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.spread.is_some()) {
+            if !tracers.contains(&row.tracer.as_str()) {
+                tracers.push(&row.tracer);
+            }
+        }
+        tracers
+    }
+
+    /// Rows that were to be measured and were not.
+    pub fn failures(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.status == RowStatus::Failed)
+    }
+}
+
+impl Report {
+    /// Its suites with their names, in the order in which they are measured.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = (&str, &SuiteRows)> {
+        let place = |name: &str| suites::all().iter().position(|suite| suite.about().name == name);
+        let mut found: Vec<(&str, &SuiteRows)> =
+            self.suites.iter().map(|(name, suite)| (name.as_str(), suite)).collect();
+        found.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+        found.into_iter()
+    }
+
+    /// Whether anything that should have worked did not.
+    pub fn has_failures(&self) -> bool {
+        self.suites.values().any(|suite| suite.failures().next().is_some())
+            || self.notes.iter().any(|note| note.is_failure)
+    }
+
+    /// As JSON, for programs.
+    ///
+    /// # Errors
+    ///
+    /// None that is known: all of it can be written as JSON.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// From JSON.
+    ///
+    /// # Errors
+    ///
+    /// If `text` is not what [`Report::to_json`] writes, or of another version.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        let report: Self = serde_json::from_str(text)?;
+        if report.format == FORMAT {
+            return Ok(report);
+        }
+        let message = format!("it is of version {}, not {FORMAT}", report.format);
+        Err(serde::de::Error::custom(message))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A row that was measured in three rounds.
+    pub(crate) fn row(tracer: &str, case: &str, figure: f64) -> Row {
+        let samples = [figure - 0.5, figure, figure + 0.5];
+        Row {
+            tracer: tracer.to_owned(),
+            case: case.to_owned(),
+            x: None,
+            status: RowStatus::Measured,
+            reason: None,
+            unit: Unit::NsPerEvent,
+            emitted: None,
+            recorded: None,
+            lost: None,
+            overwritten: None,
+            bytes_per_event: None,
+            samples: samples.map(Some).to_vec(),
+            spread: Spread::of(&samples),
+            histogram: Vec::new(),
+            tail: None,
+            beside: None,
+            times: None,
+            added: None,
+            extra: BTreeMap::new(),
+            is_control: false,
+            command: String::new(),
+        }
+    }
+
+    /// A suite with these rows.
+    pub(crate) fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
+        SuiteRows {
+            title: "What an event costs".to_owned(),
+            repeats: "survey, Tables IV and VI".to_owned(),
+            x_axis: "threads".to_owned(),
+            command: "trackway bench tracepoint".to_owned(),
+            rounds: 3,
+            seconds: 12.0,
+            is_partial: false,
+            ended: Ended::Time,
+            rows: rows.into_iter().collect(),
+        }
+    }
+
+    /// A report with one suite.
+    pub(crate) fn report(name: &str, rows: impl IntoIterator<Item = Row>) -> Report {
+        let suites = [(name.to_owned(), suite(rows))].into_iter().collect();
+        Report { format: FORMAT, suites, ..Report::default() }
+    }
+}

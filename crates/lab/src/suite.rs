@@ -1,0 +1,129 @@
+//! The interface of suites: what has rows, and can measure one of them once.
+//!
+//! A suite knows its tracers and its cases; when they take turns, in which order, how often, and
+//! what becomes of those that fail is for [`crate::rounds`] alone, so that no suite can do it worse.
+
+use crate::error::Result;
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::results::Account;
+use crate::rows::Unit;
+
+/// What a suite is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct About {
+    /// Its name on the command line and in `results.json`.
+    pub(crate) name: &'static str,
+    /// Its heading.
+    pub(crate) title: &'static str,
+    /// What of which paper it repeats.
+    pub(crate) repeats: &'static str,
+    /// What its figures are.
+    pub(crate) unit: Unit,
+    /// What rows' `x` is, where they have one.
+    pub(crate) x_axis: &'static str,
+}
+
+/// What suites measure with.
+#[derive(Debug)]
+pub(crate) struct Hall<'a> {
+    /// Where they work.
+    pub(crate) place: &'a Place,
+    /// Who is told what is being done.
+    pub(crate) progress: &'a Progress,
+    /// What the user asked for.
+    pub(crate) settings: &'a Settings,
+    /// CPUs that may be used.
+    pub(crate) cpus: usize,
+}
+
+/// What the user asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Settings {
+    /// Seconds instead of minutes: to see that all works, not for figures.
+    pub quick: bool,
+    /// So many rounds; else until the figures are sure enough, or there is no more time.
+    pub rounds: Option<u32>,
+    /// Only tracers whose name contains one of these, in whatever case; all, if there is none.
+    /// What others are measured against is always there.
+    pub tracers: Vec<String>,
+    /// What draws the order of turns; 0: another one each time.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Whether a tracer is wanted.
+    pub(crate) fn wants(&self, tracer: &str) -> bool {
+        let name = tracer.to_lowercase();
+        self.tracers.is_empty() || self.tracers.iter().any(|one| name.contains(&one.to_lowercase()))
+    }
+}
+
+/// A row that is to be measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Entry {
+    /// The tracer; ours begin with `trackway`.
+    pub(crate) tracer: String,
+    /// What it does.
+    pub(crate) case: String,
+    /// The case as a number, where it is one: threads, bytes, predicates.
+    pub(crate) x: Option<f64>,
+    /// Why it cannot be measured here, if it cannot.
+    pub(crate) absent: Option<String>,
+    /// Whether the tracer keeps events, which its own output must show.
+    pub(crate) records: bool,
+    /// The row that this one's figure is told in terms of, and beyond.
+    pub(crate) beside: Option<usize>,
+    /// Whether it is the same thing as `beside`, measured a second time: what differs between
+    /// them is what measuring itself differs by.
+    pub(crate) is_control: bool,
+    /// The command that does the same once.
+    pub(crate) command: String,
+}
+
+/// A row, measured once.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sample {
+    /// This round's figure, in the suite's unit.
+    pub(crate) figure: f64,
+    /// How often which figure was seen, where single events were measured.
+    pub(crate) histogram: Vec<(f64, u64)>,
+    /// What became of the events, by the tracer's own output; `None` if it did not say.
+    pub(crate) account: Option<Account>,
+    /// What else there is to know of it: what, and how much.
+    pub(crate) extra: Vec<(&'static str, f64)>,
+}
+
+/// Rows that are measured in turns.
+///
+/// `enter` comes first and `leave` last, also after failures; in between, any number of samples in
+/// any order.
+pub(crate) trait Suite {
+    /// What it is about.
+    fn about(&self) -> About;
+
+    /// Seconds that it takes about, by these settings; known before anything is measured.
+    fn seconds(&self, settings: &Settings) -> f64;
+
+    /// Its rows, in the order in which they are shown; starts what they all need.
+    fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>>;
+
+    /// Measures the `row`th once.
+    fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample>;
+
+    /// Ends what `enter` started.
+    fn leave(&mut self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracers_are_chosen_by_parts_of_their_names() {
+        let tracers = vec!["LTTng".to_owned(), "perf".to_owned()];
+        let settings = Settings { tracers, ..Settings::default() };
+        assert!(settings.wants("lttng-ust") && settings.wants("perf") && !settings.wants("strace"));
+        assert!(Settings::default().wants("strace"));
+    }
+}

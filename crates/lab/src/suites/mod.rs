@@ -1,0 +1,15 @@
+//! The suites: what each measures, with which tracers, and by which method.
+
+pub(crate) mod events;
+
+use crate::suite::Suite;
+
+/// All of them, in the order in which they are measured.
+pub(crate) fn all() -> Vec<Box<dyn Suite>> {
+    vec![
+        Box::new(events::Events::tracepoint()),
+        Box::new(events::Events::scaling()),
+        Box::new(events::Events::startup()),
+        Box::new(events::Events::drain()),
+    ]
+}
