@@ -89,7 +89,7 @@ arch: ## other processors: AArch64 under emulators, RISC-V compiled, the long fo
 bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
-	$(BUILD)/trackway bench tracepoint --json results.json
+	$(BUILD)/trackway bench --out results
 	$(BUILD)/trackway bench spans --json results-spans.json
 	$(BUILD)/trackway bench reader --json results-reader.json
 	$(BUILD)/trackway bench preload --json results-preload.json

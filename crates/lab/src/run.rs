@@ -139,10 +139,9 @@ fn choose(names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
         let message = format!("there is no such suite; there are {}", known.join(", "));
         return Err(Error::output(unknown, message));
     }
-    let is_wanted = |suite: &Box<dyn Suite>| {
-        names.is_empty() || names.iter().any(|name| name == suite.about().name)
-    };
-    Ok(all.into_iter().filter(is_wanted).collect())
+    let is_wanted =
+        |suite: &dyn Suite| names.is_empty() || names.iter().any(|name| name == suite.about().name);
+    Ok(all.into_iter().filter(|suite| is_wanted(suite.as_ref())).collect())
 }
 
 fn begin(order: &Order) -> Report {
