@@ -1,7 +1,8 @@
 //! The interface of suites: what has rows, and can measure one of them once.
 //!
 //! A suite knows its tracers and its cases; when they take turns, in which order, how often, and
-//! what becomes of those that fail is for [`crate::rounds`] alone, so that no suite can do it worse.
+//! what becomes of those that fail is for [`crate::rounds`] alone, so that no suite can do it
+//! worse.
 
 use crate::error::Result;
 use crate::place::Place;
