@@ -4,6 +4,7 @@ mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use trackway_abi::session::{filters_word, flag};
 use trackway_abi::window::granule;
@@ -318,14 +319,24 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
         large.iter().map(|object| ("large:number", &object[..])).collect();
     all.push(("large:other", &small));
     filters.set(&all);
+    // What ran before may have used all parts, which rest for a while.
+    let begin = Instant::now();
+    while recording.numbers().is_empty() && begin.elapsed() < Duration::from_secs(30) {
+        visit_if_asked(world);
+        event.emit(10);
+        other.emit(999);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let discarded = recording.discards();
     let asked = || world.window.header().visits_asked.load(Ordering::Relaxed);
     let before = asked();
     for number in 0..100 {
         event.emit(number + 10);
         other.emit(number);
     }
-    assert_eq!(recording.numbers(), (0..100).collect::<Vec<u64>>());
-    assert_eq!(recording.discards(), 100);
+    let recorded = recording.numbers().into_iter().filter(|&number| number < 100);
+    assert_eq!(recorded.collect::<Vec<u64>>(), (0..100).collect::<Vec<u64>>());
+    assert_eq!(recording.discards() - discarded, 100);
     let turns = asked() - before;
     assert!(turns <= 1, "{turns} parts were given up for it");
 }
