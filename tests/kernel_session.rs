@@ -384,7 +384,7 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     };
     let shown = ground.ok("session status k").0;
     for line in
-        [&format!("  if        {filter}\n"), "  contexts  prio, vpid\n", "  only      CPUs 0\n"]
+        [&format!("  if        {filter}\n"), "  contexts  prio, vpid\n", "  only      CPU 0\n"]
     {
         assert!(shown.contains(line), "{shown}");
     }
@@ -497,6 +497,27 @@ fn events_that_are_switched_on_later_are_asked_too() {
     assert!(set.contains("chosen when their session began"), "{set}");
     ground.ok("session destroy k");
     ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
+}
+
+/// RUN a filter that only entries can be asked, so that no exit has a program, and take it away.
+/// EXPECT exits from then on.
+#[test]
+fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
+    let Some(ground) = Ground::new("ksession-exits") else { return };
+    let events = "syscalls:sys_*_getpgid";
+    let filter = format!("{events}: pid >= 0");
+    let mut create = ground.command("session create k --kernel syscalls:getpgid -o trace");
+    assert!(create.args(["--filter", &filter]).output().expect("it runs").status.success());
+    ground.calls(0..100);
+    let mut on = ground.command("event on k --kernel");
+    let done = on.args([events, "--filter", ""]).output().expect("it runs");
+    assert!(done.status.success(), "{done:?}");
+    ground.calls(100..200);
+    ground.ok("session destroy k");
+    ground.check("trace", 0..200);
+    let lines = ground.lines("trace");
+    let exits = lines.iter().filter(|line| line.contains(" syscall_exit_getpgid: ")).count();
+    assert!((100..200).contains(&exits), "{exits}");
 }
 
 /// RUN another filter asked of an event over and over, while it happens all the time, each time

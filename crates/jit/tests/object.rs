@@ -141,7 +141,7 @@ fn what_would_not_be_read_is_not_written() {
 
 #[test]
 fn an_error_says_where() {
-    let error = Object::decode(b"twf\x02\x01\x00").expect_err("another version");
+    let error = Object::decode(b"twf\x09\x01\x00").expect_err("another version");
     assert_eq!(error.to_string(), "a version of objects that is not known here at byte 6");
     let error = Object::decode(b"twf").expect_err("cut off");
     assert_eq!(error.to_string(), "the object is cut off at byte 3");

@@ -365,7 +365,16 @@ pub(crate) fn load_program(
         attach_prog_fd: 0,
         core_relo_count: 0,
     };
-    // SAFETY: instructions, licence and records are as long as is said, and are only read; the log,
-    // if there is one, has room for as much as is said.
+    /// The verifier gives up when a signal comes, also one that only stops or goes on.
+    const TRIES: u32 = 5;
+    for _ in 1..TRIES {
+        // SAFETY: instructions, licence and records are as long as is said, and are only read; the
+        // log, if there is one, has room for as much as is said.
+        match unsafe { bpf(PROG_LOAD, &mut load) } {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            done => return done.map(owned),
+        }
+    }
+    // SAFETY: as above.
     unsafe { bpf(PROG_LOAD, &mut load) }.map(owned)
 }

@@ -19,8 +19,9 @@ use crate::suite::{Entry, Hall, Sample, Settings, Suite};
 const SURE: f64 = 0.02;
 /// Most rounds that are made on our own account.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest: with less there is no interval of confidence (`stats::median_interval`).
-const ROUNDS_MIN: u32 = 6;
+/// Fewest: with less than six there is no interval of confidence (`stats::median_interval`), and with
+/// few more, those that happen to agree would end it too soon: it is looked at after each round.
+const ROUNDS_MIN: u32 = 12;
 
 /// When a suite has had rounds enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,7 +127,9 @@ fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
 
 impl<'a> Measuring<'a> {
     fn new(suite: &'a mut dyn Suite, hall: &'a Hall<'a>, entries: Vec<Entry>) -> Self {
-        let rows = vec![Measured::default(); entries.len()];
+        let measured =
+            |entry: &Entry| Measured { failure: entry.failed.clone(), ..Measured::default() };
+        let rows = entries.iter().map(measured).collect();
         Self { suite, hall, entries, rows, begin: Instant::now(), rounds: 0 }
     }
 
@@ -205,16 +208,23 @@ impl<'a> Measuring<'a> {
 
     /// Whether all ratios are known well enough.
     fn is_sure(&self) -> bool {
-        let mut ratios = self.taking_part().filter(|&row| self.entries[row].beside.is_some());
-        ratios.all(|row| {
-            let times = self.beside(row, |figure, other| figure / other);
-            times.is_some_and(|times| times.is_within(SURE))
-        })
+        let mut ratios =
+            self.taking_part().filter(|&row| self.entries[row].beside.is_some()).peekable();
+        // Without one there is nothing to be sure of.
+        ratios.peek().is_some()
+            && ratios.all(|row| {
+                let times = self.beside(row, |figure, other| figure / other);
+                times.is_some_and(|times| times.is_within(SURE))
+            })
     }
 
     /// A row's figures in terms of those of the row that it is beside, round by round.
     fn beside(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
         let other = &self.rows[self.entries[row].beside?];
+        // Figures of a tracer that did not do its work say nothing of others, either.
+        if other.failure.is_some() {
+            return None;
+        }
         let pairs = self.rows[row].figures.iter().zip(&other.figures);
         let figures: Vec<f64> =
             pairs.filter_map(|(one, other)| Some(of((*one)?, (*other)?))).collect();

@@ -71,6 +71,8 @@ pub(crate) struct Entry {
     pub(crate) x: Option<f64>,
     /// Why it cannot be measured here, if it cannot.
     pub(crate) absent: Option<String>,
+    /// Why it cannot be measured though it is here, if it cannot.
+    pub(crate) failed: Option<String>,
     /// Whether the tracer keeps events, which its own output must show.
     pub(crate) records: bool,
     /// The row that this one's figure is told in terms of, and beyond.
@@ -80,6 +82,13 @@ pub(crate) struct Entry {
     pub(crate) is_control: bool,
     /// The command that does the same once.
     pub(crate) command: String,
+}
+
+impl Entry {
+    /// Whether there is nothing against it so far.
+    pub(crate) const fn can_be_measured(&self) -> bool {
+        self.absent.is_none() && self.failed.is_none()
+    }
 }
 
 /// A row, measured once.

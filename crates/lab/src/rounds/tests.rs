@@ -116,6 +116,19 @@ fn who_hangs_costs_its_own_rows() {
 }
 
 #[test]
+fn who_cannot_begin_has_failed_and_nothing_is_told_in_terms_of_it() {
+    let failed = Entry { failed: Some("it does not compile".to_owned()), ..entry("broken") };
+    let beside = Entry { beside: Some(0), ..entry("other") };
+    let (found, asked) = measured(
+        &Settings::default(),
+        vec![(failed, Box::new(|_| figure(1.0))), (beside, Box::new(|_| figure(2.0)))],
+    );
+    assert_eq!((asked[0], found.rows[0].status), (0, RowStatus::Failed));
+    assert_eq!((found.rows[1].times, found.ended), (None, Ended::Time));
+    assert_eq!(found.failures().count(), 1);
+}
+
+#[test]
 fn ratios_are_of_the_same_round() {
     let beside = Entry { beside: Some(0), ..entry("twice") };
     let drifting = |times: f64| move |turn: u32| figure(times * f64::from(turn));
@@ -127,7 +140,7 @@ fn ratios_are_of_the_same_round() {
     assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
     let row = &found.rows[1];
     assert_eq!(row.times.map(|times| times.median), Some(2.0));
-    assert_eq!(row.added.map(|added| added.median), Some(3.5));
+    assert_eq!(row.added.map(|added| added.median), Some(6.5));
 }
 
 #[test]

@@ -148,21 +148,22 @@ impl Events {
         turns.map(|turn| Place { tracer, turn }).collect()
     }
 
-    /// Makes a tracer ready; why it cannot be, if it cannot.
-    fn set_up(&mut self, tracer: usize, hall: &Hall<'_>) -> Result<Option<String>> {
+    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    fn set_up(&mut self, tracer: usize, hall: &Hall<'_>) -> Result<Entry> {
         let tracer = &mut self.tracers[tracer];
         hall.progress.say(&format!("setting up {}", tracer.name()));
         match tracer.availability(hall.place) {
-            Availability::Missing(reason) => Ok(Some(reason)),
+            Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..Entry::default() }),
             Availability::Ready => match tracer.set_up(hall.place) {
-                Ok(()) => Ok(None),
+                Ok(()) => Ok(Entry::default()),
                 Err(Error::Interrupted) => Err(Error::Interrupted),
-                Err(error) => Ok(Some(error.to_string())),
+                // It is here, and should have worked.
+                Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
             },
         }
     }
 
-    fn entry(&self, place: Place, absent: Option<String>) -> Entry {
+    fn entry(&self, place: Place, ready: &Entry) -> Entry {
         let tracer = &self.tracers[place.tracer];
         let name = tracer.name();
         let is_of_ours = name.starts_with("trackway") && !name.ends_with("-off");
@@ -174,7 +175,8 @@ impl Events {
                 Turn::Batches(case) if self.about.name == "scaling" => Some(case.threads.into()),
                 _ => None,
             },
-            absent,
+            absent: ready.absent.clone(),
+            failed: ready.failed.clone(),
             records,
             command: format!("trackway bench {} --tracers {name}", self.about.name),
             ..Entry::default()
@@ -243,9 +245,9 @@ impl Suite for Events {
             if rows.is_empty() {
                 continue;
             }
-            let absent = self.set_up(tracer, hall)?;
+            let ready = self.set_up(tracer, hall)?;
             for place in rows {
-                entries.push(self.entry(place, absent.clone()));
+                entries.push(self.entry(place, &ready));
                 self.rows.push(place);
             }
         }
@@ -271,7 +273,7 @@ impl Events {
     /// The first row of the tracer that others are told in terms of, a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first = entries.iter().position(|entry| entry.tracer == self.beside);
-        let Some(first) = first.filter(|&first| entries[first].absent.is_none()) else { return };
+        let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
         let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
         let tracer = format!("{} again", control.tracer);
         entries.push(Entry { tracer, ..control });
@@ -285,7 +287,7 @@ fn tell_beside(entries: &mut [Entry], name: &str) {
         .iter()
         .map(|entry| {
             let is_it = |other: &Entry| {
-                other.tracer == name && other.case == entry.case && other.absent.is_none()
+                other.tracer == name && other.case == entry.case && other.can_be_measured()
             };
             entries.iter().position(is_it).filter(|_| entry.tracer != name)
         })

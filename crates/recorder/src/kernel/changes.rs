@@ -244,6 +244,13 @@ impl Kernel {
             let list = if is_call { &mut last } else { &mut first };
             list.push((*number, event, made));
         }
+        // A side of calls may have had no program so far, since filters let nothing of it pass.
+        for (_, _, made) in &last {
+            if let (Program::Call(_, slot), Some(calls)) = (&made.program, &mut self.calls) {
+                calls.side(slot.phase).is_used = true;
+            }
+        }
+        self.attach_calls()?;
         let mut made = first.into_iter().chain(last);
         made.try_for_each(|(number, event, made)| self.record(number, event, made))?;
         // What was there stays, and records no more. Not before nothing can fail: while a call's
