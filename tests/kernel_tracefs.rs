@@ -325,7 +325,9 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         let lines = lines(&world, "trace");
         let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
-        assert_eq!(count("pid = 100000000"), 10);
+        // Tests beside this one run the same program.
+        let calls = count("pid = 100000000");
+        assert!(calls == 10 || (calls > 10 && is_everything), "{lines:?}");
         assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
     }
 }

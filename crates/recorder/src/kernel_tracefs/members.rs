@@ -120,9 +120,8 @@ impl Looking {
         read?;
         let now: HashSet<u32> = threads.into_iter().collect();
         let new: Vec<u32> = now.difference(&self.known).copied().collect();
-        if !new.is_empty() {
-            self.take_in(&new, &now, moves)?;
-        }
+        // Whoever cannot be taken in keeps nobody from being left out.
+        let taken = if new.is_empty() { Ok(()) } else { self.take_in(&new, &now, moves) };
         let missing: HashSet<u32> = self.known.difference(&now).copied().collect();
         let (twice, once): (Vec<u32>, Vec<u32>) =
             missing.into_iter().partition(|tid| self.absent.contains(tid));
@@ -137,7 +136,7 @@ impl Looking {
         self.absent = once.into_iter().collect();
         self.known = now;
         self.known.extend(&self.absent);
-        Ok(())
+        taken
     }
 
     /// Takes in those of the new ones that the kernel does not follow by itself, and those that it
@@ -145,19 +144,20 @@ impl Looking {
     fn take_in(&self, new: &[u32], now: &HashSet<u32>, moves: &mut Moves) -> io::Result<()> {
         let instance = &self.shared.instance;
         let followed: HashSet<u32> = instance.taken_in()?.into_iter().collect();
-        let mut came: HashSet<u32> =
+        let came: HashSet<u32> =
             new.iter().filter(|tid| !followed.contains(tid)).copied().collect();
         instance.take_in_all(&came.iter().copied().collect::<Vec<_>>())?;
+        moves.came = moves.came.saturating_add(came.len() as u64);
         if self.has_left_out {
             let left_out = instance.left_out()?;
             let (back, others): (Vec<u32>, Vec<u32>) =
                 left_out.into_iter().partition(|tid| now.contains(tid));
             if !back.is_empty() {
                 instance.leave_out_only(&others)?;
-                came.extend(&back);
+                let back = back.iter().filter(|tid| !came.contains(tid)).count();
+                moves.came = moves.came.saturating_add(back as u64);
             }
         }
-        moves.came = moves.came.saturating_add(came.len() as u64);
         Ok(())
     }
 }
