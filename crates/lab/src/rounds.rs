@@ -19,8 +19,8 @@ use crate::suite::{Entry, Hall, Sample, Settings, Suite};
 const SURE: f64 = 0.02;
 /// Most rounds that are made on our own account.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest: with less than six there is no interval of confidence (`stats::median_interval`), and with
-/// few more, those that happen to agree would end it too soon: it is looked at after each round.
+/// Fewest: with less than six there is no interval of confidence (`stats::median_interval`), and
+/// with few more, those that happen to agree would end it too soon: it is looked at after each.
 const ROUNDS_MIN: u32 = 12;
 
 /// When a suite has had rounds enough.
