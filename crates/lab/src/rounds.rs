@@ -268,7 +268,7 @@ impl<'a> Measuring<'a> {
             x: entry.x,
             status,
             reason,
-            unit: self.suite.about().unit,
+            unit: entry.unit.unwrap_or(self.suite.about().unit),
             emitted: None,
             recorded: None,
             lost: None,

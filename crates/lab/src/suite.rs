@@ -73,6 +73,8 @@ pub(crate) struct Entry {
     pub(crate) absent: Option<String>,
     /// Why it cannot be measured though it is here, if it cannot.
     pub(crate) failed: Option<String>,
+    /// What its figure is, where it is not what the suite's are.
+    pub(crate) unit: Option<Unit>,
     /// Whether the tracer keeps events, which its own output must show.
     pub(crate) records: bool,
     /// The row that this one's figure is told in terms of, and beyond.
@@ -94,7 +96,7 @@ impl Entry {
 /// A row, measured once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sample {
-    /// This round's figure, in the suite's unit.
+    /// This round's figure, in the row's unit.
     pub(crate) figure: f64,
     /// How often which figure was seen, where single events were measured.
     pub(crate) histogram: Vec<(f64, u64)>,
