@@ -346,3 +346,23 @@ fn leftovers_of_others_do_not_matter() {
     assert_eq!(place.numbers("trace")[&ONE].len(), 10);
     assert!(old.exists(), "another version's is not ours to remove");
 }
+
+/// RUN a snapshot onto a disk that has no room for it, and again. EXPECT a refusal each time, and
+/// nothing there: half a trace would be taken for one.
+#[test]
+fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("session-no-room", small, "size=256k") else { return };
+    inside.ok("session create web --flight-recorder --buffer-size 1M -o flight");
+    inside.emit(10_000);
+    std::fs::create_dir(inside.path("small/empty")).expect("there is room for it");
+    for folder in ["new", "new", "empty"] {
+        let line = format!("session snapshot web -o small/{folder}");
+        let (is_success, _, talk) = told(&inside.run(&line));
+        assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+    }
+    assert!(!inside.path("small/new").exists());
+    let left = std::fs::read_dir(inside.path("small/empty")).expect("it was there before");
+    assert_eq!(left.count(), 0);
+    inside.ok("session destroy web");
+}

@@ -102,6 +102,16 @@ impl Place {
         fs::remove_dir_all(above.now()?.join(last.as_ref()))
     }
 
+    /// The same, and those of the folders above it, as far as they are named, in which nothing is
+    /// left.
+    pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
+        let removed = self.remove_below(names);
+        for many in (1..names.len()).rev() {
+            self.below(&names[..many])?.remove_if_empty()?;
+        }
+        removed
+    }
+
     /// Removes it if nothing is in it.
     pub(crate) fn remove_if_empty(&self) -> io::Result<()> {
         let now = self.now()?;
