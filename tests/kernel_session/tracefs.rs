@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use trackway_tests::cgroup::Group;
@@ -57,6 +57,16 @@ impl Drop for Caller {
     fn drop(&mut self) {
         let _ = self.shell.kill();
         let _ = self.shell.wait();
+    }
+}
+
+/// A process that ends with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -328,6 +338,53 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
 }
 
+/// The folder of the session's instance.
+fn instance(ground: &Ground) -> PathBuf {
+    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
+    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+    let ours = format!("trackway-{recorder}-");
+    let is_ours = |path: &PathBuf| path.to_string_lossy().contains(&ours);
+    instances.map(|entry| entry.path()).find(is_ours).expect("its instance")
+}
+
+/// RUN a session of a control group whose member starts a child straight into another group. EXPECT
+/// that the child is left out, though no look has found it as a member; and that the member is not.
+#[test]
+fn who_is_started_into_another_cgroup_is_left_out() {
+    let Some(ground) = ground("ksession-tracefs-stranger") else { return };
+    let Some(group) = Group::new("tracefs-stranger") else { return };
+    let program = ground.world.compile_file("kernel_session/stranger.c", false, &[]);
+    create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
+    let instance = instance(&ground);
+    let says = |list: &str, pid: u32| {
+        let list = fs::read_to_string(instance.join(list)).expect("a list");
+        list.lines().any(|line| line.trim() == pid.to_string())
+    };
+    let elsewhere = group.folder().parent().expect("a group").display().to_string();
+    let script =
+        format!("{} && read go && exec {} {elsewhere}", group.enter(""), program.display());
+    let mut member = ground.world.command("sh");
+    member.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut member = Ended(member.spawn().expect("a shell"));
+    let pid = member.0.id();
+    wait_for("the member is followed", || says("set_event_pid", pid));
+    let mut input = member.0.stdin.take().expect("a pipe");
+    writeln!(input, "go").expect("it reads");
+    let mut stranger = String::new();
+    let output = member.0.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut stranger).expect("it says");
+    let stranger: i64 = stranger.trim().parse().expect("a number");
+    if stranger < 0 {
+        skipped("this kernel has no CLONE_INTO_CGROUP");
+        return;
+    }
+    let stranger = stranger as u32;
+    wait_for("the child is left out", || says("set_event_notrace_pid", stranger));
+    assert!(says("set_event_pid", pid) && !says("set_event_notrace_pid", pid));
+    drop(member);
+    ground.ok("session destroy k");
+}
+
 /// RUN a session of a control group, with a process that was in it before, and one that comes, goes
 /// and comes back, below. EXPECT calls of who is in it, once that was seen, and nothing of others;
 /// and to be told how many came.
@@ -339,11 +396,7 @@ fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     let pid = comer.shell.id();
     group.take(member.shell.id(), "below");
     create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
-    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
-    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
-    let ours = format!("trackway-{recorder}-");
-    let is_ours = |path: &std::path::PathBuf| path.to_string_lossy().contains(&ours);
-    let instance = instances.map(|entry| entry.path()).find(is_ours).expect("its instance");
+    let instance = instance(&ground);
     // What the kernel's own lists say.
     let says = |list: &str| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");
