@@ -107,7 +107,7 @@ pub struct Call {
     pub result: u32,
     /// Where its number is.
     pub number: u32,
-    /// Whether registers have 32 bits for it.
+    /// Whether registers have 32 bits for it, and addresses in memory, too.
     pub is_compat: bool,
 }
 
@@ -198,7 +198,7 @@ impl Call {
             Behind::Message => Some(Group::socket(event, Step::Message(pointer))),
             Behind::Vectors(length) if is_entry => {
                 let count = self.count(fields, *length)?;
-                structures(field, pointer, count, &vector(), (room, index))
+                structures(field, pointer, count, &vector(self.is_compat), (room, index))
             }
             Behind::Structures(of, Length::Fixed(1)) => {
                 structure(field, pointer, (of, None), (room, index))
@@ -234,16 +234,19 @@ fn socket(event: &str) -> Vec<Described> {
     ]
 }
 
-/// `struct iovec`.
-fn vector() -> Structure {
+/// `struct iovec`; of 32 bits, `struct compat_iovec`.
+fn vector(is_compat: bool) -> Structure {
+    let (address, length) =
+        if is_compat { (Scalar::X32, Scalar::U32) } else { (Scalar::X64, Scalar::U64) };
+    let bytes = address.size_bytes() as u32;
     let member = |name: &str, offset, scalar| {
         let name = name.to_owned();
         crate::catalogue::model::Member { name, offset, scalar, count: 1 }
     };
     Structure {
         name: "iovec".into(),
-        bytes: 16,
-        members: vec![member("iov_base", 0, Scalar::X64), member("iov_len", 8, Scalar::U64)],
+        bytes: 2 * bytes,
+        members: vec![member("iov_base", 0, address), member("iov_len", bytes, length)],
     }
 }
 

@@ -22,8 +22,6 @@ const INTERNET: i32 = 2;
 const INTERNET_6: i32 = 10;
 const INTERNET_BYTES: i32 = 8;
 const INTERNET_6_BYTES: i32 = 24;
-/// `struct user_msghdr`: the first four words are an address and its length, vectors and how many.
-const MESSAGE_BYTES: i32 = 16;
 
 impl Maker<'_> {
     /// What is to be known before the first step.
@@ -86,11 +84,14 @@ impl Maker<'_> {
         arguments.iter().position(|of| *of == Some(at)).unwrap_or(7)
     }
 
+    /// How wide an address is for the call, in bytes.
+    fn address_bytes(&self) -> u32 {
+        if self.staged.call.is_some_and(|call| call.is_compat) { 4 } else { 8 }
+    }
+
     /// Loads an argument, as wide as the call has it.
     fn register(&mut self, to: Register, at: u32) {
-        let is_compat = self.staged.call.is_some_and(|call| call.is_compat);
-        let bytes = if is_compat { 4 } else { 8 };
-        self.asm.load_of(bytes, to, CONTEXT, short(at as usize));
+        self.asm.load_of(self.address_bytes(), to, CONTEXT, short(at as usize));
     }
 
     /// Notes that something is missing of an argument.
@@ -250,7 +251,7 @@ impl Maker<'_> {
 
     /// Copies texts behind their number.
     fn user_texts(&mut self, pointer: Pointer) {
-        let number = self.number(pointer.at);
+        let (number, bytes) = (self.number(pointer.at), self.address_bytes());
         let (is_missing, is_end) = (self.asm.label(), self.asm.label());
         self.address(pointer);
         self.asm.storei(STACK, stack::COUNT, 0);
@@ -259,10 +260,10 @@ impl Maker<'_> {
         self.asm.jumpi(jump::JEQ, 3, 0, is_end);
         for text in 0..=TEXTS_MAX {
             self.asm.load(3, STACK, stack::ADDRESS);
-            self.asm.alui(alu::ADD, 3, 8 * text as i32);
-            self.read_to_stack(stack::WORD, 8);
+            self.asm.alui(alu::ADD, 3, (bytes * text) as i32);
+            self.read_to_stack(stack::WORD, bytes as i32);
             self.asm.jumpi(jump::JNE, 0, 0, is_missing);
-            self.asm.load(3, STACK, stack::WORD);
+            self.asm.load_of(bytes, 3, STACK, stack::WORD);
             self.asm.jumpi(jump::JEQ, 3, 0, is_end);
             if text < TEXTS_MAX {
                 self.user_text_of_some(number, is_missing);
@@ -453,21 +454,22 @@ impl Maker<'_> {
         }
     }
 
-    /// The address that a `struct user_msghdr` leads to.
+    /// The address that a `struct user_msghdr` leads to, or a `struct compat_msghdr`: both begin
+    /// with an address and its length, of 32 bits.
     fn message(&mut self, pointer: Pointer) {
-        let number = self.number(pointer.at);
+        let (number, bytes) = (self.number(pointer.at), self.address_bytes());
         let is_read = self.asm.label();
         self.address(pointer);
-        self.read_to_stack(stack::MESSAGE, MESSAGE_BYTES);
+        self.read_to_stack(stack::MESSAGE, bytes as i32 + 4);
         self.asm.jumpi(jump::JEQ, 0, 0, is_read);
         self.note_if_there(number);
         self.asm.storei(STACK, stack::MESSAGE, 0);
         self.asm.storei(STACK, stack::MESSAGE + 8, 0);
         self.asm.place(is_read);
         let fits = self.asm.label();
-        self.asm.load(1, STACK, stack::MESSAGE);
+        self.asm.load_of(bytes, 1, STACK, stack::MESSAGE);
         self.asm.store(STACK, stack::ADDRESS, 1);
-        self.asm.load_of(4, 4, STACK, stack::MESSAGE + 8);
+        self.asm.load_of(4, 4, STACK, stack::MESSAGE + bytes as i16);
         self.asm.jumpi(jump::JLE, 4, SOCKET_BYTES_MAX as i32, fits);
         self.asm.movi(4, SOCKET_BYTES_MAX as i32);
         self.asm.place(fits);
