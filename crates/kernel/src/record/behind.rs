@@ -25,8 +25,11 @@ pub const STRUCTURES_MAX: u32 = 16;
 pub(super) const TAKEN_BYTES_MAX: u32 = 512;
 /// Most bytes of a socket's address: those of a path (`struct sockaddr_un`).
 pub(super) const SOCKET_BYTES_MAX: u32 = 110;
-/// Most bytes of what is recorded of it: family, port, three lengths, path with its NUL.
-pub(super) const SOCKET_FIELDS_BYTES_MAX: u32 = 2 + 2 + 3 * 4 + SOCKET_BYTES_MAX;
+/// Most bytes of an address of none of the families that have fields of their own: those of
+/// `struct sockaddr_ll`, the longest of them that are taken apart when they are shown.
+pub(super) const SOCKET_OTHER_BYTES_MAX: u32 = 20;
+/// Most bytes of what is recorded of it: family, port, four lengths, path with its NUL.
+pub(super) const SOCKET_FIELDS_BYTES_MAX: u32 = 2 + 2 + 4 * 4 + SOCKET_BYTES_MAX;
 /// Name of the field that says of which arguments something is missing.
 pub(super) const INCOMPLETE: &str = "incomplete";
 
@@ -220,7 +223,8 @@ impl Call {
     }
 }
 
-/// As LTTng has them of connect(2) and accept(2), and the path of one that is a file.
+/// As LTTng has them of connect(2) and accept(2), what is behind the family of an address of
+/// AF_NETLINK, AF_PACKET or AF_VSOCK, and the path of one that is a file.
 fn socket(event: &str) -> Vec<Described> {
     let is_to = ["connect", "sendto", "sendmsg", "getpeername"];
     let is_to = is_to.iter().any(|call| event.ends_with(&format!("_{call}")));
@@ -230,6 +234,7 @@ fn socket(event: &str) -> Vec<Described> {
         field(if is_to { "dport" } else { "sport" }, FieldKind::Scalar(Scalar::U16)),
         field("v4addr", FieldKind::Sequence(Scalar::U8)),
         field("v6addr", FieldKind::Sequence(Scalar::X8)),
+        field("sa_data", FieldKind::Sequence(Scalar::X8)),
         field("path", FieldKind::Strings),
     ]
 }
