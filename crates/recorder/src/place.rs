@@ -15,6 +15,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::served;
+
 /// How the links in /proc end whose targets were removed: proc(5).
 const REMOVED: &[u8] = b" (deleted)";
 
@@ -137,6 +139,8 @@ impl Place {
     fn check_ours(&self) -> io::Result<()> {
         /// Readers pass over names that begin with a dot.
         const PROBE: &str = ".whose";
+        // Else what is said of owners is said by somebody else.
+        served::check(&self.folder)?;
         let owner = self.folder.metadata()?.uid();
         if owner == crate::home::user() {
             return Ok(());
