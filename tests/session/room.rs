@@ -366,3 +366,26 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     assert_eq!(left.count(), 0);
     inside.ok("session destroy web");
 }
+
+/// RUN merge onto a disk that has room for no more files, once the folder is made that is written
+/// to before all is there. EXPECT a refusal, and nothing left of it.
+#[test]
+fn an_export_for_which_there_is_no_room_leaves_nothing() {
+    // The disk's own folder, that of the trace, and that in it: another file finds no room.
+    for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
+        let small = |place: &Place| place.world.path("small");
+        let options = format!("nr_inodes={inodes}");
+        let Some(inside) = Inside::new("session-inodes", small, &options) else { return };
+        inside.ok("session create web --on life:* -o trace");
+        inside.emit(10);
+        inside.ok("session destroy web");
+        if is_there {
+            std::fs::create_dir(inside.path("small/out")).expect("there is room for it");
+        }
+        let (is_success, _, talk) = told(&inside.run("merge trace -o small/out"));
+        assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+        assert_eq!(inside.path("small/out").exists(), is_there);
+        let left = std::fs::read_dir(inside.path("small/out")).into_iter().flatten();
+        assert_eq!(left.count(), 0, "{inodes}");
+    }
+}
