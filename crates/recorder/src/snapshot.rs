@@ -58,7 +58,8 @@ impl Recording {
         Ok(facts)
     }
 
-    /// The same, in what `prepare` makes; that, too, for what else goes into it, to be settled then.
+    /// The same, in what `prepare` makes; that, too, for what else goes into it, to be settled
+    /// then.
     pub(crate) fn snapshot_in(
         &mut self,
         prepare: impl FnOnce() -> Result<Room, RecordError>,

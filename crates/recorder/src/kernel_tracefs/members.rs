@@ -2,10 +2,10 @@
 //!
 //! What a member forks the kernel follows by itself (`event-fork`). Whoever comes from elsewhere is
 //! taken in at the next look, and whoever has gone is left out, once two looks have not found him:
-//! one that moves from group to group may be seen in none. Who was started by a member straight into
-//! another group (clone3(2) with CLONE_INTO_CGROUP), or was moved there before a look found him, is
-//! followed by the kernel and in no group's list: so every now and then its own list is asked who
-//! else is in it ([`Looking::find_strangers`]). How often that was, and how far looks
+//! one that moves from group to group may be seen in none. Who was started by a member straight
+//! into another group (clone3(2) with CLONE_INTO_CGROUP), or was moved there before a look found
+//! him, is followed by the kernel and in no group's list: so every now and then its own list is
+//! asked who else is in it ([`Looking::find_strangers`]). How often that was, and how far looks
 //! were apart, is said at the end: nobody knows who has come and gone between two of them.
 
 use std::collections::HashSet;
@@ -148,9 +148,9 @@ impl Looking {
         taken.and_then(|()| self.find_strangers())
     }
 
-    /// Finds those, every now and then, whom the kernel follows since a member has started them, and
-    /// who are in no group of ours. They are taken for some that a look has found before: so they
-    /// are left out once two more have not, as one may have been started since this one.
+    /// Finds those, every now and then, whom the kernel follows since a member has started them,
+    /// and who are in no group of ours. They are taken for some that a look has found before: so
+    /// they are left out once two more have not, as one may have been started since this one.
     fn find_strangers(&mut self) -> io::Result<()> {
         self.until_asked = self.until_asked.saturating_sub(1);
         if self.until_asked > 0 {
