@@ -27,14 +27,14 @@ pub(crate) fn ground(name: &str) -> Option<Ground> {
 }
 
 /// A process that has calls made when it is told to.
-struct Caller {
+pub(crate) struct Caller {
     shell: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Caller {
-    fn new(ground: &Ground) -> Self {
+    pub(crate) fn new(ground: &Ground) -> Self {
         const SCRIPT: &str = "while read count first; do \"$0\" $count $(($1 + first)); echo; done";
         let mut shell = ground.world.command("sh");
         shell.args(["-c", SCRIPT]).arg(&ground.program).arg(ground.first().0.to_string());
@@ -45,8 +45,12 @@ impl Caller {
         Self { shell, input: input.expect("a pipe"), output }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.shell.id()
+    }
+
     /// Calls with these numbers, which were made when this returns.
-    fn calls(&mut self, numbers: Range<u64>) {
+    pub(crate) fn calls(&mut self, numbers: Range<u64>) {
         let count = numbers.end - numbers.start;
         writeln!(self.input, "{count} {}", numbers.start).expect("it reads");
         self.output.read_line(&mut String::new()).expect("it answers");
@@ -95,7 +99,7 @@ pub(crate) fn create(ground: &Ground, line: &str) {
 fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let Some(ground) = ground("ksession-tracefs") else { return };
     let mut caller = Caller::new(&ground);
-    let pid = caller.shell.id();
+    let pid = caller.pid();
     create(
         &ground,
         &format!(
@@ -145,20 +149,23 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
 
 /// RUN a flight recorder, snapshots and calls between them. EXPECT in each all that was there, in
 /// both together each once, the newest where it came round, and nothing of before it was cleared.
+/// (Of one process: where everybody is recorded, whoever else calls overwrites its calls.)
 #[test]
 fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     let Some(ground) = ground("ksession-tracefs-flight") else { return };
-    create(&ground, "--kernel syscalls:getpgid --flight-recorder --buffer-size 128K -o flight");
-    ground.calls(0..200);
+    let mut caller = Caller::new(&ground);
+    let options = "--kernel syscalls:getpgid --flight-recorder --buffer-size 128K -o flight --pid";
+    create(&ground, &format!("{options} {}", caller.pid()));
+    caller.calls(0..200);
     ground.ok("session snapshot k");
-    ground.calls(200..500);
+    caller.calls(200..500);
     ground.ok("session snapshot k");
     for (trace, until) in [("flight/snapshot-1", 200), ("flight/snapshot-2", 500)] {
         ground.check(trace, 0..until);
     }
     ground.ok("merge flight/snapshot-1 flight/snapshot-2 -o merged");
     ground.check("merged", 0..500);
-    ground.calls(500..30_000);
+    caller.calls(500..30_000);
     ground.ok("session snapshot k");
     let newest = ground.numbers(&ground.lines("flight/snapshot-3"));
     assert!(newest.len() < 29_000 && newest.ends_with(&[29_998, 29_999]), "{}", newest.len());
@@ -166,7 +173,7 @@ fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     let kernel = ground.status("k")["kernel"].clone();
     assert!(kernel["overwritten"].as_u64() > Some(20_000), "{kernel}");
     ground.ok("session clear k");
-    ground.calls(30_000..30_100);
+    caller.calls(30_000..30_100);
     ground.ok("session snapshot k --last 1h");
     ground.check("flight/snapshot-4", 30_000..30_100);
     ground.ok("session destroy k");
@@ -393,8 +400,8 @@ fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     let Some(ground) = ground("ksession-tracefs-cgroup") else { return };
     let Some(group) = Group::new("tracefs-follow") else { return };
     let (mut member, mut comer) = (Caller::new(&ground), Caller::new(&ground));
-    let pid = comer.shell.id();
-    group.take(member.shell.id(), "below");
+    let pid = comer.pid();
+    group.take(member.pid(), "below");
     create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
     let instance = instance(&ground);
     // What the kernel's own lists say.
