@@ -22,6 +22,7 @@ mod crashes;
 mod descendants;
 mod described;
 mod desk;
+mod dying;
 pub mod elf;
 mod error;
 mod filters;
