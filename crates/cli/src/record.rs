@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use trackway_recorder::{
     BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, KernelVia, Mode, Notices,
-    RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, take_filters,
+    RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, as_asked, take_filters,
 };
 
 use crate::arguments::{KernelWay, RecordArguments, RecoverArguments, ReserveBy};
@@ -126,6 +126,7 @@ fn take_file(
     }
     if let Some(kernel) = &mut options.kernel {
         kernel.filters.extend(take_filters(&kernel.patterns, &mut spec.channels)?);
+        as_asked(&kernel.filters, &mut spec.channels);
         kernel.has_own_filters = true;
     }
     options.channels = spec.channels;

@@ -72,7 +72,7 @@ pub use contexts::{BothContexts, ContextsError, parse_both};
 pub use error::RecordError;
 pub use home::Home;
 pub use kernel::KernelOptions;
-pub use kernel_filters::{split_filters, take_filters};
+pub use kernel_filters::{as_asked, as_written, split_filters, take_filters};
 pub use kernel_ways::{KernelVia, KernelWays};
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
