@@ -90,7 +90,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench --out results
-	$(BUILD)/trackway bench spans --json results-spans.json
+	$(BUILD)/trackway bench spans --out results-spans
 	$(BUILD)/trackway bench reader --json results-reader.json
 	$(BUILD)/trackway bench preload --json results-preload.json
 	$(BUILD)/trackway bench reserve --json results-reserve.json

@@ -47,7 +47,6 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
-mod spans;
 mod stats;
 mod suite;
 mod suites;
@@ -87,7 +86,6 @@ pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
-pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;
