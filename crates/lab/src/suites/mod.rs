@@ -1,6 +1,7 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod preload;
 pub(crate) mod spans;
 
 use crate::suite::Suite;
@@ -13,5 +14,6 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::startup()),
         Box::new(events::Events::drain()),
         Box::new(spans::Spans::default()),
+        Box::new(preload::Preload::default()),
     ]
 }
