@@ -47,6 +47,7 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
+mod singles;
 mod spans;
 mod stats;
 mod suite;
