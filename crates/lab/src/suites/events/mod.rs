@@ -119,18 +119,20 @@ impl Suite for Events {
             let name = tracer.name();
             takes(name) && (hall.settings.wants(name) || Some(&name) == beside.first())
         });
-        let mut entries = Vec::new();
+        let mut found: Vec<(Entry, Place)> = Vec::new();
         for tracer in 0..self.tracers.len() {
             let rows = self.rows_of(tracer, hall);
             if rows.is_empty() {
                 continue;
             }
             let ready = self.set_up(tracer, hall)?;
-            for place in rows {
-                entries.push(self.entry(place, &ready));
-                self.rows.push(place);
-            }
+            found.extend(rows.into_iter().map(|place| (self.entry(place, &ready), place)));
         }
+        // Cases in the order in which the suite has them, and of each the tracers in theirs.
+        let turns = (self.turns)(hall.cpus);
+        found.sort_by_key(|(_, place)| turns.iter().position(|turn| *turn == place.turn));
+        let (mut entries, rows): (Vec<Entry>, Vec<Place>) = found.into_iter().unzip();
+        self.rows = rows;
         self.leave_out_steps(&mut entries, hall)?;
         self.add_control(&mut entries);
         tell_beside(&mut entries, self.beside);
