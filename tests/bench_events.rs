@@ -85,11 +85,11 @@ fn single_events_and_instructions_are_counted() {
         let timing = row["extra"]["timing, subtracted"].as_f64();
         assert!(timing.is_some_and(|ns| ns > 0.0), "{row}");
     }
-    let steps = |tracer| of(&rows, tracer, "u32, instructions");
+    let steps = |tracer: &'static str| of(&rows, tracer, "u32, instructions");
     if steps("trackway")["status"] == "absent" {
         return skipped("programs cannot be stepped through here");
     }
-    let instructions = |tracer: &str| {
+    let instructions = |tracer: &'static str| {
         assert_eq!(steps(tracer)["unit"], "instructions/event");
         steps(tracer)["spread"]["median"].as_f64().expect("a figure")
     };
