@@ -1,4 +1,4 @@
-//! `trackway bench tracepoint`: events in loops, one by one, step by step, and what becomes of them.
+//! `trackway bench tracepoint`: events in loops, one by one, step by step; what becomes of them.
 
 use std::process::Output;
 
@@ -38,11 +38,19 @@ fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
 }
 
-/// RUN the suite. EXPECT every event of every mode to be where the mode puts it.
+/// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
+/// events to be in histograms, and instructions to be those of what each loop does.
 #[test]
-fn modes_of_buffers_keep_what_they_are_to_keep() {
+fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
     let world = World::new("bench-events");
-    let Some(rows) = rows(&world, "trackway-lockless,printf") else { return };
+    let tracers = "trackway-lockless,printf,rdtsc,lw-ust,trackway-off";
+    let Some(rows) = rows(&world, tracers) else { return };
+    modes(&rows);
+    singles(&rows);
+    instructions(&rows);
+}
+
+fn modes(rows: &[Value]) {
     for tracer in ["trackway", "trackway-lockless"] {
         for (case, may_overwrite) in [
             ("u32, 1 thread", true),
@@ -52,7 +60,7 @@ fn modes_of_buffers_keep_what_they_are_to_keep() {
             ("u32, single events, steady", false),
             ("u32, single events, producer only", false),
         ] {
-            let row = of(&rows, tracer, case);
+            let row = of(rows, tracer, case);
             assert_eq!(row["status"], "measured", "{row}");
             let names = ["emitted", "recorded", "lost", "overwritten"];
             let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
@@ -62,18 +70,14 @@ fn modes_of_buffers_keep_what_they_are_to_keep() {
         }
     }
     // What formats text is beside what formats the same text.
-    let text = of(&rows, "printf", "\"%s (%d)\", 1 thread");
+    let text = of(rows, "printf", "\"%s (%d)\", 1 thread");
     let beside = text["beside"].as_u64().expect("beside") as usize;
     assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
 }
 
-/// RUN the suite. EXPECT all single events in histograms, and instructions of each tracer.
-#[test]
-fn single_events_and_instructions_are_counted() {
-    let world = World::new("bench-singles");
-    let Some(rows) = rows(&world, "rdtsc,lw-ust,trackway-off") else { return };
+fn singles(rows: &[Value]) {
     for tracer in ["rdtsc", "lw-ust", "trackway"] {
-        let row = of(&rows, tracer, "u32, single events, overwrite");
+        let row = of(rows, tracer, "u32, single events, overwrite");
         let histogram = row["histogram"].as_array().expect("a histogram");
         let counted: u64 = histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum();
         let tail = &row["tail"];
@@ -85,7 +89,10 @@ fn single_events_and_instructions_are_counted() {
         let timing = row["extra"]["timing, subtracted"].as_f64();
         assert!(timing.is_some_and(|ns| ns > 0.0), "{row}");
     }
-    let steps = |tracer: &'static str| of(&rows, tracer, "u32, instructions");
+}
+
+fn instructions(rows: &[Value]) {
+    let steps = |tracer: &'static str| of(rows, tracer, "u32, instructions");
     if steps("trackway")["status"] == "absent" {
         return skipped("programs cannot be stepped through here");
     }
