@@ -1,7 +1,7 @@
 //! The interface that every tracer is measured through.
 
-use crate::case::{Case, Plan};
-use crate::error::Result;
+use crate::case::{Case, Mode, Plan};
+use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::results::{Account, Flow};
 use crate::workload::Batch;
@@ -50,6 +50,33 @@ pub(crate) trait Tracer {
 
     /// What the tracer's own output of the latest run says; `None` if it records nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
+
+    /// Whether it keeps events, so that its own output must show them.
+    fn records(&self) -> bool {
+        true
+    }
+
+    /// Modes in which [`Tracer::emit`] works; none if it has no workload of `harness.h`.
+    fn modes(&self) -> &'static [Mode] {
+        &[]
+    }
+
+    /// Name of a case's work in its workload.
+    fn work(&self, case: &Case) -> &'static str {
+        case.payload.work()
+    }
+
+    /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
+    /// what the tracer wrote: what the workload printed.
+    fn emit(&mut self, _: &Place, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
+        Err(Error::output(self.name(), "it has no workload of its own"))
+    }
+
+    /// What the tracer's own output says of that, if each thread emitted so many events; `None` if
+    /// it records nothing.
+    fn account(&mut self, _: &Place, _emitted: &[u64]) -> Result<Option<Account>> {
+        Ok(None)
+    }
 
     /// Whether [`Tracer::stream`] means anything for it.
     fn streams(&self) -> bool {
