@@ -20,9 +20,9 @@ pub use results::{PreloadCost, PreloadResults, Program, RealCost, Way};
 
 use crate::error::{Error, Result};
 use crate::machine::{Machine, allowed_cpus};
+use crate::measured;
 use crate::place::{Kit, Place};
 use crate::progress::Progress;
-use crate::reader::measured;
 use crate::results::Note;
 use crate::signals;
 use crate::stats::{Spread, median_interval};

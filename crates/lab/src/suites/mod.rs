@@ -1,6 +1,9 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod filter;
+pub(crate) mod reading;
+pub(crate) mod sharing;
 
 use crate::suite::Suite;
 
@@ -9,7 +12,10 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
-        Box::new(events::Events::startup()),
+        Box::new(filter::Filter::default()),
+        Box::new(sharing::Sharing::default()),
         Box::new(events::Events::drain()),
+        Box::new(events::Events::startup()),
+        Box::new(reading::Reading::default()),
     ]
 }
