@@ -3,7 +3,8 @@
 use crate::case::Case;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row};
-use crate::suites::{self, events::THREADS};
+use crate::suites;
+use crate::suites::events::THREADS;
 use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST, TRACKWAY, TRACKWAY_OFF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
@@ -36,6 +37,8 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     bars.extend(report.suites.get("filter").into_iter().flat_map(suites::filter::bars));
     bars.extend(report.suites.get("sharing").into_iter().flat_map(suites::sharing::bars));
     bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));
+    bars.extend(suites::spans::bars(report));
+    bars.extend(suites::preload::bars(report));
     bars
 }
 

@@ -10,7 +10,6 @@
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
-//! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -30,7 +29,6 @@ mod machine;
 mod measured;
 mod page;
 mod place;
-mod preload;
 mod progress;
 mod readback;
 mod report;
@@ -43,7 +41,6 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
-mod spans;
 mod stats;
 mod suite;
 mod suites;
@@ -61,9 +58,6 @@ pub use kernel::{
 };
 pub use machine::Machine;
 pub use page::page;
-pub use preload::{
-    PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,
-};
 pub use reserve::{
     ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
@@ -75,7 +69,6 @@ pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
-pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;

@@ -2,8 +2,10 @@
 
 pub(crate) mod events;
 pub(crate) mod filter;
+pub(crate) mod preload;
 pub(crate) mod reading;
 pub(crate) mod sharing;
+pub(crate) mod spans;
 
 use crate::suite::Suite;
 
@@ -17,5 +19,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::drain()),
         Box::new(events::Events::startup()),
         Box::new(reading::Reading::default()),
+        Box::new(spans::Spans::default()),
+        Box::new(preload::Preload::default()),
     ]
 }
