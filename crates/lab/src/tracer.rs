@@ -51,6 +51,11 @@ pub(crate) trait Tracer {
     /// What the tracer's own output of the latest run says; `None` if it records nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
 
+    /// Whether to set it up takes longer than a quick look at all tracers may take.
+    fn is_slow_to_set_up(&self) -> bool {
+        false
+    }
+
     /// Whether [`Tracer::stream`] means anything for it.
     fn streams(&self) -> bool {
         false

@@ -1,15 +1,25 @@
 //! The adapters.
 
+mod absent;
 mod baseline;
+mod bpftrace;
 pub(crate) mod daemon;
+pub(crate) mod external;
+pub(crate) mod ftrace;
 pub(crate) mod lttng;
+mod numbers;
+mod peer;
+pub(crate) mod perf;
+mod probe;
 pub(crate) mod trackway;
+pub(crate) mod uftrace;
 
 use crate::case::Case;
 use crate::case::Plan;
 use crate::tracer::Tracer;
 
 pub(crate) use baseline::Baseline;
+pub(crate) use external::is_external;
 pub(crate) use lttng::Lttng;
 pub(crate) use trackway::Trackway;
 
@@ -39,6 +49,7 @@ pub(crate) mod name {
     pub(crate) const LTTNG_OFF: &str = "lttng-ust-off";
     /// LTTng-UST.
     pub(crate) const LTTNG: &str = "lttng-ust";
+    pub(crate) use super::external::name::*;
 }
 
 /// Ring of each CPU in the table's runs, in bytes: fits the second-level cache, for all tracers.
@@ -49,7 +60,7 @@ pub(crate) const FLOW_BYTES: u64 = 4 << 20;
 /// All tracers, in the order of their rows.
 pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
     let daemon = lttng::shared_daemon();
-    vec![
+    let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Baseline::Empty),
         Box::new(Baseline::Rdtsc),
         Box::new(Trackway::off()),
@@ -62,7 +73,9 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
         Box::new(Trackway::rust()),
         Box::new(Trackway::by_claim()),
         Box::new(Lttng::on(&daemon)),
-    ]
+    ];
+    all.extend(external::all());
+    all
 }
 
 /// Arguments of a workload program that runs a case.

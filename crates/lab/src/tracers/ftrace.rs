@@ -1,0 +1,209 @@
+//! ftrace in a private instance: a probe of <sys/sdt.h> with a uprobe event on it, and the marker.
+//! Its buffers are overwritten, and read only afterwards.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Command;
+
+use super::baseline::needs_compiler;
+use super::numbers::{Numbers, number_after};
+use super::probe::Probe;
+use super::{RING_BYTES, batch_arguments, name};
+use crate::case::{Case, Plan};
+use crate::child;
+use crate::error::{Error, Result};
+use crate::place::{Place, has};
+use crate::results::Account;
+use crate::tracefs::{Instance, Tracefs, Uprobe};
+use crate::tracer::{Availability, Tracer};
+use crate::workload::{self, Batch};
+
+/// The program with the probe.
+pub(super) const PROBE_PROGRAM: &str = "usdt";
+/// The program that writes to the marker.
+const MARKER_PROGRAM: &str = "marker";
+/// The probe.
+const PROBE: &str = "number";
+
+/// How events come to ftrace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By a breakpoint of the kernel's on the probe.
+    Uprobe,
+    /// By write(2).
+    Marker,
+}
+
+/// The adapter.
+#[derive(Debug)]
+pub(crate) struct Ftrace {
+    way: Way,
+    emitted: u64,
+    /// First in order: an event cannot go while an instance has it on.
+    instance: Option<Instance>,
+    uprobe: Option<Uprobe>,
+    tracefs: Option<Tracefs>,
+}
+
+impl Ftrace {
+    const fn new(way: Way) -> Self {
+        Self { way, emitted: 0, instance: None, uprobe: None, tracefs: None }
+    }
+
+    /// By a uprobe event on a probe.
+    pub(crate) const fn uprobe() -> Self {
+        Self::new(Way::Uprobe)
+    }
+
+    /// By the marker.
+    pub(crate) const fn marker() -> Self {
+        Self::new(Way::Marker)
+    }
+
+    fn instance(&self) -> Result<&Instance> {
+        self.instance.as_ref().ok_or_else(|| Error::output(self.name(), "it is not set up"))
+    }
+
+    /// Turns the probe's event on or off; the marker is always on.
+    fn switch(&self, is_on: bool) -> Result<()> {
+        let Some(uprobe) = &self.uprobe else { return Ok(()) };
+        self.instance()?.write(&uprobe.enable(), if is_on { "1" } else { "0" })
+    }
+
+    /// The workload, recorded if `is_on`.
+    fn run_workload(&mut self, place: &Place, arguments: &[String], is_on: bool) -> Result<String> {
+        self.instance()?.clear()?;
+        let mut command = match self.way {
+            Way::Uprobe => Command::new(place.path(PROBE_PROGRAM)),
+            Way::Marker => {
+                let mut command = Command::new(place.path(MARKER_PROGRAM));
+                command.env("LAB_MARKER", self.instance()?.path("trace_marker"));
+                command
+            }
+        };
+        self.instance()?.write("tracing_on", if is_on { "1" } else { "0" })?;
+        self.switch(is_on)?;
+        let finished = child::run(command.args(arguments), self.name());
+        self.switch(false)?;
+        self.instance()?.write("tracing_on", "0")?;
+        Ok(finished?.stdout)
+    }
+}
+
+impl Tracer for Ftrace {
+    fn name(&self) -> &'static str {
+        match self.way {
+            Way::Uprobe => name::FTRACE_UPROBE,
+            Way::Marker => name::FTRACE_MARKER,
+        }
+    }
+
+    fn availability(&self, _place: &Place) -> Availability {
+        match self.way {
+            Way::Uprobe => uprobes(),
+            Way::Marker => match Tracefs::find() {
+                Ok(_) => needs_compiler(has("cc")),
+                Err(reason) => Availability::Missing(reason),
+            },
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        *case == Case::SIMPLEST
+    }
+
+    fn batch_events(&self) -> u64 {
+        2_000
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let tracefs = Tracefs::find().map_err(|reason| Error::output(self.name(), reason))?;
+        match self.way {
+            Way::Uprobe => self.uprobe = Some(probe(place, &tracefs, "ftrace")?),
+            Way::Marker => place.compile(MARKER_PROGRAM, &[]).map(|_| ())?,
+        }
+        self.instance = Some(Instance::new(&tracefs, self.name(), RING_BYTES >> 10)?);
+        self.tracefs = Some(tracefs);
+        Ok(())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
+        let batches = workload::batches(&self.run_workload(place, &arguments, true)?)?;
+        self.emitted = batches.iter().map(|batch| batch.events).sum();
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+        let instance = self.instance()?;
+        let stats = instance.stats()?;
+        let mut numbers = Numbers::default();
+        // The thread stayed on one CPU, so that all events are in one buffer: whole traces, which
+        // are merged, take far longer to read.
+        for cpu in instance.cpus() {
+            read(&cpu.join("trace"), &mut numbers)?;
+        }
+        if numbers.events() != stats.entries {
+            let (there, said) = (numbers.events(), stats.entries);
+            let message = format!("its buffers have {there} events, and it says {said}");
+            return Err(Error::output(self.name(), message));
+        }
+        let absent = stats.dropped + stats.overrun;
+        let account = numbers.account(self.name(), self.emitted, absent, 0)?;
+        Ok(Some(Account {
+            lost: stats.dropped,
+            overwritten: stats.overrun,
+            record_bytes: stats.bytes,
+            ..account
+        }))
+    }
+
+    fn tear_down(&mut self) {
+        self.instance = None;
+        self.uprobe = None;
+        self.tracefs = None;
+    }
+}
+
+/// Adds the numbers of the events in a buffer, as text: `… number: (0x55…) value=17`.
+fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
+    let what = || format!("cannot read {}", path.display());
+    let file = File::open(path).map_err(Error::io(what()))?;
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(Error::io(what()))?;
+        if let Some(number) = number_after(&line, " value=").filter(|_| !line.starts_with('#')) {
+            numbers.add(number);
+        }
+    }
+    Ok(())
+}
+
+/// What uprobe events on probes need.
+pub(super) fn uprobes() -> Availability {
+    match Tracefs::find() {
+        Err(reason) => Availability::Missing(reason),
+        Ok(tracefs) if !tracefs.has("uprobe_events") => {
+            Availability::Missing("this kernel has no uprobe events".to_owned())
+        }
+        Ok(_) => probes(),
+    }
+}
+
+/// What programs with probes need.
+pub(super) fn probes() -> Availability {
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
+    if includes.iter().any(|folder| Path::new(folder).join("sys/sdt.h").is_file()) {
+        needs_compiler(has("cc"))
+    } else {
+        Availability::Missing("systemtap-sdt-dev is not installed".to_owned())
+    }
+}
+
+/// A uprobe event of this name on the workload's probe.
+pub(super) fn probe(place: &Place, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
+    let program = place.compile(PROBE_PROGRAM, &[])?;
+    let probe = Probe::find(&program, PROBE)?;
+    Uprobe::new(tracefs, event, &program, probe.offset, &probe.fetch)
+}
