@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row};
+use crate::suites;
 use crate::suites::events::THREADS;
 use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST, TRACKWAY, TRACKWAY_OFF};
 
@@ -33,6 +34,8 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     }
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars.extend(suites::spans::bars(report));
+    bars.extend(suites::preload::bars(report));
     bars
 }
 

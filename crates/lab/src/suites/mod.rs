@@ -1,6 +1,8 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod preload;
+pub(crate) mod spans;
 
 use crate::suite::Suite;
 
@@ -11,5 +13,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::scaling()),
         Box::new(events::Events::startup()),
         Box::new(events::Events::drain()),
+        Box::new(spans::Spans::default()),
+        Box::new(preload::Preload::default()),
     ]
 }
