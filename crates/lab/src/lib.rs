@@ -45,6 +45,7 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
+mod singles;
 mod stats;
 mod suite;
 mod suites;

@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod preload;
+pub(crate) mod size;
 pub(crate) mod spans;
 
 use crate::suite::Suite;
@@ -12,6 +13,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
         Box::new(events::Events::startup()),
+        Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
         Box::new(spans::Spans::default()),
         Box::new(preload::Preload::default()),

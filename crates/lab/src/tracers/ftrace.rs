@@ -1,19 +1,20 @@
 //! ftrace in a private instance: a probe of <sys/sdt.h> with a uprobe event on it, and the marker.
 //! Its buffers are overwritten, and read only afterwards.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::baseline::needs_compiler;
 use super::numbers::{Numbers, number_after};
 use super::probe::Probe;
-use super::{RING_BYTES, batch_arguments, name};
-use crate::case::{Case, Plan};
+use super::{PRODUCER_BYTES, RING_BYTES, batch_arguments, name};
+use crate::case::{Case, Mode, Plan};
 use crate::child;
 use crate::error::{Error, Result};
-use crate::place::{Place, has};
+use crate::place::{Place, has, make_dir};
 use crate::results::Account;
 use crate::tracefs::{Instance, Tracefs, Uprobe};
 use crate::tracer::{Availability, Tracer};
@@ -23,6 +24,10 @@ use crate::workload::{self, Batch};
 pub(super) const PROBE_PROGRAM: &str = "usdt";
 /// The program that writes to the marker.
 const MARKER_PROGRAM: &str = "marker";
+/// Bytes of a buffer's page.
+const PAGE_BYTES: usize = 4096;
+/// Where its buffers' pages go, in the scratch folder.
+const PAGES: &str = "ftrace.pages";
 /// The probe.
 const PROBE: &str = "number";
 
@@ -71,8 +76,10 @@ impl Ftrace {
         self.instance()?.write(&uprobe.enable(), if is_on { "1" } else { "0" })
     }
 
-    /// The workload, recorded if `is_on`.
-    fn run_workload(&mut self, place: &Place, arguments: &[String], is_on: bool) -> Result<String> {
+    /// The workload, recorded.
+    fn record(&self, place: &Place, mode: Mode, arguments: &[String]) -> Result<String> {
+        let bytes = if mode == Mode::Overwrite { RING_BYTES } else { PRODUCER_BYTES };
+        self.instance()?.write("buffer_size_kb", &(bytes >> 10).to_string())?;
         self.instance()?.clear()?;
         let mut command = match self.way {
             Way::Uprobe => Command::new(place.path(PROBE_PROGRAM)),
@@ -82,8 +89,8 @@ impl Ftrace {
                 command
             }
         };
-        self.instance()?.write("tracing_on", if is_on { "1" } else { "0" })?;
-        self.switch(is_on)?;
+        self.instance()?.write("tracing_on", "1")?;
+        self.switch(true)?;
         let finished = child::run(command.args(arguments), self.name());
         self.switch(false)?;
         self.instance()?.write("tracing_on", "0")?;
@@ -130,12 +137,12 @@ impl Tracer for Ftrace {
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let batches = workload::batches(&self.run_workload(place, &arguments, true)?)?;
+        let batches = workload::batches(&self.record(place, Mode::Overwrite, &arguments)?)?;
         self.emitted = batches.iter().map(|batch| batch.events).sum();
         Ok(batches)
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
         let instance = self.instance()?;
         let stats = instance.stats()?;
         let mut numbers = Numbers::default();
@@ -143,6 +150,12 @@ impl Tracer for Ftrace {
         // are merged, take far longer to read.
         for cpu in instance.cpus() {
             read(&cpu.join("trace"), &mut numbers)?;
+        }
+        // As trace-cmd does: pages as they are.
+        place.clear(PAGES);
+        make_dir(&place.path(PAGES))?;
+        for (cpu, folder) in instance.cpus().iter().enumerate() {
+            save(&folder.join("trace_pipe_raw"), &place.path(PAGES).join(cpu.to_string()))?;
         }
         if numbers.events() != stats.entries {
             let (there, said) = (numbers.events(), stats.entries);
@@ -157,6 +170,29 @@ impl Tracer for Ftrace {
             record_bytes: stats.bytes,
             ..account
         }))
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        &[Mode::Overwrite]
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        self.record(place, mode, arguments)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.emitted = emitted.iter().sum();
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(PAGES))
     }
 
     fn tear_down(&mut self) {
@@ -177,6 +213,26 @@ fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Moves the pages of a buffer to a file, without waiting for more.
+fn save(from: &Path, to: &Path) -> Result<()> {
+    let what = || format!("cannot read {}", from.display());
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let mut from = options.open(from).map_err(Error::io(what()))?;
+    let mut pages = Vec::new();
+    let mut page = vec![0; PAGE_BYTES];
+    // At most what a buffer holds, and the page that is written to.
+    for _ in 0..PRODUCER_BYTES / PAGE_BYTES as u64 + 2 {
+        match from.read(&mut page) {
+            Ok(0) => break,
+            Ok(bytes) => pages.extend(&page[..bytes]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(Error::io(what())(error)),
+        }
+    }
+    std::fs::write(to, pages).map_err(Error::io(format!("cannot write {}", to.display())))
 }
 
 /// What uprobe events on probes need.

@@ -99,7 +99,7 @@ mod tests {
     fn numbers_are_found_in_lines() {
         let line = " usdt-1 [000] DBZff 59361.407989: number: (0x5634adfd1720) value=3304 x";
         assert_eq!(number_after(line, " value="), Some(3304));
-        assert_eq!(number_after("lab_number(0x445bd);", "lab_number("), Some(0x445bd));
+        assert_eq!(number_after("lab_value(0x445bd);", "lab_value("), Some(0x445bd));
         assert_eq!(number_after("value=", "value="), None);
         assert_eq!(number_after("none", "value="), None);
     }

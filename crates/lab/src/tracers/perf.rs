@@ -6,7 +6,7 @@ use std::process::Command;
 use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
 use super::numbers::{Numbers, number_after};
 use super::{RING_BYTES, batch_arguments, name};
-use crate::case::{Case, Plan};
+use crate::case::{Case, Mode, Plan};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
@@ -30,11 +30,11 @@ pub(crate) struct Perf {
 
 impl Perf {
     /// The workload with these arguments, recorded: what it printed.
-    pub(crate) fn record(&mut self, place: &Place, arguments: &[String]) -> Result<String> {
+    fn record(&self, place: &Place, arguments: &[String]) -> Result<String> {
         let Some(uprobe) = &self.uprobe else {
             return Err(Error::output(name::PERF, "it is not set up"));
         };
-        let output = Self::output(place);
+        let output = place.path(OUTPUT);
         // It would keep another one's beside its own.
         let _ = std::fs::remove_file(&output);
         let pages = (RING_BYTES / PAGE_BYTES).to_string();
@@ -44,20 +44,15 @@ impl Perf {
         Ok(child::run(&mut command, "perf record")?.stdout)
     }
 
-    /// The file that it writes.
-    pub(crate) fn output(place: &Place) -> PathBuf {
-        place.path(OUTPUT)
-    }
-
     /// What became of so many events.
-    pub(crate) fn account(place: &Place, emitted: u64) -> Result<Account> {
+    fn found(place: &Place, emitted: u64) -> Result<Account> {
         let mut stats = Command::new("perf");
-        stats.args(["report", "--stats", "-i"]).arg(Self::output(place));
+        stats.args(["report", "--stats", "-i"]).arg(place.path(OUTPUT));
         let stats = child::run(&mut stats, "perf report")?.stdout;
         let (samples, lost) = counts(&stats)
             .ok_or_else(|| Error::output("perf report --stats", "there are no samples"))?;
         let mut script = Command::new("perf");
-        script.args(["script", "-F", "trace", "-i"]).arg(Self::output(place));
+        script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));
         let mut numbers = Numbers::default();
         for line in child::run(&mut script, "perf script")?.stdout.lines() {
             if let Some(number) = number_after(line, " value=") {
@@ -114,7 +109,26 @@ impl Tracer for Perf {
     }
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        Self::account(place, self.emitted).map(Some)
+        Self::found(place, self.emitted).map(Some)
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        _mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        self.record(place, arguments)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.emitted = emitted.iter().sum();
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(OUTPUT))
     }
 
     fn tear_down(&mut self) {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::baseline::{launch, needs_compiler};
-use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
-use crate::case::{Case, Context, Payload, Plan};
+use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
+use super::{batch_arguments, flow_arguments, name};
+use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Kit, Place, has, make_dir};
@@ -24,8 +25,6 @@ const RUST_PROGRAM: &str = "rust-events";
 const CXX_PROGRAM: &str = "trackway-cxx";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "trackway-trace";
-/// How a program asks the C library not to register restartable sequences.
-const NO_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
 
 /// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +35,19 @@ enum Way {
     Sequence,
     /// By claims, as where there are no restartable sequences.
     Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+}
+
+impl Way {
+    /// Its name on Trackway's command line.
+    const fn reserve(self) -> &'static str {
+        match self {
+            Self::Off | Self::Sequence => "rseq",
+            Self::Claim => "claim",
+            Self::Lockless => "lockless",
+        }
+    }
 }
 
 /// What the latest run left.
@@ -57,12 +69,14 @@ pub(crate) struct Trackway {
     way: Way,
     /// Of the workload, by its program.
     program: &'static str,
+    /// Whether it is measured with text, and nothing else.
+    is_printf: bool,
     latest: Option<Latest>,
 }
 
 impl Trackway {
     const fn new(way: Way, program: &'static str) -> Self {
-        Self { way, program, latest: None }
+        Self { way, program, is_printf: false, latest: None }
     }
 
     /// With the library, without a session.
@@ -78,6 +92,17 @@ impl Trackway {
     /// Without restartable sequences.
     pub(crate) const fn by_claim() -> Self {
         Self::new(Way::Claim, PROGRAM)
+    }
+
+    /// With the 2012 paper's buffers.
+    pub(crate) const fn lockless() -> Self {
+        Self::new(Way::Lockless, PROGRAM)
+    }
+
+    /// `trackway_printf`.
+    pub(crate) const fn printf() -> Self {
+        let (way, program) = (Way::Sequence, PROGRAM);
+        Self { way, program, is_printf: true, latest: None }
     }
 
     /// From Rust, without a session.
@@ -108,16 +133,20 @@ impl Trackway {
         self.program == CXX_PROGRAM
     }
 
+    /// How many events the latest run had.
+    const fn set_emitted(&mut self, emitted: u64) {
+        if let Some(latest) = &mut self.latest {
+            latest.emitted = emitted;
+        }
+    }
+
     /// The workload, recorded to a new folder.
     fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Command {
         place.clear(TRACE);
         let mut command = Command::new(&place.kit.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
+        command.args(["--reserve", self.way.reserve()]);
         command.arg("-o").arg(place.path(TRACE)).arg("--");
-        if self.way == Way::Claim {
-            // Only the program goes without; the recorder finds the machine as it is.
-            command.args(["env", NO_RSEQ]);
-        }
         command.arg(place.path(self.program));
         in_window(&mut command, place.window_dir());
         command
@@ -132,8 +161,10 @@ impl Tracer for Trackway {
             Way::Off => name::TRACKWAY_OFF,
             Way::Sequence if self.is_rust() => name::RUST,
             Way::Sequence if self.is_cxx() => name::CXX,
+            Way::Sequence if self.is_printf => name::TRACKWAY_PRINTF,
             Way::Sequence => name::TRACKWAY,
             Way::Claim => name::TRACKWAY_CLAIM,
+            Way::Lockless => name::TRACKWAY_LOCKLESS,
         }
     }
 
@@ -148,6 +179,9 @@ impl Tracer for Trackway {
     }
 
     fn supports(&self, case: &Case) -> bool {
+        if self.is_printf {
+            return *case == Case::PRINTF;
+        }
         match self.way {
             // Rust has no formatted events: a `format!` is a value as any other.
             Way::Off if self.is_rust() => {
@@ -161,8 +195,8 @@ impl Tracer for Trackway {
                     && case.context == Context::None
                     && case.payload != Payload::Printf
             }
-            Way::Sequence => true,
-            Way::Claim => case.payload.is_in_table() || case.payload == Payload::Printf,
+            Way::Sequence => case.payload != Payload::Printf,
+            Way::Claim | Way::Lockless => case.payload.is_in_table(),
         }
     }
 
@@ -189,18 +223,9 @@ impl Tracer for Trackway {
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let mut command = if self.way == Way::Off {
-            let mut command = Command::new(place.path(self.program));
-            in_window(&mut command, &off_window_dir(place)?);
-            command
-        } else {
-            let options = ["--flight-recorder", "--context", case.context.name()];
-            self.record(place, &options, RING_BYTES)
-        };
-        let finished = child::run(command.args(arguments), self.name())?;
-        let batches = workload::batches(&finished.stdout)?;
-        let emitted = batches.iter().map(|batch| batch.events).sum();
-        self.latest = Some(Latest { messages: finished.stderr, emitted });
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.set_emitted(batches.iter().map(|batch| batch.events).sum());
         Ok(batches)
     }
 
@@ -211,8 +236,52 @@ impl Tracer for Trackway {
         }
     }
 
+    fn records(&self) -> bool {
+        self.way != Way::Off
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        let is_plain = self.program == PROGRAM && !self.is_printf && self.way != Way::Off;
+        if is_plain { &Mode::ALL } else { &[Mode::Overwrite] }
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        let context = ["--context", case.context.name()];
+        let sub_buffers = PRODUCER_SUB_BUFFERS.to_string();
+        let (options, bytes) = match mode {
+            Mode::Overwrite => (vec!["--flight-recorder"], RING_BYTES),
+            Mode::Steady => (Vec::new(), FLOW_BYTES),
+            Mode::Producer => (vec!["--sub-buffers", &sub_buffers], PRODUCER_BYTES),
+        };
+        let mut command = if self.way == Way::Off {
+            let mut command = Command::new(place.path(self.program));
+            in_window(&mut command, &off_window_dir(place)?);
+            command
+        } else {
+            self.record(place, &[&context[..], &options].concat(), bytes)
+        };
+        let finished = child::run(command.args(arguments), self.name())?;
+        self.latest = Some(Latest { messages: finished.stderr, emitted: 0 });
+        Ok(finished.stdout)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.set_emitted(emitted.iter().sum());
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        (self.way != Way::Off).then(|| place.path(TRACE))
+    }
+
     fn streams(&self) -> bool {
-        self.way != Way::Off && self.program == PROGRAM
+        self.way != Way::Off && self.program == PROGRAM && !self.is_printf
     }
 
     fn starts_programs(&self) -> bool {
@@ -357,7 +426,9 @@ mod tests {
 
     #[test]
     fn every_way_but_off_records_everything() {
-        assert!(Trackway::by_claim().supports(&Case::PRINTF));
+        assert!(Trackway::printf().supports(&Case::PRINTF));
+        assert!(!Trackway::printf().supports(&Case::SIMPLEST));
+        assert!(!Trackway::by_sequence().supports(&Case::PRINTF));
         assert!(!Trackway::off().supports(&Case::PRINTF));
         assert!(!Trackway::rust().supports(&Case::PRINTF));
         assert!(Trackway::off().supports(&Case::SIMPLEST));
@@ -375,6 +446,8 @@ mod tests {
             Trackway::rust_off(),
             Trackway::by_sequence(),
             Trackway::by_claim(),
+            Trackway::lockless(),
+            Trackway::printf(),
             Trackway::cxx(),
             Trackway::rust(),
         ];

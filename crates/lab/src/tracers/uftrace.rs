@@ -8,7 +8,7 @@ use std::process::Command;
 use super::baseline::needs_compiler;
 use super::numbers::{Numbers, number_after};
 use super::{RING_BYTES, batch_arguments, name};
-use crate::case::{Case, Plan};
+use crate::case::{Case, Mode, Plan};
 use crate::child;
 use crate::error::Result;
 use crate::place::{Place, has};
@@ -21,7 +21,7 @@ const PROGRAM: &str = "functions";
 /// What it writes, in the scratch folder.
 const OUTPUT: &str = "uftrace.data";
 /// The function.
-const FUNCTION: &str = "lab_number";
+const FUNCTION: &str = "lab_value";
 
 /// The adapter.
 #[derive(Debug, Default)]
@@ -31,26 +31,21 @@ pub(crate) struct Uftrace {
 
 impl Uftrace {
     /// The workload with these arguments, recorded: what it printed.
-    pub(crate) fn record(place: &Place, arguments: &[String]) -> Result<String> {
+    fn record(place: &Place, arguments: &[String]) -> Result<String> {
         place.clear(OUTPUT);
         let mut command = Command::new("uftrace");
         command.args(["record", "--no-pager", "--no-libcall", "--no-event", "--no-sched"]);
         command.args(["-b", &RING_BYTES.to_string(), "-F", FUNCTION]);
-        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(Self::output(place));
+        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(place.path(OUTPUT));
         command.arg(place.path(PROGRAM)).args(arguments);
         Ok(child::run(&mut command, "uftrace record")?.stdout)
     }
 
-    /// The folder that it writes.
-    pub(crate) fn output(place: &Place) -> PathBuf {
-        place.path(OUTPUT)
-    }
-
     /// What became of so many events.
-    pub(crate) fn account(place: &Place, emitted: u64) -> Result<Account> {
+    fn found(place: &Place, emitted: u64) -> Result<Account> {
         let mut replay = Command::new("uftrace");
         replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
-        let finished = child::run(replay.arg(Self::output(place)), "uftrace replay")?;
+        let finished = child::run(replay.arg(place.path(OUTPUT)), "uftrace replay")?;
         let (numbers, is_lossy) = calls(&finished.stdout);
         // It says that records are lost, of which a call has three: calls that are not there.
         let lost = if is_lossy { numbers.missing(emitted) } else { 0 };
@@ -91,13 +86,32 @@ impl Tracer for Uftrace {
     }
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        Self::account(place, self.emitted).map(Some)
+        Self::found(place, self.emitted).map(Some)
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        _mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        Self::record(place, arguments)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.emitted = emitted.iter().sum();
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(OUTPUT))
     }
 
     fn tear_down(&mut self) {}
 }
 
-/// The calls of a replay, and whether it says that some are lost: lines `lab_number(17);` and
+/// The calls of a replay, and whether it says that some are lost: lines `lab_value(17);` and
 /// `/* LOST 3 records!! */`.
 fn calls(replay: &str) -> (Numbers, bool) {
     let (mut numbers, mut is_lossy) = (Numbers::default(), false);
@@ -116,10 +130,10 @@ mod tests {
 
     #[test]
     fn calls_are_counted_with_their_numbers() {
-        let (numbers, is_lossy) = calls("lab_number(0);\nlab_number(0x1);\n  lab_number(2);\n");
+        let (numbers, is_lossy) = calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
         let whole = numbers.account("uftrace", 3, 0, 0).expect("all");
         assert_eq!((whole.recorded, is_lossy), (3, false));
-        let (numbers, is_lossy) = calls("lab_number(0);\n/* LOST 3 records!! */\nlab_number(2);\n");
+        let (numbers, is_lossy) = calls("lab_value(0);\n/* LOST 3 records!! */\nlab_value(2);\n");
         assert_eq!((numbers.missing(3), is_lossy), (1, true));
     }
 }

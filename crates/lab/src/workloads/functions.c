@@ -2,7 +2,7 @@
 /* A function with one number, which uftrace is to see called: compiled with -pg. */
 #include "harness.h"
 
-__attribute__((noinline)) static void lab_number(uint32_t value)
+__attribute__((noinline)) static void lab_value(uint32_t value)
 {
     __asm__ volatile("" : : "r"(value) : "memory");
 }
@@ -10,7 +10,7 @@ __attribute__((noinline)) static void lab_number(uint32_t value)
 static void number(uint64_t first, uint64_t count)
 {
     for (uint64_t i = first; i < first + count; i++)
-        lab_number((uint32_t)i);
+        lab_value((uint32_t)i);
 }
 
 static const struct lab_work works[] = {
