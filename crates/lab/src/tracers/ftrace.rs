@@ -96,6 +96,41 @@ impl Ftrace {
         self.instance()?.write("tracing_on", "0")?;
         Ok(finished?.stdout)
     }
+
+    /// What became of the events.
+    fn found(&self) -> Result<Account> {
+        let instance = self.instance()?;
+        let stats = instance.stats()?;
+        let mut numbers = Numbers::default();
+        // The thread stayed on one CPU, so that all events are in one buffer: whole traces, which
+        // are merged, take far longer to read.
+        for cpu in instance.cpus() {
+            read(&cpu.join("trace"), &mut numbers)?;
+        }
+        if numbers.events() != stats.entries {
+            let (there, said) = (numbers.events(), stats.entries);
+            let message = format!("its buffers have {there} events, and it says {said}");
+            return Err(Error::output(self.name(), message));
+        }
+        let absent = stats.dropped + stats.overrun;
+        let account = numbers.account(self.name(), self.emitted, absent, 0)?;
+        Ok(Account {
+            lost: stats.dropped,
+            overwritten: stats.overrun,
+            record_bytes: stats.bytes,
+            ..account
+        })
+    }
+
+    /// Moves the buffers' pages to files, as trace-cmd does: as they are.
+    fn save(&self, place: &Place) -> Result<()> {
+        place.clear(PAGES);
+        make_dir(&place.path(PAGES))?;
+        for (cpu, folder) in self.instance()?.cpus().iter().enumerate() {
+            save(&folder.join("trace_pipe_raw"), &place.path(PAGES).join(cpu.to_string()))?;
+        }
+        Ok(())
+    }
 }
 
 impl Tracer for Ftrace {
@@ -142,34 +177,8 @@ impl Tracer for Ftrace {
         Ok(batches)
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        let instance = self.instance()?;
-        let stats = instance.stats()?;
-        let mut numbers = Numbers::default();
-        // The thread stayed on one CPU, so that all events are in one buffer: whole traces, which
-        // are merged, take far longer to read.
-        for cpu in instance.cpus() {
-            read(&cpu.join("trace"), &mut numbers)?;
-        }
-        // As trace-cmd does: pages as they are.
-        place.clear(PAGES);
-        make_dir(&place.path(PAGES))?;
-        for (cpu, folder) in instance.cpus().iter().enumerate() {
-            save(&folder.join("trace_pipe_raw"), &place.path(PAGES).join(cpu.to_string()))?;
-        }
-        if numbers.events() != stats.entries {
-            let (there, said) = (numbers.events(), stats.entries);
-            let message = format!("its buffers have {there} events, and it says {said}");
-            return Err(Error::output(self.name(), message));
-        }
-        let absent = stats.dropped + stats.overrun;
-        let account = numbers.account(self.name(), self.emitted, absent, 0)?;
-        Ok(Some(Account {
-            lost: stats.dropped,
-            overwritten: stats.overrun,
-            record_bytes: stats.bytes,
-            ..account
-        }))
+    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+        self.found().map(Some)
     }
 
     fn modes(&self) -> &'static [Mode] {
@@ -188,7 +197,9 @@ impl Tracer for Ftrace {
 
     fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
         self.emitted = emitted.iter().sum();
-        self.read_back(place)
+        let account = self.found()?;
+        self.save(place)?;
+        Ok(Some(account))
     }
 
     fn output(&self, place: &Place) -> Option<PathBuf> {
@@ -262,4 +273,34 @@ pub(super) fn probe(place: &Place, tracefs: &Tracefs, event: &str) -> Result<Upr
     let program = place.compile(PROBE_PROGRAM, &[])?;
     let probe = Probe::find(&program, PROBE)?;
     Uprobe::new(tracefs, event, &program, probe.offset, &probe.fetch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_was_silently_off_is_found_out() {
+        let tracefs = match Tracefs::find() {
+            Ok(tracefs) => tracefs,
+            Err(reason) => return eprintln!("skipped, because {reason}"),
+        };
+        let instance = Instance::new(&tracefs, "off", 64).expect("an instance");
+        let ftrace = Ftrace { emitted: 1000, instance: Some(instance), ..Ftrace::uprobe() };
+        let error = ftrace.found().unwrap_err().to_string();
+        let expected = "ftrace-uprobe: 1000 events are not there, and it says that 0 are lost";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn lines_of_events_have_numbers_and_others_do_not() {
+        let path = std::env::temp_dir().join(format!("trackway-ftrace-{}", std::process::id()));
+        let text = "# tracer: nop\n# no value=3\n  usdt-1 [000] D 5.1: number: (0x1720) value=8\n\
+                    CPU:0 [LOST 4 EVENTS]\n  marker-1 [000] . 5.2: tracing_mark_write: value=9\n";
+        std::fs::write(&path, text).expect("a file");
+        let mut numbers = Numbers::default();
+        read(&path, &mut numbers).expect("two events");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!((numbers.events(), numbers.missing(10)), (2, 0));
+    }
 }
