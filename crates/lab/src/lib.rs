@@ -47,6 +47,7 @@ mod suite;
 mod suites;
 mod table;
 mod text;
+mod tracefs;
 mod tracer;
 mod tracers;
 mod workload;

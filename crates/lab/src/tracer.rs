@@ -1,5 +1,7 @@
 //! The interface that every tracer is measured through.
 
+use std::path::PathBuf;
+
 use crate::case::{Case, Mode, Plan};
 use crate::error::{Error, Result};
 use crate::place::Place;
@@ -51,12 +53,17 @@ pub(crate) trait Tracer {
     /// What the tracer's own output of the latest run says; `None` if it records nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
 
+    /// Whether to set it up takes longer than a quick look at all tracers may take.
+    fn is_slow_to_set_up(&self) -> bool {
+        false
+    }
+
     /// Whether it keeps events, so that its own output must show them.
     fn records(&self) -> bool {
         true
     }
 
-    /// Modes in which [`Tracer::emit`] works; none if it has no workload of `harness.h`.
+    /// Modes in which it is measured; none if it has no workload of `harness.h`, or only one.
     fn modes(&self) -> &'static [Mode] {
         &[]
     }
@@ -76,6 +83,11 @@ pub(crate) trait Tracer {
     /// it records nothing.
     fn account(&mut self, _: &Place, _emitted: &[u64]) -> Result<Option<Account>> {
         Ok(None)
+    }
+
+    /// What it wrote of that, on disk, if it writes anything: a file, or a folder of them.
+    fn output(&self, _: &Place) -> Option<PathBuf> {
+        None
     }
 
     /// Whether [`Tracer::stream`] means anything for it.

@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 22] = [
+pub(crate) const SOURCES: [Source; 26] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -36,6 +36,10 @@ pub(crate) const SOURCES: [Source; 22] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "usdt.c", text: include_str!("workloads/usdt.c") },
+    Source { name: "marker.c", text: include_str!("workloads/marker.c") },
+    Source { name: "functions.c", text: include_str!("workloads/functions.c") },
+    Source { name: "rust-peer.c", text: include_str!("workloads/rust-peer.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

@@ -4,7 +4,7 @@
 use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
@@ -251,6 +251,10 @@ impl Tracer for Lttng {
     fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
         self.emitted = emitted.to_vec();
         self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        self.is_on().then(|| place.path(TRACE))
     }
 
     fn streams(&self) -> bool {

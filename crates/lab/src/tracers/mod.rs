@@ -1,15 +1,25 @@
 //! The adapters.
 
+mod absent;
 pub(crate) mod baseline;
+mod bpftrace;
 pub(crate) mod daemon;
+pub(crate) mod external;
+pub(crate) mod ftrace;
 pub(crate) mod lttng;
+mod numbers;
+mod peer;
+pub(crate) mod perf;
+mod probe;
 pub(crate) mod trackway;
+pub(crate) mod uftrace;
 
 use crate::case::Case;
 use crate::case::Plan;
 use crate::tracer::Tracer;
 
 pub(crate) use baseline::Baseline;
+pub(crate) use external::is_external;
 pub(crate) use lttng::Lttng;
 pub(crate) use trackway::Trackway;
 
@@ -47,6 +57,7 @@ pub(crate) mod name {
     pub(crate) const LTTNG: &str = "lttng-ust";
     /// LTTng-UST with text.
     pub(crate) const TRACEF: &str = "lttng-tracef";
+    pub(crate) use super::external::name::*;
 }
 
 /// Ring of each CPU in the table's runs, in bytes: fits the second-level cache, for all tracers.
@@ -62,7 +73,7 @@ pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
 /// All tracers, in the order of their rows.
 pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
     let daemon = lttng::shared_daemon();
-    vec![
+    let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Baseline::Empty),
         Box::new(Baseline::Rdtsc),
         Box::new(Trackway::off()),
@@ -79,7 +90,9 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
         Box::new(Baseline::Printf),
         Box::new(Trackway::printf()),
         Box::new(Lttng::tracef(&daemon)),
-    ]
+    ];
+    all.extend(external::all());
+    all
 }
 
 /// Arguments of a workload program that runs a case.

@@ -279,6 +279,10 @@ impl Tracer for Trackway {
         self.read_back(place)
     }
 
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        (self.way != Way::Off).then(|| place.path(TRACE))
+    }
+
     fn streams(&self) -> bool {
         self.way != Way::Off && self.program == PROGRAM && !self.is_printf
     }

@@ -59,6 +59,10 @@ impl Events {
     /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
     fn set_up(&mut self, tracer: usize, hall: &Hall<'_>) -> Result<Entry> {
         let tracer = &mut self.tracers[tracer];
+        if hall.settings.quick && hall.settings.tracers.is_empty() && tracer.is_slow_to_set_up() {
+            let reason = "to build it takes longer than --quick has; --tracers names it";
+            return Ok(Entry { absent: Some(reason.to_owned()), ..Entry::default() });
+        }
         hall.progress.say(&format!("setting up {}", tracer.name()));
         match tracer.availability(hall.place) {
             Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..Entry::default() }),

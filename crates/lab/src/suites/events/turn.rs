@@ -8,7 +8,7 @@ use crate::singles::Singles;
 use crate::stats::Spread;
 use crate::suite::{Hall, Sample};
 use crate::tracer::Tracer;
-use crate::tracers::{name, paced_arguments};
+use crate::tracers::{self, name, paced_arguments};
 use crate::workload::{self, Batch};
 
 /// Starts of a program in a turn.
@@ -88,7 +88,8 @@ impl Turn {
                 let is_bound = [name::CXX, name::RUST].contains(&name);
                 has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
             }
-            Self::Steps(case) => has(&case, Mode::Overwrite),
+            // What the kernel does for an event is no instruction of the program's.
+            Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
             Self::Starts => tracer.starts_programs(),
             Self::Flow => tracer.streams(),
         }

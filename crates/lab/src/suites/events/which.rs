@@ -5,7 +5,7 @@ use super::turn::Turn;
 use crate::case::{Case, Mode};
 use crate::rows::Unit;
 use crate::suite::About;
-use crate::tracers::name;
+use crate::tracers::{self, name};
 
 impl Events {
     /// What an event costs: in loops, in each mode, one by one, and in instructions.
@@ -47,7 +47,8 @@ impl Events {
             let case = |threads| Case::SIMPLEST.with_threads(threads);
             threads.map(|threads| Turn::Batches(case(threads), Mode::Overwrite)).collect()
         });
-        suite.takes = |name| !name.ends_with("-off") && name != name::EMPTY;
+        suite.takes =
+            |name| !name.ends_with("-off") && name != name::EMPTY && !tracers::is_external(name);
         suite
     }
 
