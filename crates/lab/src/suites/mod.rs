@@ -5,6 +5,7 @@ pub(crate) mod filter;
 pub(crate) mod preload;
 pub(crate) mod reading;
 pub(crate) mod sharing;
+pub(crate) mod size;
 pub(crate) mod spans;
 
 use crate::suite::Suite;
@@ -16,6 +17,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::scaling()),
         Box::new(filter::Filter::default()),
         Box::new(sharing::Sharing::default()),
+        Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
         Box::new(events::Events::startup()),
         Box::new(reading::Reading::default()),
