@@ -39,7 +39,8 @@ pub struct Meaning {
     pub is_narrow: bool,
     /// It has 64 bits.
     pub is_wide: bool,
-    /// It is an element of an array: a sequence may lack it, and who fills frames asks for it first.
+    /// It is an element of an array: a sequence may lack it, and who fills frames asks for it
+    /// before all else.
     pub is_of_array: bool,
     /// What its elements are.
     pub elements: Option<Scalar>,

@@ -67,7 +67,7 @@ pub(super) struct Part<'t> {
 }
 
 /// Adds the parts that a tree is made of, each behind those that it is made of itself, which make
-/// sense of themselves or nowhere; what the tree is, as one of them. `all`: the fields of the whole.
+/// sense by themselves or nowhere; the tree's fields and size. `all`: the fields of the whole.
 pub(super) fn parts<'t>(
     tree: &'t Tree,
     is_truth: bool,
