@@ -19,6 +19,8 @@ use crate::workload::{self, Batch};
 
 /// The workload in C.
 const PROGRAM: &str = "trackway";
+/// The workload with one event among many.
+const MANY_PROGRAM: &str = "trackway-many";
 /// The workload in Rust, within the same harness.
 const RUST_PROGRAM: &str = "rust-events";
 /// The workload in C++, within the same harness.
@@ -105,6 +107,15 @@ impl Trackway {
         Self { way, program, is_printf: true, latest: None }
     }
 
+    /// With an event that has more than thirty before it, and nothing else.
+    pub(crate) const fn among_many() -> Self {
+        Self::new(Way::Sequence, MANY_PROGRAM)
+    }
+
+    fn is_among_many(&self) -> bool {
+        self.program == MANY_PROGRAM
+    }
+
     /// From Rust, without a session.
     pub(crate) const fn rust_off() -> Self {
         Self::new(Way::Off, RUST_PROGRAM)
@@ -140,16 +151,27 @@ impl Trackway {
         }
     }
 
+    /// The folder of the window that it uses: what a window has known stays, and has ids before
+    /// what comes later, so that many events are kept from others' programs.
+    fn window_dir(&self, place: &Place) -> Result<PathBuf> {
+        if !self.is_among_many() {
+            return Ok(place.window_dir().to_owned());
+        }
+        let folder = place.window_dir().join("many");
+        make_dir(&folder)?;
+        Ok(folder)
+    }
+
     /// The workload, recorded to a new folder.
-    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Command {
+    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Result<Command> {
         place.clear(TRACE);
         let mut command = Command::new(&place.kit.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
         command.args(["--reserve", self.way.reserve()]);
         command.arg("-o").arg(place.path(TRACE)).arg("--");
         command.arg(place.path(self.program));
-        in_window(&mut command, place.window_dir());
-        command
+        in_window(&mut command, &self.window_dir(place)?);
+        Ok(command)
     }
 }
 
@@ -181,6 +203,9 @@ impl Tracer for Trackway {
     fn supports(&self, case: &Case) -> bool {
         if self.is_printf {
             return *case == Case::PRINTF;
+        }
+        if self.is_among_many() {
+            return *case == Case::SIMPLEST;
         }
         match self.way {
             // Rust has no formatted events: a `format!` is a value as any other.
@@ -264,7 +289,7 @@ impl Tracer for Trackway {
             in_window(&mut command, &off_window_dir(place)?);
             command
         } else {
-            self.record(place, &[&context[..], &options].concat(), bytes)
+            self.record(place, &[&context[..], &options].concat(), bytes)?
         };
         let finished = child::run(command.args(arguments), self.name())?;
         self.latest = Some(Latest { messages: finished.stderr, emitted: 0 });
@@ -292,7 +317,7 @@ impl Tracer for Trackway {
         if !self.streams() {
             return Ok(None);
         }
-        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
+        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES)?;
         let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
         let threads = workload::emitted(&finished.stdout)?;
         let emitted = threads.iter().map(|thread| thread.events).sum();
