@@ -36,6 +36,9 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
     bars.extend(suites::size::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars.extend(report.suites.get("filter").into_iter().flat_map(suites::filter::bars));
+    bars.extend(report.suites.get("sharing").into_iter().flat_map(suites::sharing::bars));
+    bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));
     bars.extend(suites::spans::bars(report));
     bars.extend(suites::preload::bars(report));
     bars

@@ -7,9 +7,7 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
-//! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
-//! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
 //! ```
@@ -23,18 +21,16 @@
 
 mod bars;
 mod case;
-mod chart;
 mod child;
 mod error;
-mod filter;
 mod guardian;
 mod kernel;
 mod machine;
+mod measured;
 mod page;
 mod place;
 mod progress;
 mod readback;
-mod reader;
 mod report;
 mod reserve;
 mod results;
@@ -58,20 +54,12 @@ mod workload;
 
 pub use case::{Case, Context, Payload};
 pub use error::Error;
-pub use filter::{
-    Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
-    TracedCost, print_filter, run_filter,
-};
 pub use kernel::{
     CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
     LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
 pub use page::page;
-pub use reader::{
-    Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
-    print_reading, run_reading,
-};
 pub use reserve::{
     ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,

@@ -47,8 +47,8 @@ pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
     Ok(found)
 }
 
-/// What became of the events of threads that emitted so many, in a trace that nothing is overwritten
-/// in.
+/// What became of the events of threads that emitted so many, in a trace in which nothing is
+/// overwritten.
 pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
     let counted = count(folder)?.unwrap_or_default();
     Ok(Account {

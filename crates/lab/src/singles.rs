@@ -128,8 +128,8 @@ fn middle_mean(histogram: &Ticks) -> f64 {
     sum / (high - low)
 }
 
-/// What the clock steps by: the greatest number of ticks that all figures are multiples of, of those
-/// whose place is one tick wide.
+/// What the clock steps by: the greatest number of ticks that all figures are multiples of, among
+/// those whose place is one tick wide.
 fn step(found: &Found) -> u64 {
     const LINEAR: u64 = 4096;
     let ticks = found.timing.iter().chain(&found.single).map(|one| one.0);
@@ -143,8 +143,8 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// To a tenth of a ns below 100 ns, and to three digits above: what is subtracted differs from round
-/// to round, and figures of all rounds are to fall on the same places, so that these stay few.
+/// To a tenth of a ns below 100 ns, and to three digits above: what is subtracted differs from
+/// round to round, and figures of all rounds are to fall on the same places, which so stay few.
 fn rounded(ns: f64) -> f64 {
     let digits = ns.abs().max(100.0).log10().floor();
     let unit = 10_f64.powf(digits - 2.0);

@@ -68,6 +68,11 @@ pub(crate) trait Tracer {
         &[]
     }
 
+    /// Name of a case's work in its workload.
+    fn work(&self, case: &Case) -> &'static str {
+        case.payload.work()
+    }
+
     /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
     /// what the tracer wrote: what the workload printed.
     fn emit(&mut self, _: &Place, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {

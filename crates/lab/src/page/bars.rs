@@ -1,4 +1,5 @@
-//! Bars: tracers in groups of cases, all of a unit on one scale, with the interval that rounds span.
+//! Bars: tracers in groups of cases, all of a unit on one scale, with the interval that rounds
+//! span.
 
 use super::plot::{NAMES, Plot, ROW, Scale, WIDTH, colour, mark};
 use crate::rows::{Row, SuiteRows, Unit};

@@ -1,7 +1,10 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod filter;
 pub(crate) mod preload;
+pub(crate) mod reading;
+pub(crate) mod sharing;
 pub(crate) mod size;
 pub(crate) mod spans;
 
@@ -12,9 +15,12 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
-        Box::new(events::Events::startup()),
+        Box::new(filter::Filter::default()),
+        Box::new(sharing::Sharing::default()),
         Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
+        Box::new(events::Events::startup()),
+        Box::new(reading::Reading::default()),
         Box::new(spans::Spans::default()),
         Box::new(preload::Preload::default()),
     ]

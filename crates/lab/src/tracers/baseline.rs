@@ -37,15 +37,6 @@ impl Baseline {
             Self::Printf => PRINTF_PROGRAM,
         }
     }
-
-    /// Name of a case's work in the program.
-    const fn work(self, case: &Case) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Rdtsc => "rdtsc",
-            Self::LwUst | Self::Printf => case.payload.work(),
-        }
-    }
 }
 
 impl Tracer for Baseline {
@@ -98,6 +89,14 @@ impl Tracer for Baseline {
 
     fn modes(&self) -> &'static [Mode] {
         &[Mode::Overwrite]
+    }
+
+    fn work(&self, case: &Case) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Rdtsc => "rdtsc",
+            Self::LwUst | Self::Printf => case.payload.work(),
+        }
     }
 
     fn emit(&mut self, place: &Place, _: &Case, _: Mode, arguments: &[String]) -> Result<String> {
@@ -157,6 +156,7 @@ mod tests {
         assert!(Baseline::LwUst.supports(&record) && !Baseline::LwUst.supports(&Case::PRINTF));
         let vtid = Case { context: Context::Vtid, ..Case::SIMPLEST };
         assert!(!Baseline::LwUst.supports(&vtid));
+        assert_eq!(Baseline::Rdtsc.work(&Case::SIMPLEST), "rdtsc");
         assert!(Baseline::Printf.supports(&Case::PRINTF) && Baseline::Printf.supports(&record));
     }
 

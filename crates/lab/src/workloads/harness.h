@@ -211,8 +211,8 @@ static int lab_measure(void)
 
 /*
  * Prints "timing TICKS COUNT" for each difference of two readings with nothing in between, "single
- * TICKS COUNT" for each with an event, the greatest of each as "…-most TICKS", and "ticks TICKS NS":
- * how many there are in so many ns.
+ * TICKS COUNT" for each with an event, the greatest of each as "…-most TICKS", and "ticks TICKS
+ * NS": how many there are in so many ns.
  */
 static int lab_measure_singles(uint64_t warm, uint64_t turns)
 {

@@ -30,8 +30,8 @@ struct Place {
 /// A suite of them.
 pub(crate) struct Events {
     about: About,
-    /// Seconds that a full run takes about.
-    seconds: f64,
+    /// Seconds that a full run takes about, and a quick one.
+    seconds: (f64, f64),
     /// What there is to do on so many CPUs.
     turns: fn(usize) -> Vec<Turn>,
     /// Whether the suite means anything for the tracer of this name.
@@ -43,7 +43,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    fn new(about: About, seconds: f64, turns: fn(usize) -> Vec<Turn>) -> Self {
+    fn new(about: About, seconds: (f64, f64), turns: fn(usize) -> Vec<Turn>) -> Self {
         let (tracers, rows) = (Vec::new(), Vec::new());
         let beside = &[name::TRACKWAY, name::TRACKWAY_PRINTF];
         Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
@@ -112,7 +112,7 @@ impl Suite for Events {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { self.seconds / 8.0 } else { self.seconds }
+        if settings.quick { self.seconds.1 } else { self.seconds.0 }
     }
 
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
@@ -123,18 +123,20 @@ impl Suite for Events {
             let name = tracer.name();
             takes(name) && (hall.settings.wants(name) || Some(&name) == beside.first())
         });
-        let mut entries = Vec::new();
+        let mut found: Vec<(Entry, Place)> = Vec::new();
         for tracer in 0..self.tracers.len() {
             let rows = self.rows_of(tracer, hall);
             if rows.is_empty() {
                 continue;
             }
             let ready = self.set_up(tracer, hall)?;
-            for place in rows {
-                entries.push(self.entry(place, &ready));
-                self.rows.push(place);
-            }
+            found.extend(rows.into_iter().map(|place| (self.entry(place, &ready), place)));
         }
+        // Cases in the order in which the suite has them, and of each the tracers in theirs.
+        let turns = (self.turns)(hall.cpus);
+        found.sort_by_key(|(_, place)| turns.iter().position(|turn| *turn == place.turn));
+        let (mut entries, rows): (Vec<Entry>, Vec<Place>) = found.into_iter().unzip();
+        self.rows = rows;
         self.leave_out_steps(&mut entries, hall)?;
         self.add_control(&mut entries);
         tell_beside(&mut entries, self.beside);
@@ -180,8 +182,8 @@ impl Events {
     }
 }
 
-/// Each row beside the one in the same case of the first of these tracers that has one, unless it is
-/// that.
+/// Each row beside the one in the same case of the first of these tracers that has one, unless it
+/// is that.
 fn tell_beside(entries: &mut [Entry], names: &[&str]) {
     let others: Vec<Option<usize>> = entries
         .iter()

@@ -113,7 +113,7 @@ impl Turn {
                 let plan = Plan { warm_up: 5, batches: if quick { 20 } else { 60 } };
                 let rest_us = if mode == Mode::Steady { REST_US } else { 0 };
                 let pace = (BATCH_EVENTS, rest_us);
-                let arguments = paced_arguments(case.payload.work(), &case, &plan, pace);
+                let arguments = paced_arguments(tracer.work(&case), &case, &plan, pace);
                 let output = tracer.emit(hall.place, &case, mode, &arguments)?;
                 let batches = workload::batches(&output)?;
                 let emitted = workload::emitted_by_thread(&batches);
@@ -124,7 +124,7 @@ impl Turn {
             Self::Singles(case, mode) => singles(tracer, hall, &case, mode),
             Self::Steps(case) => {
                 let numbers = [STEPS_WARM, STEPS_EVENTS].map(|number| number.to_string());
-                let arguments = words(["steps", case.payload.work()], numbers);
+                let arguments = words(["steps", tracer.work(&case)], numbers);
                 let output = tracer.emit(hall.place, &case, Mode::Overwrite, &arguments)?;
                 let figure = workload::instructions(&output)?;
                 let account = tracer.account(hall.place, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
@@ -166,7 +166,7 @@ fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) ->
     };
     let turns = if hall.settings.quick { turns / 5 } else { turns };
     let numbers = [warm, turns, events, rest_us].map(|number| number.to_string());
-    let arguments = words(["singles", case.payload.work()], numbers);
+    let arguments = words(["singles", tracer.work(case)], numbers);
     let output = tracer.emit(hall.place, case, mode, &arguments)?;
     let singles = Singles::parse(&output, turns * events)?;
     let account = tracer.account(hall.place, &[warm + turns * events])?;

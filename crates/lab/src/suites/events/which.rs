@@ -17,7 +17,7 @@ impl Events {
             unit: Unit::NsPerEvent,
             x_axis: "",
         };
-        Self::new(about, 200.0, |_| {
+        Self::new(about, (230.0, 25.0), |_| {
             let one = Case::SIMPLEST;
             let mut cases = Case::columns(1);
             cases.extend(Case::APART);
@@ -39,7 +39,7 @@ impl Events {
             unit: Unit::NsPerEvent,
             x_axis: "threads",
         };
-        let mut suite = Self::new(about, 60.0, |cpus| {
+        let mut suite = Self::new(about, (60.0, 10.0), |cpus| {
             // Up to four threads for each CPU: what happens to who is preempted within an event.
             let most = 4 * cpus.max(1) as u32;
             let doubled = std::iter::successors(Some(1_u32), |threads| Some(threads * 2));
@@ -61,7 +61,7 @@ impl Events {
             unit: Unit::Us,
             x_axis: "",
         };
-        let mut suite = Self::new(about, 30.0, |_| vec![Turn::Starts]);
+        let mut suite = Self::new(about, (30.0, 4.0), |_| vec![Turn::Starts]);
         suite.beside = &[name::EMPTY];
         suite
     }
@@ -75,7 +75,7 @@ impl Events {
             unit: Unit::EventsPerSecond,
             x_axis: "",
         };
-        Self::new(about, 60.0, |_| vec![Turn::Flow])
+        Self::new(about, (60.0, 8.0), |_| vec![Turn::Flow])
     }
 }
 

@@ -15,7 +15,7 @@ mod ways;
 use crate::bars::at_most;
 use crate::error::{Error, Result};
 use crate::machine::allowed_cpus;
-use crate::reader::measured;
+use crate::measured;
 use crate::results::Bar;
 use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;

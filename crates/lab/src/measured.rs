@@ -1,4 +1,4 @@
-//! One run of a reader, or of another program: its time, its memory, all that it wrote.
+//! One run of a program as a whole: its time, its memory, all that it wrote.
 
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::signals;
 
 /// Longest time that a run has.
-const LIMIT: Duration = Duration::from_secs(900);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a run took.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,13 +25,13 @@ pub(crate) struct Measured {
 
 /// What a run wrote to its standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Text {
+pub(crate) struct Text {
     /// Ends of lines.
-    pub(super) lines: u64,
+    pub(crate) lines: u64,
     /// Bytes.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// FNV-1a of all of them.
-    pub(super) hash: u64,
+    pub(crate) hash: u64,
 }
 
 /// Runs `command`, which is `what` in words, on the CPUs `cpus`, its output to /dev/null.
@@ -55,7 +55,7 @@ pub(crate) fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Me
 
 /// Time from before the start of `command` until its first line of output is here, in ms. It is
 /// ended then.
-pub(super) fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
+pub(crate) fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
     command.stdout(Stdio::piped());
     on_cpus(&mut command, cpus);
     let begin = Instant::now();
@@ -84,8 +84,8 @@ pub(super) fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) ->
     }
 }
 
-/// Runs `command`, and counts what it prints.
-pub(super) fn text(mut command: Command, what: &str) -> Result<Text> {
+/// Runs `command`, and counts what it prints, all of which `see` gets in pieces.
+pub(crate) fn text(mut command: Command, what: &str, mut see: impl FnMut(&[u8])) -> Result<Text> {
     command.stdout(Stdio::piped());
     let mut started = Started::start(command, what)?;
     let mut text = Text { lines: 0, bytes: 0, hash: FNV_BASIS };
@@ -95,7 +95,10 @@ pub(super) fn text(mut command: Command, what: &str) -> Result<Text> {
         loop {
             match output.read(&mut piece) {
                 Ok(0) => break,
-                Ok(count) => text.add(&piece[..count]),
+                Ok(count) => {
+                    text.add(&piece[..count]);
+                    see(&piece[..count]);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     failed = Some(error);
@@ -258,15 +261,16 @@ mod tests {
 
     #[test]
     fn texts_are_told_apart() {
-        let one = text(shell("printf 'a\\nb\\n'"), "sh").expect("a text");
+        let of = |script| text(shell(script), "sh", |_| ()).expect("a text");
+        let one = of("printf 'a\\nb\\n'");
         assert_eq!((one.lines, one.bytes), (2, 4));
-        assert_eq!(text(shell("echo a; echo b"), "sh").expect("a text"), one);
-        assert_ne!(text(shell("printf 'b\\na\\n'"), "sh").expect("a text"), one);
+        assert_eq!(of("echo a; echo b"), one);
+        assert_ne!(of("printf 'b\\na\\n'"), one);
     }
 
     #[test]
     fn failures_carry_what_the_program_said() {
-        let error = text(shell("echo oh no >&2; exit 3"), "sh").unwrap_err();
+        let error = text(shell("echo oh no >&2; exit 3"), "sh", |_| ()).unwrap_err();
         assert_eq!(error.to_string(), "sh: exit status: 3\noh no");
     }
 }

@@ -1,15 +1,17 @@
 //! Programs that emit the events that traced filters are asked about: one with LTTng-UST's
 //! tracepoints, one with ours; from the same questions, with the same values.
 //!
-//! Main invariant: predicate n of a question asks for field n of the event, whose value is in
-//! memory that the compiler knows nothing of.
+//! Main invariants: predicate n of a question asks for field n of the event, whose value is in
+//! memory that the compiler knows nothing of; a loop's first event, the one with number 0, is one of
+//! which all predicates are true, so that a filter that drops all others leaves one that shows that
+//! somebody was recording.
 
 use std::fmt::Write as _;
 
 use trackway_schema::Scalar;
 
+use super::chains::{Chain, FilterTracer, Operands, TRACED_PREDICATES};
 use super::questions::{Question, scalar};
-use super::results::{Chain, FilterTracer, Operands, TRACED_PREDICATES};
 
 /// Fields of each event, before its number.
 const FIELDS: usize = TRACED_PREDICATES[TRACED_PREDICATES.len() - 1];
@@ -184,11 +186,17 @@ fn work_loop(
             )
         }
     };
+    let all = self::work(operands, None, 0);
     format!(
         "static void {work}(uint64_t first, uint64_t count)\n{{\n\
-         \tconst struct lab_{name} *v = &{work}_values;\n\
+         \tconst struct lab_{name} *v = &{all}_values;\n\
+         \tuint64_t i = first;\n\
+         \tconst uint64_t end = first + count;\n\
          \t__asm__ volatile(\"\" : \"+r\"(v) : : \"memory\");\n\
-         \tfor (uint64_t i = first; i < first + count; i++)\n\t\t{emit};\n}}\n"
+         \tif (i == 0) {{\n\t\t{emit};\n\t\ti++;\n\t}}\n\
+         \tv = &{work}_values;\n\
+         \t__asm__ volatile(\"\" : \"+r\"(v) : : \"memory\");\n\
+         \tfor (; i < end; i++)\n\t\t{emit};\n}}\n"
     )
 }
 
@@ -206,7 +214,7 @@ mod tests {
             let text = source(tracer);
             for operands in Operands::ALL {
                 for predicates in TRACED_PREDICATES {
-                    for chain in FilterTracer::CHAINS {
+                    for chain in Chain::TRACED {
                         let name = work(operands, Some(chain), predicates);
                         assert!(text.contains(&format!("{{\"{name}\", {name}}}")), "{name}");
                     }

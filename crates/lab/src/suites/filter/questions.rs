@@ -10,7 +10,7 @@ use trackway_filter::layout::{Layout, Member, Type};
 use trackway_jit::helper::Word;
 use trackway_schema::Scalar;
 
-use super::results::{Chain, Operands};
+use super::chains::{Chain, Operands};
 
 /// Types of integers, in turns.
 const SCALARS: [Scalar; 4] = [Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64];

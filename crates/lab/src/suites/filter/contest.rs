@@ -9,10 +9,10 @@ use trackway_jit::frame::{Environment, Frame};
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
+use super::chains::Runner;
 use super::ours::{self, Code, WHAT};
 use super::peer::{Function, Peer};
 use super::questions::{Event, Question};
-use super::results::{Operands, Runner};
 use crate::error::{Error, Result};
 use crate::reserve::thread_cpu_ns;
 
@@ -43,33 +43,29 @@ impl<'a> Asked<'a> {
         Ok(Self { question, bytes, peer })
     }
 
-    /// Lets all contestants that can answer it here do so about `event`, as `act` says.
+    /// Lets these contestants answer it about `event`, as `act` says: one for each, in this order.
     pub(super) fn answered<T>(
         &self,
         event: &Event,
-        act: impl FnOnce(&mut [(Runner, Batch<'_>)]) -> Result<T>,
+        runners: &[Runner],
+        act: impl FnOnce(&mut [Batch<'_>]) -> Result<T>,
     ) -> Result<T> {
         let (alternative, program) = ours::decoded(&self.bytes)?;
         let verified = ours::verified(program, alternative.needs_count())?;
         let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
         let frame = framed(&environment, event);
-        let code = HAS_CODE.then(|| Code::new(&verified)).transpose()?;
-        let mut all: Vec<(Runner, Batch<'_>)> = Vec::new();
-        if let Some(peer) = self.peer {
-            let function = peer.function(self.question)?;
-            all.push((Runner::C, in_c(function, &frame)));
-        }
-        if let Some(code) = &code {
-            all.push((Runner::Compiled, compiled(code, &verified, &frame)));
-        }
-        all.push((Runner::Interpreted, interpreted(&verified, &frame)));
-        // Its helpers are others: it can be asked about integers only.
-        if self.question.operands == Operands::Integers {
+        let code = runners.contains(&Runner::Compiled).then(|| Code::new(&verified)).transpose()?;
+        let mut all: Vec<Batch<'_>> = Vec::with_capacity(runners.len());
+        for &runner in runners {
+            let absent = || Error::output(runner.name(), "it is not here");
             let memory = || event.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
-            if HAS_CODE {
-                all.push((Runner::RbpfCompiled, rbpf_compiled(program.bytes(), memory())?));
-            }
-            all.push((Runner::RbpfInterpreted, rbpf_interpreted(program.bytes(), memory())?));
+            all.push(match runner {
+                Runner::C => in_c(self.peer.ok_or_else(absent)?.function(self.question)?, &frame),
+                Runner::Compiled => compiled(code.as_ref().ok_or_else(absent)?, &verified, &frame),
+                Runner::Interpreted => interpreted(&verified, &frame),
+                Runner::RbpfCompiled => rbpf_compiled(program.bytes(), memory())?,
+                Runner::RbpfInterpreted => rbpf_interpreted(program.bytes(), memory())?,
+            });
         }
         act(&mut all)
     }
@@ -176,9 +172,9 @@ fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
     }))
 }
 
-/// Holds the contestants' answers about many events against each other and against what must come
-/// out: all predicates true, none, and each of them as the only one of its kind.
-pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
+/// Holds a contestant's answers about many events against what must come out: all predicates true,
+/// none, and each of them as the only one of its kind.
+pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
     let question = asked.question;
     let count = question.predicates;
     let uniform = [vec![true; count], vec![false; count]];
@@ -189,8 +185,8 @@ pub(super) fn check(asked: &Asked<'_>) -> Result<()> {
     });
     for truths in uniform.into_iter().chain(single) {
         let expected = u64::from(question.answer(&truths));
-        asked.answered(&question.event(&truths), |contestants| {
-            for (runner, batch) in contestants {
+        asked.answered(&question.event(&truths), &[runner], |contestants| {
+            for batch in contestants {
                 let answer = batch(1)?;
                 if answer != expected {
                     let about = format!("{} for {truths:?}: {answer}", question.text());
@@ -239,16 +235,20 @@ pub(super) fn with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>)
 mod tests {
     use super::*;
 
+    use crate::suites::filter::chains::Operands;
+
     const QUESTION: Question =
         Question { operands: Operands::Integers, is_or: false, predicates: 3 };
 
     #[test]
     fn a_wrong_answer_is_found_before_anything_is_measured() {
         let mut asked = Asked::new(QUESTION, None).expect("a filter");
-        check(&asked).expect("right answers");
+        for runner in [Runner::Interpreted, Runner::RbpfInterpreted] {
+            check(&asked, runner).expect("right answers");
+        }
         // The filter of another question: as if a compiler had taken && for ||.
         asked.bytes = Asked::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
-        let error = check(&asked).unwrap_err().to_string();
+        let error = check(&asked, Runner::Interpreted).unwrap_err().to_string();
         assert!(error.contains("f0 == 404 && "), "{error}");
     }
 

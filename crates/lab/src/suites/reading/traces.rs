@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
@@ -16,7 +16,7 @@ use trackway_ctf::write::{
 };
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
-use super::{TraceFolder, TraceKind};
+use super::works::TraceKind;
 use crate::error::{Error, Result};
 use crate::place::{Place, make_dir};
 use crate::signals;
@@ -36,6 +36,15 @@ const UUID: [u8; 16] = *b"trackway reading";
 /// Most bytes that an event has, in any of the traces.
 const EVENT_BYTES_MAX: u64 = 64;
 
+/// A trace on the disk.
+#[derive(Debug, Clone)]
+pub(super) struct TraceFolder {
+    pub(super) path: PathBuf,
+    pub(super) events: u64,
+    /// Of its streams.
+    pub(super) bytes: u64,
+}
+
 /// Fails unless there is space for so many events of each kind.
 pub(super) fn check_space(place: &Place, kinds: &[TraceKind], events: u64) -> Result<()> {
     let folder = place.path("");
@@ -45,7 +54,7 @@ pub(super) fn check_space(place: &Place, kinds: &[TraceKind], events: u64) -> Re
         let (needed, free) = (needed >> 20, free >> 20);
         let message = format!(
             "the traces need {needed} MiB, {free} MiB are free (TMPDIR names another folder, \
-             --events smaller traces)"
+             --quick makes smaller traces)"
         );
         return Err(Error::output(folder.display().to_string(), message));
     }
@@ -92,7 +101,7 @@ pub(super) fn write(folder: &Path, kind: TraceKind, events: u64) -> Result<Trace
         let written = Stream::new(kind, cpu).write(&path, share)?;
         bytes += written;
     }
-    Ok(TraceFolder { kind, path: folder.to_owned(), events, bytes })
+    Ok(TraceFolder { path: folder.to_owned(), events, bytes })
 }
 
 /// Ids of the event classes.

@@ -2,33 +2,36 @@
 //! without a filter, and events that a filter takes or drops; of LTTng-UST and of ours.
 //!
 //! LTTng's filter cannot be called alone, so a figure is a loop of tracepoints, and the filter's
-//! share a difference of the same round: for events that are dropped, beyond a loop of events that
-//! nobody wants; for events that are taken, beyond a loop in which all are recorded.
+//! share what that takes beyond another row of the same round: for events that are dropped, beyond a
+//! loop of events that nobody wants; for events that are taken, beyond a loop in which all are
+//! recorded.
 //!
-//! Main invariant: what is dropped leaves no record, and what is taken is recorded or counted,
-//! every event, by the tracer's own output.
+//! Main invariant: what is dropped leaves no record but that of the first event, which every filter
+//! takes; and what is taken is recorded or counted, every event, by the tracer's own output.
 
 use std::process::Command;
 
+use super::chains::{Chain, FilterTracer, Operands, predicates_words};
 use super::program;
 use super::questions::Question;
-use super::results::{Chain, FilterTracer, Operands, TRACED_PREDICATES, TracedCost};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::readback;
-use crate::results::{Account, Note};
+use crate::results::Account;
 use crate::stats::Spread;
+use crate::suite::{Entry, Sample, Settings};
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
 use crate::tracers::{Lttng, RING_BYTES};
 use crate::workload::{self, Batch};
 
-/// Most rounds: each starts a hundred programs.
-const ROUNDS_MAX: u32 = 5;
 /// Batches that do not count: until the ring has come round.
-const WARM_UP: u32 = 100;
+const WARM_UP: u32 = 20;
+/// Batches that do.
+const BATCHES: u32 = 80;
+const BATCHES_QUICK: u32 = 20;
 /// Events of a batch: less than a millisecond of the slowest, so that most batches are not
 /// interrupted where others compete for the CPUs.
 const EVENTS: u64 = 2_000;
@@ -39,7 +42,7 @@ const TRACE: &str = "filter-trace";
 
 /// What is done with a loop's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Way {
+pub(super) struct Way {
     tracer: FilterTracer,
     operands: Operands,
     is_on: bool,
@@ -48,51 +51,59 @@ struct Way {
     predicates: usize,
 }
 
-/// One of them, round by round.
-struct Series {
-    way: Way,
-    rounds_ns: Vec<f64>,
-}
-
 /// All of them.
+#[derive(Default)]
 pub(super) struct Traced {
     daemon: Option<Daemon>,
-    series: Vec<Series>,
     batches: u32,
 }
 
 impl Traced {
-    /// Whatever can be traced here; why the rest cannot goes to `notes`.
-    pub(super) fn new(place: &Place, is_quick: bool, notes: &mut Vec<Note>) -> Result<Self> {
-        let mut traced =
-            Self { daemon: None, series: Vec::new(), batches: if is_quick { 100 } else { 300 } };
+    /// Compiles the programs, starts LTTng's daemon, and says which rows there are.
+    pub(super) fn enter(
+        place: &Place,
+        settings: &Settings,
+        counts: &[usize],
+    ) -> Result<(Self, Vec<(Entry, Way)>)> {
+        let batches = if settings.quick { BATCHES_QUICK } else { BATCHES };
+        let mut traced = Self { daemon: None, batches };
+        let mut rows = Vec::new();
         for tracer in FilterTracer::ALL {
             let name = tracer.name();
-            let about = format!("{name}, traced programs");
+            if !settings.wants(name) {
+                continue;
+            }
             let missing = match tracer {
                 FilterTracer::Lttng => Lttng::alone().availability(place),
                 FilterTracer::Trackway => availability(&place.kit, has("cc")),
                 FilterTracer::C if has("cc") => Availability::Ready,
                 FilterTracer::C => Availability::Missing("there is no cc".to_owned()),
             };
-            if let Availability::Missing(reason) = missing {
-                notes.push(Note::skipped(&about, &reason));
-                continue;
+            let mut ready = Entry {
+                tracer: name.to_owned(),
+                command: format!("trackway bench filter --tracers {name}"),
+                ..Entry::default()
+            };
+            match missing {
+                Availability::Missing(reason) => ready.absent = Some(reason),
+                Availability::Ready => match traced.set_up(place, tracer) {
+                    Ok(()) => {}
+                    Err(Error::Interrupted) => return Err(Error::Interrupted),
+                    Err(error) => ready.failed = Some(error.to_string()),
+                },
             }
-            match traced.enter(place, tracer) {
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => notes.push(Note::failed(&about, &error)),
-                Ok(()) => {
-                    let new = |way| Series { way, rounds_ns: Vec::new() };
-                    traced.series.extend(ways(tracer).into_iter().map(new));
-                }
+            let from = rows.len();
+            rows.extend(ways(tracer, counts).into_iter().map(|way| (way.entry(&ready), way)));
+            for row in from..rows.len() {
+                let beside = rows[row].1.beside();
+                rows[row].0.beside = rows.iter().position(|other| Some(other.1) == beside);
             }
         }
-        Ok(traced)
+        Ok((traced, rows))
     }
 
     /// Compiles a tracer's program, and starts its daemon.
-    fn enter(&mut self, place: &Place, tracer: FilterTracer) -> Result<()> {
+    fn set_up(&mut self, place: &Place, tracer: FilterTracer) -> Result<()> {
         let write = |name: &str, text: String| {
             let path = place.path(name);
             std::fs::write(&path, text).map_err(Error::io(format!("cannot write {path:?}")))
@@ -117,40 +128,8 @@ impl Traced {
         Ok(())
     }
 
-    /// Everything once more, another one first in each round.
-    pub(super) fn round(
-        &mut self,
-        place: &Place,
-        round: usize,
-        notes: &mut Vec<Note>,
-    ) -> Result<()> {
-        if round >= ROUNDS_MAX as usize {
-            return Ok(());
-        }
-        let count = self.series.len();
-        let mut failed: Vec<FilterTracer> = Vec::new();
-        for turn in 0..count {
-            let this = (turn + round * count / ROUNDS_MAX as usize) % count;
-            let way = self.series[this].way;
-            if failed.contains(&way.tracer) {
-                continue;
-            }
-            match self.run(place, way) {
-                Ok(ns) => self.series[this].rounds_ns.push(ns),
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => {
-                    let about = format!("{}, traced programs", way.tracer.name());
-                    notes.push(Note::failed(&about, &error));
-                    failed.push(way.tracer);
-                }
-            }
-        }
-        self.series.retain(|series| !failed.contains(&series.way.tracer));
-        Ok(())
-    }
-
-    /// The middle of the batches of one program, in ns per event.
-    fn run(&self, place: &Place, way: Way) -> Result<f64> {
+    /// The middle of the batches of one program, in ns of an event.
+    pub(super) fn sample(&self, place: &Place, way: Way) -> Result<Sample> {
         place.clear(TRACE);
         let output = match way.tracer {
             FilterTracer::Lttng => self.by_lttng(place, way)?,
@@ -159,13 +138,17 @@ impl Traced {
         };
         let batches = workload::batches(&output.stdout)?;
         let emitted = batches.iter().map(|batch| batch.events).sum();
+        let mut account = None;
         if way.is_on && way.tracer != FilterTracer::C {
-            check(way, &self.account(place, way, &output.stderr, emitted)?)?;
+            let found = self.account(place, way, &output.stderr, emitted)?;
+            check(way, &found)?;
+            account = Some(found);
         }
         let counted = batches.iter().filter(|batch| batch.number >= WARM_UP);
         let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
         let spread = Spread::of(&figures);
-        Ok(spread.ok_or_else(|| Error::output(way.tracer.name(), "no batch"))?.median)
+        let spread = spread.ok_or_else(|| Error::output(way.tracer.name(), "no batch"))?;
+        Ok(Sample { figure: spread.median, account, ..Sample::default() })
     }
 
     fn arguments(&self, way: Way) -> [String; 5] {
@@ -235,35 +218,36 @@ impl Traced {
             record_bytes: counted.record_bytes,
         })
     }
-
-    /// What was measured.
-    pub(super) fn costs(&self) -> Vec<TracedCost> {
-        let rounds_of = |way: Way| {
-            let series = self.series.iter().find(|series| series.way == way)?;
-            Some(&series.rounds_ns)
-        };
-        let cost = |series: &Series| {
-            let way = series.way;
-            let beside = way.beside().and_then(rounds_of);
-            let filter_ns = beside.and_then(|beside| {
-                let pairs = series.rounds_ns.iter().zip(beside);
-                Spread::of(&pairs.map(|(this, beside)| this - beside).collect::<Vec<f64>>())
-            });
-            Some(TracedCost {
-                tracer: way.tracer,
-                operands: way.operands,
-                is_on: way.is_on,
-                chain: way.chain,
-                predicates: way.predicates,
-                ns: Spread::of(&series.rounds_ns)?,
-                filter_ns,
-            })
-        };
-        self.series.iter().filter_map(cost).collect()
-    }
 }
 
 impl Way {
+    /// Whether a filter lets none of its events pass but the first.
+    fn is_dropped(self) -> bool {
+        self.chain.is_some_and(|chain| chain != Chain::AndTrue)
+    }
+
+    /// In words. What no session wants is what dropped events are told beyond, and so is among
+    /// them as what no predicate drops; what has no filter is among those that are recorded.
+    fn case(self) -> String {
+        let fate = match self.chain {
+            Some(Chain::AndFalseFirst) => "dropped by the first",
+            Some(_) if self.is_dropped() => "dropped by the last",
+            None if !self.is_on => "dropped by the last",
+            _ => "recorded",
+        };
+        let of = predicates_words(self.predicates);
+        format!("{} in a program, {fate}, {of}", self.operands.name())
+    }
+
+    fn entry(self, ready: &Entry) -> Entry {
+        Entry {
+            case: self.case(),
+            x: Some(self.predicates as f64),
+            records: self.is_on && !self.is_dropped() && self.tracer != FilterTracer::C,
+            ..ready.clone()
+        }
+    }
+
     /// The filter's text.
     fn filter(self) -> Option<String> {
         Some(Question::of(self.operands, self.chain?, self.predicates).text())
@@ -271,9 +255,15 @@ impl Way {
 
     /// The loop that lacks nothing but the filter.
     fn beside(self) -> Option<Self> {
-        let is_taken = self.chain? == Chain::AndTrue;
-        Some(Self { is_on: is_taken, chain: None, predicates: 0, ..self })
+        self.chain?;
+        Some(Self { is_on: !self.is_dropped(), chain: None, predicates: 0, ..self })
     }
+}
+
+/// What a filter is about that drops events by its last predicate.
+pub(super) fn dropped(operands: Operands, predicates: usize) -> String {
+    let (tracer, chain) = (FilterTracer::Trackway, Some(Chain::AndFalseLast));
+    Way { tracer, operands, is_on: true, chain, predicates }.case()
 }
 
 /// The program in which the test stands itself: it says how many events have passed it.
@@ -281,32 +271,30 @@ fn by_itself(place: &Place, way: Way, arguments: [String; 5]) -> Result<child::F
     let name = way.tracer.name();
     let mut command = Command::new(place.path(program_name(way.tracer)));
     let finished = child::run(command.args(arguments), name)?;
+    let expected = if way.is_on { "passed 1" } else { "passed 0" };
     match finished.stderr.trim() {
-        "passed 0" => Ok(finished),
+        said if said == expected => Ok(finished),
         said => Err(Error::output(name, format!("events do not add up: {way:?}: {said}"))),
     }
 }
 
 /// Everything that is measured of a tracer; what C records is nothing, and strings are LTTng's and
 /// ours.
-fn ways(tracer: FilterTracer) -> Vec<Way> {
+fn ways(tracer: FilterTracer, counts: &[usize]) -> Vec<Way> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
-        for is_on in [false, true] {
-            all.push(Way { tracer, operands, is_on, chain: None, predicates: 0 });
-        }
-        for predicates in TRACED_PREDICATES {
-            let chains = FilterTracer::CHAINS.into_iter().filter(|chain| chain.is_of(predicates));
-            let way = |chain| Way { tracer, operands, is_on: true, chain: Some(chain), predicates };
-            all.extend(chains.map(way));
+        all.push(Way { tracer, operands, is_on: false, chain: None, predicates: 0 });
+        for chain in Chain::TRACED {
+            if chain == Chain::AndTrue {
+                all.push(Way { tracer, operands, is_on: true, chain: None, predicates: 0 });
+            }
+            let of = counts.iter().filter(|count| chain.is_of(**count));
+            let way =
+                |&predicates| Way { tracer, operands, is_on: true, chain: Some(chain), predicates };
+            all.extend(of.map(way));
         }
     }
-    let is_in_c = |way: &Way| {
-        let is_dropped = way.chain.is_some_and(|chain| chain != Chain::AndTrue);
-        way.operands == Operands::Integers
-            && way.is_on == is_dropped
-            && way.chain.is_some() == is_dropped
-    };
+    let is_in_c = |way: &Way| way.operands == Operands::Integers && way.is_on == way.is_dropped();
     all.retain(|way| tracer != FilterTracer::C || is_in_c(way));
     all
 }
@@ -319,11 +307,10 @@ fn program_name(tracer: FilterTracer) -> &'static str {
     }
 }
 
-/// Whether all events are accounted for: none if they were dropped.
+/// Whether all events are accounted for: the first only if the others were dropped.
 fn check(way: Way, account: &Account) -> Result<()> {
-    let is_dropped = way.chain.is_some_and(|chain| chain != Chain::AndTrue);
-    let is_right = match is_dropped {
-        true => account.recorded + account.lost + account.overwritten == 0,
+    let is_right = match way.is_dropped() {
+        true => account.recorded == 1 && account.lost + account.overwritten == 0,
         false => account.is_complete() && account.recorded > 0,
     };
     let words = || format!("events do not add up: {way:?}: {}", account.words());
@@ -333,18 +320,23 @@ fn check(way: Way, account: &Account) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::filter::chains::TRACED_PREDICATES;
 
     #[test]
     fn filters_are_held_against_the_same_loop_without_one() {
-        let all = ways(FilterTracer::Lttng);
+        let all = ways(FilterTracer::Lttng, &TRACED_PREDICATES);
         for way in all.iter().filter(|way| way.chain.is_some()) {
             let beside = way.beside().expect("a loop");
             assert!(all.contains(&beside), "{way:?}");
             assert_eq!(beside.is_on, way.chain == Some(Chain::AndTrue));
         }
-        let ours = ways(FilterTracer::Trackway).into_iter();
+        let cases: std::collections::BTreeSet<String> = all.iter().map(|way| way.case()).collect();
+        assert_eq!(cases.len(), all.len(), "each has a name of its own");
+        let ours = ways(FilterTracer::Trackway, &TRACED_PREDICATES).into_iter();
         let as_theirs = |way| Way { tracer: FilterTracer::Lttng, ..way };
         assert!(ours.map(as_theirs).eq(all), "both are asked the same");
+        let in_c = ways(FilterTracer::C, &TRACED_PREDICATES);
+        assert!(in_c.iter().all(|way| way.is_dropped() || !way.is_on) && in_c.len() == 8);
     }
 
     #[test]
@@ -357,10 +349,12 @@ mod tests {
             predicates: 3,
         };
         let account = |recorded| Account { emitted: 10, recorded, ..Account::default() };
-        check(way(Chain::AndFalseLast), &account(0)).expect("dropped");
-        check(way(Chain::AndFalseLast), &account(1)).unwrap_err();
+        check(way(Chain::AndFalseLast), &account(1)).expect("dropped but for the first");
+        check(way(Chain::AndFalseLast), &account(2)).unwrap_err();
         check(way(Chain::AndTrue), &account(10)).expect("taken");
         check(way(Chain::AndTrue), &account(9)).unwrap_err();
-        check(way(Chain::AndTrue), &account(0)).unwrap_err();
+        for chain in [Chain::AndFalseLast, Chain::AndTrue] {
+            check(way(chain), &account(0)).expect_err("it was silently off");
+        }
     }
 }

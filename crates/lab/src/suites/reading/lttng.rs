@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{TraceFolder, TraceKind};
+use super::traces::TraceFolder;
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::readback;
@@ -37,5 +37,5 @@ pub(super) fn record(
         return Err(Error::output("LTTng", message));
     }
     let bytes = readback::stream_bytes(folder)?;
-    Ok(TraceFolder { kind: TraceKind::Lttng, path: folder.to_owned(), events: emitted, bytes })
+    Ok(TraceFolder { path: folder.to_owned(), events: emitted, bytes })
 }
