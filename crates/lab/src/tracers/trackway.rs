@@ -2,6 +2,7 @@
 
 mod parts;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::baseline::launch;
@@ -10,7 +11,7 @@ use super::{batch_arguments, flow_arguments, name};
 use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::Result;
-use crate::place::{Place, has};
+use crate::place::{Place, has, make_dir};
 use crate::results::{Account, Flow};
 use crate::rust;
 use crate::tracer::{Availability, Starts, Tracer};
