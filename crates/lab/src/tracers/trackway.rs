@@ -155,13 +155,16 @@ impl Trackway {
         }
     }
 
-    /// The folder of the window that it uses: what a window has known stays, and has ids before
-    /// what comes later, so that many events are kept from others' programs.
+    /// The folder of the window that it uses. Events that a window has known stay in it, and have
+    /// ids before the program has begun: so many of them are kept from others' programs, and have a
+    /// new window each time, in which they get their ids in their own order.
     fn window_dir(&self, place: &Place) -> Result<PathBuf> {
         if !self.is_among_many() {
             return Ok(place.window_dir().to_owned());
         }
         let folder = place.window_dir().join("many");
+        // What is not there needs no removing.
+        let _ = std::fs::remove_dir_all(&folder);
         make_dir(&folder)?;
         Ok(folder)
     }
