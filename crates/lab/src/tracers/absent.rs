@@ -48,7 +48,7 @@ impl Absent {
             // Both are libraries around MPI, which programs are started with.
             Self::Extrae => vec![missing("extrae-cmd")],
             Self::VampirTrace => vec![missing("vtcc")],
-            // Its marks are lines that programs write to /dev/null: by system calls, which its module
+            // Its marks are lines that programs write to /dev/null: system calls, which its module
             // sees. (Debian's has no probe that does without, as newer ones do.)
             Self::SysDig => vec![missing("sysdig"), module],
         };

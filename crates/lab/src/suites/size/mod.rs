@@ -60,8 +60,8 @@ struct Row {
     mode: Mode,
     case: Case,
     is_text: bool,
-    /// Whether numbers are digits: later ones have more of them, so that nothing can be said of what
-    /// is there once.
+    /// Whether numbers are digits: later ones have more of them, so that nothing can be said of
+    /// what is there once.
     has_digits: bool,
 }
 
