@@ -2,6 +2,7 @@
 
 mod parts;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::baseline::launch;
