@@ -27,7 +27,7 @@ const ROUND_EVENTS: u64 = 200_000;
 /// Events before those that are stepped through, and of those the first lot: few, as each of their
 /// instructions takes some µs.
 const STEPS_WARM: u64 = 20_000;
-const STEPS_EVENTS: u64 = 16;
+const STEPS_EVENTS: u64 = 8;
 
 /// What else is known of starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
