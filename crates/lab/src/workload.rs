@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 26] = [
+pub(crate) const SOURCES: [Source; 27] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -22,6 +22,7 @@ pub(crate) const SOURCES: [Source; 26] = [
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "printf.c", text: include_str!("workloads/printf.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
+    Source { name: "trackway-many.c", text: include_str!("workloads/trackway-many.c") },
     Source { name: "rust-events.c", text: include_str!("workloads/rust-events.c") },
     Source { name: "rust-spans.c", text: include_str!("workloads/rust-spans.c") },
     Source { name: "trackway-cxx.c", text: include_str!("workloads/trackway-cxx.c") },
