@@ -11,7 +11,6 @@
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
-//! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
 //! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
@@ -29,7 +28,6 @@ mod child;
 mod error;
 mod filter;
 mod guardian;
-mod kernel;
 mod machine;
 mod page;
 mod place;
@@ -62,10 +60,6 @@ pub use error::Error;
 pub use filter::{
     Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
     TracedCost, print_filter, run_filter,
-};
-pub use kernel::{
-    CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
-    LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
 pub use page::page;

@@ -11,7 +11,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 19] = [
+pub(crate) const SOURCES: [Source; 25] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
@@ -30,6 +30,12 @@ pub(crate) const SOURCES: [Source; 19] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "load.h", text: include_str!("workloads/load.h") },
+    Source { name: "served.c", text: include_str!("workloads/served.c") },
+    Source { name: "latency.h", text: include_str!("workloads/latency.h") },
+    Source { name: "latency.c", text: include_str!("workloads/latency.c") },
+    Source { name: "latency-trackway.c", text: include_str!("workloads/latency-trackway.c") },
+    Source { name: "latency-lttng.c", text: include_str!("workloads/latency-lttng.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

@@ -1,6 +1,9 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+mod latency;
+pub(crate) mod syscall;
+mod workload;
 
 use crate::suite::Suite;
 
@@ -9,7 +12,10 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
-        Box::new(events::Events::startup()),
+        Box::<syscall::Syscall>::default(),
         Box::new(events::Events::drain()),
+        Box::<workload::Workload>::default(),
+        Box::<latency::Latency>::default(),
+        Box::new(events::Events::startup()),
     ]
 }

@@ -2,8 +2,10 @@
 
 mod baseline;
 pub(crate) mod daemon;
+pub(crate) mod kernel;
 pub(crate) mod lttng;
 pub(crate) mod trackway;
+pub(crate) mod whole;
 
 use crate::case::Case;
 use crate::case::Plan;

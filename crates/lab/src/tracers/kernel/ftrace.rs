@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::tracer::{BUFFER_KIB, Found, Job, KernelEvents, KernelTracer, PROGRAM, Ran, SUBSYSTEMS};
+use super::{
+    BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, LIMIT_S, PROGRAM, Ran, SUBSYSTEMS,
+};
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
@@ -66,17 +68,26 @@ impl Tracefs {
         instance.write("buffer_size_kb", &BUFFER_KIB.to_string())?;
         // The clock that other tracers have, so that traces could be compared.
         instance.write("trace_clock", "mono")?;
-        let drains = instance.drain(job.place)?;
+        let drains = match job.keep {
+            Keep::Disk => instance.drain(job.place)?,
+            Keep::Flight => Drains(Vec::new()),
+        };
         for folder in folders(tracer, job.events) {
             instance.write(&format!("events/{folder}/enable"), "1")?;
         }
         let command = job.command(&drains.pids());
         let mut program = Command::new(&command[0]);
-        let finished = child::run_for(program.args(&command[1..]), tracer.name(), super::LIMIT_S);
+        let finished = child::run_for(program.args(&command[1..]), tracer.name(), LIMIT_S);
         instance.write("tracing_on", "0")?;
         drop(drains);
         let finished = finished?;
-        let found = instance.found(job.place)?;
+        let mut found = instance.found(job.place)?;
+        if job.keep == Keep::Flight {
+            // What did not fit was to go.
+            (found.lost, found.overwritten) = (found.lost - found.overwritten, found.overwritten);
+        } else {
+            found.overwritten = 0;
+        }
         Ok(Ran { stdout: finished.stdout, found: Some(found) })
     }
 }
@@ -84,10 +95,11 @@ impl Tracefs {
 /// Folders of the events.
 fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
     let calls = if tracer == KernelTracer::FtraceSyscalls { "syscalls" } else { "raw_syscalls" };
-    let one = ["syscalls/sys_enter_getppid", "syscalls/sys_exit_getppid"];
-    let folders: Vec<&str> = match events {
+    let folders = match events {
         KernelEvents::Calls => vec![calls],
-        KernelEvents::OneCall => one.into(),
+        KernelEvents::OneCall(call) => {
+            return ["enter", "exit"].map(|side| format!("syscalls/sys_{side}_{call}")).into();
+        }
         KernelEvents::Sched => vec!["sched"],
         KernelEvents::Everything => SUBSYSTEMS.into_iter().chain([calls]).collect(),
     };
@@ -133,7 +145,7 @@ impl Instance {
         for cpu in &self.cpus {
             let mut command = Command::new(place.path(PROGRAM));
             command.arg("drain").arg(self.raw(cpu)).arg(place.path(cpu));
-            let mut drain = Running::start_for(&mut command, "a drain", 2 * super::LIMIT_S)?;
+            let mut drain = Running::start_for(&mut command, "a drain", 2 * LIMIT_S)?;
             let line = drain.line();
             drains.0.push(drain);
             if line? != "ready" {
@@ -148,7 +160,9 @@ impl Instance {
         let mut found = Found::default();
         for cpu in &self.cpus {
             // What was written, and pages that are not full.
-            let file = fs::metadata(place.path(cpu)).map_or(0, |file| file.len());
+            let path = place.path(cpu);
+            let file = fs::metadata(&path).map_or(0, |file| file.len());
+            let _ = fs::remove_file(path);
             found.bytes += file + rest(&self.raw(cpu))?;
             let path = self.folder.join("per_cpu").join(cpu).join("stats");
             let stats = fs::read_to_string(&path).map_err(Error::io("cannot read stats"))?;
@@ -163,6 +177,7 @@ impl Instance {
             };
             found.events += entries + read;
             found.lost += overrun + dropped;
+            found.overwritten += overrun;
         }
         Ok(found)
     }
@@ -229,5 +244,7 @@ mod tests {
         let folders = folders(KernelTracer::FtraceRaw, KernelEvents::Everything);
         assert!(folders.contains(&"sched".to_owned()));
         assert!(folders.contains(&"raw_syscalls".to_owned()));
+        let one = super::folders(KernelTracer::FtraceRaw, KernelEvents::OneCall("getppid"));
+        assert_eq!(one, ["syscalls/sys_enter_getppid", "syscalls/sys_exit_getppid"]);
     }
 }
