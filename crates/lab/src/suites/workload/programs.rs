@@ -28,7 +28,7 @@ const WEB_FILE: &str = "httpd.exp";
 const DBENCH_LOAD: &str = "/usr/share/dbench/client.txt";
 /// C files that are compiled, and functions in each.
 const C_FILES: usize = 4;
-const C_FUNCTIONS: usize = 60;
+const C_FUNCTIONS: usize = 30;
 
 /// A program, and its work.
 #[derive(Debug, Clone, PartialEq)]
