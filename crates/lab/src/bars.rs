@@ -3,8 +3,8 @@
 use crate::case::Case;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row};
+use crate::suites;
 use crate::suites::events::THREADS;
-use crate::suites::syscall;
 use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST, TRACKWAY, TRACKWAY_OFF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
@@ -34,7 +34,9 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     }
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
-    bars.extend(report.suites.get("syscall").into_iter().flat_map(syscall::bars));
+    bars.extend(suites::syscall::bars(report));
+    bars.extend(suites::spans::bars(report));
+    bars.extend(suites::preload::bars(report));
     bars
 }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod events;
 mod latency;
+pub(crate) mod preload;
+pub(crate) mod spans;
 pub(crate) mod syscall;
 mod workload;
 
@@ -17,5 +19,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::<workload::Workload>::default(),
         Box::<latency::Latency>::default(),
         Box::new(events::Events::startup()),
+        Box::new(spans::Spans::default()),
+        Box::new(preload::Preload::default()),
     ]
 }

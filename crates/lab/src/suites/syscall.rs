@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::bars::at_most;
 use crate::error::{Error, Result};
 use crate::results::{Account, Bar, Verdict};
-use crate::rows::{Row, RowStatus, SuiteRows, Unit};
+use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::{Ratio, Spread};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::kernel::{
@@ -421,8 +421,12 @@ fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Ratio> {
     Ratio::of(&figures)
 }
 
-/// What Trackway set out to reach.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+/// What Trackway set out to reach, where the suite is in the report.
+pub(crate) fn bars(report: &Report) -> Vec<Bar> {
+    report.suites.get("syscall").map(bars_of).unwrap_or_default()
+}
+
+fn bars_of(suite: &SuiteRows) -> Vec<Bar> {
     let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
     let beside = |tracer, words: &str, bound: f64| {
         let what = format!("getppid, {words}: at most {bound:.2} of what ftrace adds");

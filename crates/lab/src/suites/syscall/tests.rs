@@ -23,7 +23,7 @@ fn what_is_added_is_held_against_ftraces_of_the_same_round() {
     assert_eq!(of_ftrace(&rows, &rows.rows[0]), None);
     Syscall::default().complete(&mut rows);
     assert_eq!(rows.rows[1].extra.get(OF_FTRACE), Some(&0.5));
-    let bars = bars(&rows);
+    let bars = bars_of(&rows);
     assert_eq!((bars[0].measured.as_str(), bars[0].verdict), ("0.50", Verdict::Holds));
     assert_eq!(bars[1].verdict, Verdict::Unknown);
 }
