@@ -4,9 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use trackway_lab::{
-    FilterOptions, FilterResults, ReadingOptions, ReserveOptions, SessionsOptions,
-};
+use trackway_lab::{FilterOptions, FilterResults, ReadingOptions, ReserveOptions, SessionsOptions};
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]

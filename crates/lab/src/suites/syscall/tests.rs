@@ -1,4 +1,6 @@
+use super::bars::{bars_of, drained_bar, of_ftrace};
 use super::*;
+use crate::results::Verdict;
 use crate::rows::tests::{row, suite};
 use crate::tracers::kernel::Found;
 

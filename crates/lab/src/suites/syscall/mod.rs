@@ -4,17 +4,20 @@
 //! A tracer's run of openat has all lengths, one behind the other: its rows of a round are of the
 //! same run.
 
+mod bars;
+
 use std::collections::BTreeMap;
 
-use crate::bars::at_most;
 use crate::error::{Error, Result};
-use crate::results::{Account, Bar, Verdict};
-use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
-use crate::stats::{Ratio, Spread};
+use crate::results::Account;
+use crate::rows::{Row, SuiteRows, Unit};
+use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::kernel::{
-    BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
+    Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
 };
+
+pub(crate) use bars::bars;
 
 /// Batches of a run, of which the first do not count.
 const BATCHES: u64 = 150;
@@ -51,13 +54,6 @@ const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
 /// Events that the tracer says it has lost, of everything that it traced.
 const LOST: &str = "lost, of everything that was traced";
-
-/// Most that entry and exit may cost beside ftrace's, recording everything.
-const EVERYTHING: f64 = 0.75;
-/// The same of one process tree.
-const TREE: f64 = 1.0;
-/// Events a second that are to be drained by less than one core.
-const DRAINED: f64 = 1e6;
 
 /// All that take part, the untraced first: the others are told in its terms.
 const TRACERS: [KernelTracer; 11] = [
@@ -179,10 +175,9 @@ impl Syscall {
         self.rows.iter().map(other).collect()
     }
 
-    fn run(&self, hall: &Hall<'_>, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+    fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
         let tracers = self.tracers.as_ref();
         let tracers = tracers.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
-        debug_assert!(std::ptr::eq(hall.place, job.place));
         tracers.run(tracer, job)
     }
 
@@ -191,7 +186,7 @@ impl Syscall {
         let (events, singles) = ((GETPPID_EVENTS / less).max(10), SINGLES / less);
         let arguments = words(GETPPID, &[BATCHES, events, singles]);
         let job = calls(hall, &arguments, GETPPID);
-        let ran = self.run(hall, tracer, &job)?;
+        let ran = self.run(tracer, &job)?;
         let mut medians = medians(&ran)?;
         let figure = medians.remove(&0).ok_or_else(|| Error::output("workload", "no batches"))?;
         let emitted = 2 * (BATCHES * events + singles);
@@ -215,7 +210,7 @@ impl Syscall {
         let events = (OPENAT_EVENTS / less(tracer, hall.settings)).max(10);
         let arguments = words("openat", &[BATCHES, events]);
         let job = calls(hall, &arguments, "openat");
-        let ran = self.run(hall, tracer, &job)?;
+        let ran = self.run(tracer, &job)?;
         let mut samples = shared(&ran, 2 * BATCHES * events)?;
         let sample = samples[at].take();
         self.left.insert(key, samples);
@@ -237,7 +232,7 @@ impl Syscall {
             work: Work::Whole(&before, &after),
             ..calls(hall, &[], GETPPID)
         };
-        drained(&self.run(hall, tracer, &job)?)
+        drained(&self.run(tracer, &job)?)
     }
 }
 
@@ -391,7 +386,8 @@ impl Suite for Syscall {
     }
 
     fn complete(&self, rows: &mut SuiteRows) {
-        let added = |rows: &SuiteRows, row: &Row| of_ftrace(rows, row).map(|ratio| ratio.median);
+        let added =
+            |rows: &SuiteRows, row: &Row| bars::of_ftrace(rows, row).map(|ratio| ratio.median);
         let ratios: Vec<Option<f64>> = rows.rows.iter().map(|row| added(rows, row)).collect();
         for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
             row.extra.extend(ratio.map(|ratio| (OF_FTRACE.to_owned(), ratio)));
@@ -401,79 +397,6 @@ impl Suite for Syscall {
     fn leave(&mut self) {
         *self = Self::default();
     }
-}
-
-/// What a row's tracer adds to a call, in terms of what ftrace does in the same round.
-fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Ratio> {
-    let plain = suite.row(KernelTracer::Untraced.name(), &row.case)?;
-    let ftrace = suite.row(KernelTracer::FtraceRaw.name(), &row.case)?;
-    let is_one = |row: &Row| row.status == RowStatus::Measured && row.unit == Unit::NsPerCall;
-    if !is_one(row) || !is_one(ftrace) || !is_one(plain) || row.tracer == plain.tracer {
-        return None;
-    }
-    let rounds = row.samples.iter().zip(&plain.samples).zip(&ftrace.samples);
-    let figures: Vec<f64> = rounds
-        .filter_map(|((row, plain), ftrace)| {
-            let theirs = (*ftrace)? - (*plain)?;
-            (theirs > 0.0).then_some(((*row)? - (*plain)?) / theirs)
-        })
-        .collect();
-    Ratio::of(&figures)
-}
-
-/// What Trackway set out to reach, where the suite is in the report.
-pub(crate) fn bars(report: &Report) -> Vec<Bar> {
-    report.suites.get("syscall").map(bars_of).unwrap_or_default()
-}
-
-fn bars_of(suite: &SuiteRows) -> Vec<Bar> {
-    let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
-    let beside = |tracer, words: &str, bound: f64| {
-        let what = format!("getppid, {words}: at most {bound:.2} of what ftrace adds");
-        let ratio = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
-        let words = |median: f64| match ratio.and_then(|ratio| ratio.interval) {
-            Some((low, high)) => format!("{median:.2} ({low:.2} to {high:.2})"),
-            None => format!("{median:.2}"),
-        };
-        at_most(&what, ratio.map(|ratio| ratio.median), bound, words)
-    };
-    let mut bars = vec![
-        beside(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
-        beside(KernelTracer::TrackwayTree, "one process tree", TREE),
-    ];
-    let longest = Turn::Openat(NAME_BYTES.len() - 1).words();
-    for (words, case) in [(GETPPID, GETPPID), ("openat", &longest)] {
-        let ours = row(KernelTracer::Trackway, case);
-        let bytes = ours.and_then(|row| row.bytes_per_event);
-        let theirs = ours.and_then(|row| row.extra.get(IN_LTTNGS)).copied();
-        let what = format!("bytes of an event of {words}: at most as in LTTng's layout");
-        let bound = theirs.unwrap_or(0.0);
-        // Events of others are among them, and are not of whole bytes on average.
-        let words = |bytes: f64| format!("{bytes:.2}, LTTng {bound:.2}");
-        let bytes = bytes.filter(|_| theirs.is_some()).map(|bytes| (bytes * 100.0).round() / 100.0);
-        bars.push(at_most(&what, bytes, (bound * 100.0).round() / 100.0, words));
-    }
-    bars.push(drained_bar(row(KernelTracer::Trackway, PACED)));
-    bars
-}
-
-/// A million events a second, by less than a core, none lost.
-fn drained_bar(row: Option<&Row>) -> Bar {
-    let mib = BUFFER_KIB >> 10;
-    let what = format!("1 M events/s drained by less than one core, none lost, {mib} MiB a CPU");
-    let extra = |row: &Row, what: &str| row.extra.get(what).copied().unwrap_or(0.0);
-    // A machine that does not get so far says nothing of the recorder.
-    let row = row.filter(|row| row.spread.is_some() && extra(row, EMITTED) > 0.9 * DRAINED);
-    let lost = row.and_then(|row| row.lost).unwrap_or(0);
-    let words = |percent: f64| {
-        let rate = row.map_or(0.0, |row| extra(row, EMITTED));
-        format!("{:.2} M/s, {percent:.0} %, {lost} lost", rate / 1e6)
-    };
-    let mut bar = at_most(&what, row.map(|row| extra(row, RECORDER)), 100.0, words);
-    if lost > 0 {
-        bar.verdict = Verdict::Misses;
-    }
-    bar
 }
 
 #[cfg(test)]
