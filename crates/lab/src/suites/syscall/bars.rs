@@ -1,6 +1,6 @@
 //! What Trackway set out to reach of system calls, held against what was measured.
 
-use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, PACED, RECORDER, Turn};
+use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, OF_LTTNGS, PACED, RECORDER, Turn};
 use crate::bars::at_most;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
@@ -55,14 +55,13 @@ pub(super) fn bars_of(suite: &SuiteRows) -> Vec<Bar> {
     let longest = Turn::Openat(NAME_BYTES.len() - 1).words();
     for (words, case) in [(GETPPID, GETPPID), ("openat", &longest)] {
         let ours = row(KernelTracer::Trackway, case);
-        let bytes = ours.and_then(|row| row.bytes_per_event);
-        let theirs = ours.and_then(|row| row.extra.get(IN_LTTNGS)).copied();
+        let extra = |what: &str| ours.and_then(|row| row.extra.get(what)).copied();
         let what = format!("bytes of an event of {words}: at most as in LTTng's layout");
-        let bound = theirs.unwrap_or(0.0);
-        // Events of others are among them, and are not of whole bytes on average.
-        let words = |bytes: f64| format!("{bytes:.2}, LTTng {bound:.2}");
-        let bytes = bytes.filter(|_| theirs.is_some()).map(|bytes| (bytes * 100.0).round() / 100.0);
-        bars.push(at_most(&what, bytes, (bound * 100.0).round() / 100.0, words));
+        let bytes = extra(IN_LTTNGS).unwrap_or_default();
+        let words = |times: f64| format!("{times:.3} of {bytes:.2}");
+        // Headers of events of others, of which there are some, are not what is asked about.
+        let times = extra(OF_LTTNGS).map(|times| (times * 1000.0).round() / 1000.0);
+        bars.push(at_most(&what, times, 1.0, words));
     }
     bars.push(drained_bar(row(KernelTracer::Trackway, PACED)));
     bars

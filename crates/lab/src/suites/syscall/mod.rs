@@ -49,6 +49,7 @@ const FLAT_OUT: &str = "as many events/s as can be, to disk";
 const OF_FTRACE: &str = "added, in terms of what ftrace adds";
 /// of an event's bytes in another layout;
 const IN_LTTNGS: &str = "bytes of an event in LTTng's layout";
+const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
 /// of recorders: percent of a CPU, and events a second that there were.
 const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
@@ -302,6 +303,8 @@ fn told(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) 
     let mut extra = vec![(LOST, found.lost as f64)];
     if let Some(bytes) = found.lttng_bytes {
         extra.push((IN_LTTNGS, bytes as f64 / found.events.max(1) as f64));
+        // Of the same run: how far events lie apart is what others do, and differs between rounds.
+        extra.push((OF_LTTNGS, found.bytes as f64 / bytes.max(1) as f64));
     }
     (Some(found.account_of_call(emitted)), extra)
 }
