@@ -7,9 +7,7 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
-//! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
-//! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! ```
 //!
@@ -22,17 +20,15 @@
 
 mod bars;
 mod case;
-mod chart;
 mod child;
 mod error;
-mod filter;
 mod guardian;
 mod machine;
+mod measured;
 mod page;
 mod place;
 mod progress;
 mod readback;
-mod reader;
 mod report;
 mod reserve;
 mod results;
@@ -43,27 +39,21 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
+mod singles;
 mod stats;
 mod suite;
 mod suites;
 mod table;
 mod text;
+mod tracefs;
 mod tracer;
 mod tracers;
 mod workload;
 
 pub use case::{Case, Context, Payload};
 pub use error::Error;
-pub use filter::{
-    Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
-    TracedCost, print_filter, run_filter,
-};
 pub use machine::Machine;
 pub use page::page;
-pub use reader::{
-    Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
-    print_reading, run_reading,
-};
 pub use reserve::{
     ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,

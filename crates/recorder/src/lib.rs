@@ -53,6 +53,7 @@ mod report;
 mod room;
 mod self_test;
 mod serve;
+mod served;
 mod slot;
 mod snapshot;
 mod stall;

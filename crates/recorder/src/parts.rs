@@ -107,23 +107,6 @@ impl Part {
         }
     }
 
-    /// Writes what is in its flight recorders to the snapshot in `room`: all of that, or nothing.
-    fn snapshot(
-        &mut self,
-        room: &Room,
-        since_ts: u64,
-        reason: &Reason,
-    ) -> Result<SnapshotFacts, RecordError> {
-        let written = self.recording.snapshot_into(room, since_ts, reason);
-        if written.is_err()
-            && let Some(folder) = self.recording.window_folder()
-        {
-            // Half a part would keep the others from being read. What cannot be removed stays.
-            let _ = room.place().remove_below(&folder.names());
-        }
-        written
-    }
-
     fn uid(&self) -> u32 {
         self.recording.home.uid()
     }
@@ -281,7 +264,7 @@ impl Parts {
     }
 
     /// Whether it records nothing of programs.
-    fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_nobodys(&self) -> bool {
         *self.finder.scope() == Scope::Nobody
     }
 
@@ -597,7 +580,8 @@ impl Parts {
         self.each(Rule::Each, notices, &mut |part| part.recording.clear(record))
     }
 
-    /// Writes what is in flight recorders to `folder`.
+    /// Writes what is in flight recorders to what `prepare` makes, which is to be settled when all
+    /// is in it.
     pub(crate) fn snapshot(
         &mut self,
         prepare: impl FnOnce() -> Result<Room, RecordError>,
@@ -624,9 +608,12 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(SnapshotFacts, Room), RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let mut room = prepare()?;
+        let room = prepare()?;
         let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
-        self.each(Rule::Any, notices, &mut |part| match part.snapshot(&room, since_ts, reason) {
+        self.each(Rule::Any, notices, &mut |part| match part
+            .recording
+            .snapshot_into(&room, since_ts, reason)
+        {
             Ok(more) => {
                 facts.events += more.events;
                 facts.bytes += more.bytes;
@@ -637,7 +624,6 @@ impl Parts {
                 Err(error)
             }
         })?;
-        room.settle();
         Ok((facts, room))
     }
 

@@ -860,7 +860,8 @@ impl Live<'_> {
         }
         // Who wants the kernel's events may want no others.
         let is_meant = self.options.kernel.is_none();
-        let is_empty = summary.recorded == 0 && summary.lost == 0 && is_meant;
+        // (A writer may be killed in its first event.)
+        let is_empty = summary.recorded == 0 && summary.lost == 0 && summary.holes == 0 && is_meant;
         if is_empty && self.asks_programs {
             notices.hint(format_args!(
                 "nothing was recorded: do the filters let anything pass? trackway print --filter \

@@ -1,8 +1,12 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod filter;
 mod latency;
 pub(crate) mod preload;
+pub(crate) mod reading;
+pub(crate) mod sharing;
+pub(crate) mod size;
 pub(crate) mod spans;
 pub(crate) mod syscall;
 mod workload;
@@ -15,10 +19,14 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
         Box::<syscall::Syscall>::default(),
+        Box::new(filter::Filter::default()),
+        Box::new(sharing::Sharing::default()),
+        Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
         Box::<workload::Workload>::default(),
         Box::<latency::Latency>::default(),
         Box::new(events::Events::startup()),
+        Box::new(reading::Reading::default()),
         Box::new(spans::Spans::default()),
         Box::new(preload::Preload::default()),
     ]

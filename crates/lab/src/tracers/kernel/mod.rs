@@ -22,7 +22,7 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::results::Account;
-use ftrace::Tracefs;
+use crate::tracefs::Tracefs;
 
 /// Longest that one run of a command has, in seconds.
 const LIMIT_S: u64 = 60;
@@ -231,7 +231,7 @@ impl KernelTracers {
     /// Compiles what they need; looks for tracefs.
     pub(crate) fn set_up(place: &Place) -> Result<Self> {
         place.compile(PROGRAM, &[])?;
-        Ok(Self { tracefs: if is_root() { Tracefs::find() } else { Err(ONLY_ROOT.to_owned()) } })
+        Ok(Self { tracefs: Tracefs::find() })
     }
 
     /// Why a tracer cannot be had, if it cannot.
@@ -260,7 +260,7 @@ impl KernelTracers {
         match (tracer, &self.tracefs) {
             (KernelTracer::Untraced, _) => untraced(job),
             (KernelTracer::FtraceRaw | KernelTracer::FtraceSyscalls, Ok(tracefs)) => {
-                tracefs.run(tracer, job)
+                ftrace::run(tracefs, tracer, job)
             }
             (KernelTracer::Perf, _) => peers::perf(job),
             (KernelTracer::Bpftrace, _) => peers::bpftrace(job),
