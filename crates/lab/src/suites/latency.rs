@@ -227,7 +227,8 @@ fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String>
             // On the last of the CPUs, as the loop, and all of its output at the end.
             let cpu = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
             let arguments = format!(
-                "cyclictest -t 1 -a {cpu} -m -N -q -p 80 -i {INTERVAL_US} -l {loops} -h {HISTOGRAM_NS}"
+                "cyclictest -t 1 -a {cpu} -m -N -q -p 80 -i {INTERVAL_US} -l {loops} \
+                 -h {HISTOGRAM_NS}"
             );
             words.extend(arguments.split(' ').map(str::to_owned));
             return words;
@@ -375,7 +376,8 @@ mod tests {
         let text = "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\n\
                     012345 000004\n012377 000001\n199999 000002\n# Total: 000007\n\
                     # Min Latencies: 12345\n# Avg Latencies: 19644\n# Max Latencies: 253936\n\
-                    # Histogram Overflows: 00003\n# Histogram Overflow at cycle number:\n# Thread 0:\n";
+                    # Histogram Overflows: 00003\n# Histogram Overflow at cycle number:\n\
+                    # Thread 0:\n";
         let sample = cyclictest(text).expect("a sample");
         let expected = [(12.3, 5), (199.9, 2), (200.0, 2), (253.9, 1)];
         assert_eq!(sample.histogram, expected);

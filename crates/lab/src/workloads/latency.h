@@ -6,7 +6,8 @@
  *
  *     LATENCY loop LOOPS INTERVAL_US    "latency NS COUNT" for each, in steps of STEP_NS; "fifo 1",
  *                                       or 0 if it had to do without; "missed N", turns that were
- *                                       over before they were slept for; "emitted 0 EVENTS NS CPU_NS"
+ *                                       over before they were slept for; then
+ *                                       "emitted 0 EVENTS NS CPU_NS"
  *     LATENCY busy COMMAND…             runs it while a process on each CPU computes, copies, and
  *                                       calls the kernel
  *

@@ -1,3 +1,5 @@
+//! Figures and accounts of system calls, by outputs that were made up.
+
 use super::bars::{bars_of, drained_bar, of_ftrace};
 use super::*;
 use crate::results::Verdict;

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_summary_of_the_kernels_part_is_read() {
         let talk = "trackway: 0 events recorded, 9 lost, 0 processes, 5 bytes in t\n\
-                    trackway: kernel: 632,045 events recorded, 1,784,837 lost, 7 overwritten, 5 in t\n";
+                    trackway: kernel: 632,045 events recorded, 1,784,837 lost, 7 overwritten\n";
         let numbers = ["recorded", "lost", "overwritten"].map(|word| number(talk, word));
         assert_eq!(numbers, [Some(632_045), Some(1_784_837), Some(7)]);
         assert_eq!(number("trackway: 1 event recorded, 0 lost", "lost"), None);
