@@ -39,6 +39,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
     bars.extend(suites::size::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars.extend(suites::syscall::bars(report));
     bars.extend(report.suites.get("filter").into_iter().flat_map(suites::filter::bars));
     bars.extend(report.suites.get("sharing").into_iter().flat_map(suites::sharing::bars));
     bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));

@@ -9,7 +9,6 @@
 //! text      the same as tables, for people
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
-//! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -24,7 +23,6 @@ mod case;
 mod child;
 mod error;
 mod guardian;
-mod kernel;
 mod machine;
 mod measured;
 mod page;
@@ -54,10 +52,6 @@ mod workload;
 
 pub use case::{Case, Context, Payload};
 pub use error::Error;
-pub use kernel::{
-    CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
-    LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
-};
 pub use machine::Machine;
 pub use page::page;
 pub use reserve::{

@@ -19,9 +19,12 @@ use crate::suite::{Entry, Hall, Sample, Settings, Suite};
 const SURE: f64 = 0.02;
 /// Most rounds that are made on our own account.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest: with less than six there is no interval of confidence (`stats::median_interval`), and
-/// with few more, those that happen to agree would end it too soon: it is looked at after each.
+/// Fewest after which it is over because the ratios are sure: with few more than the six that an
+/// interval needs, those that happen to agree would end it too soon: it is looked at after each.
 const ROUNDS_MIN: u32 = 12;
+/// Fewest after which it is over because there is no more time: with less there is no interval of
+/// confidence (`stats::median_interval`).
+const ROUNDS_LATE: u32 = 6;
 
 /// When a suite has had rounds enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,14 +44,11 @@ impl Limits {
         if let Some(wanted) = self.rounds {
             return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
         }
-        if rounds < ROUNDS_MIN {
-            return None;
-        }
-        if is_sure() {
+        if rounds >= ROUNDS_MIN && is_sure() {
             return Some(Ended::Sure);
         }
-        let is_late = rounds >= ROUNDS_MAX || elapsed.as_secs_f64() >= self.seconds;
-        is_late.then_some(Ended::Time)
+        let is_late = elapsed.as_secs_f64() >= self.seconds && rounds >= ROUNDS_LATE;
+        (is_late || rounds >= ROUNDS_MAX).then_some(Ended::Time)
     }
 }
 
@@ -237,7 +237,7 @@ impl<'a> Measuring<'a> {
         if self.hall.settings.quick {
             command += " --quick";
         }
-        SuiteRows {
+        let mut rows = SuiteRows {
             title: about.title.to_owned(),
             repeats: about.repeats.to_owned(),
             x_axis: about.x_axis.to_owned(),
@@ -247,7 +247,9 @@ impl<'a> Measuring<'a> {
             is_partial: ended == Ended::Interrupted,
             ended,
             rows: (0..self.entries.len()).map(|row| self.row(row)).collect(),
-        }
+        };
+        self.suite.complete(&mut rows);
+        rows
     }
 
     fn row(&self, at: usize) -> Row {

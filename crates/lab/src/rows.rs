@@ -107,6 +107,12 @@ pub enum Unit {
     /// Events a second.
     #[serde(rename = "events/s")]
     EventsPerSecond,
+    /// Requests a second.
+    #[serde(rename = "requests/s")]
+    RequestsPerSecond,
+    /// Megabytes a second.
+    #[serde(rename = "MB/s")]
+    MbPerSecond,
 }
 
 impl Unit {
@@ -121,12 +127,14 @@ impl Unit {
             Self::BytesPerEvent => "bytes/event",
             Self::InstructionsPerEvent => "instructions/event",
             Self::EventsPerSecond => "events/s",
+            Self::RequestsPerSecond => "requests/s",
+            Self::MbPerSecond => "MB/s",
         }
     }
 
     /// Whether more is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::EventsPerSecond)
+        matches!(self, Self::EventsPerSecond | Self::RequestsPerSecond | Self::MbPerSecond)
     }
 }
 

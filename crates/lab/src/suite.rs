@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::results::Account;
-use crate::rows::Unit;
+use crate::rows::{SuiteRows, Unit};
 
 /// What a suite is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +127,9 @@ pub(crate) trait Suite {
 
     /// Measures the `row`th once.
     fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample>;
+
+    /// Adds to rows what only several of them tell together.
+    fn complete(&self, _rows: &mut SuiteRows) {}
 
     /// Ends what `enter` started.
     fn leave(&mut self);

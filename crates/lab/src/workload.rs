@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 27] = [
+pub(crate) const SOURCES: [Source; 33] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -37,6 +37,12 @@ pub(crate) const SOURCES: [Source; 27] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "load.h", text: include_str!("workloads/load.h") },
+    Source { name: "served.c", text: include_str!("workloads/served.c") },
+    Source { name: "latency.h", text: include_str!("workloads/latency.h") },
+    Source { name: "latency.c", text: include_str!("workloads/latency.c") },
+    Source { name: "latency-trackway.c", text: include_str!("workloads/latency-trackway.c") },
+    Source { name: "latency-lttng.c", text: include_str!("workloads/latency-lttng.c") },
     Source { name: "usdt.c", text: include_str!("workloads/usdt.c") },
     Source { name: "marker.c", text: include_str!("workloads/marker.c") },
     Source { name: "functions.c", text: include_str!("workloads/functions.c") },

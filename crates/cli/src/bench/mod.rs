@@ -27,7 +27,7 @@ const INTERRUPTED: u8 = 130;
                   trackway bench --quick\n  \
                   trackway bench tracepoint scaling --out here\n  \
                   trackway bench tracepoint --tracers trackway,lttng\n  \
-                  trackway bench kernel --rounds 20 --json kernel.json\n\n\
+                  trackway bench sessions --quick --json sessions.json\n\n\
                   Figures of different machines do not compare; ratios do."
 )]
 pub(crate) struct Arguments {

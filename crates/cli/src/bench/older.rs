@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use trackway_lab::{KernelOptions, ReserveOptions, SessionsOptions};
+use trackway_lab::{ReserveOptions, SessionsOptions};
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]
@@ -32,41 +32,6 @@ pub(super) enum What {
     #[command(after_help = "Examples:\n  trackway bench sessions --quick\n  \
                             trackway bench sessions --seconds 600 --json sessions.json")]
     Sessions(Sessions),
-    /// What tracing the kernel costs: Trackway beside ftrace, perf, bpftrace and strace
-    ///
-    /// getppid and openat with names of 0 to 255 bytes, entry and exit traced: untraced, by
-    /// Trackway (of everything, of one process tree, by tracefs), ftrace, perf record, bpftrace and
-    /// strace; hackbench and stress-ng with the scheduler's events and with many; what recorders
-    /// take of a CPU at a million events a second, and what arrives when there are more; bytes of
-    /// an event, beside what LTTng's layout takes. Needs root, and a C compiler. In interleaved
-    /// rounds, in random order; a tracer is measured only if its own output shows the events.
-    /// Figures of different machines do not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench kernel --quick\n  \
-                            trackway bench kernel --rounds 20 --json kernel.json\n  \
-                            trackway bench kernel --only trackway")]
-    Kernel(Kernel),
-}
-
-/// Arguments of `trackway bench kernel`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Kernel {
-    /// One minute instead of ten: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Only tracers whose name contains PATTERN, beside none
-    #[arg(long, value_name = "PATTERN")]
-    only: Option<String>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-kernel.json"
-    )]
-    json: Option<PathBuf>,
 }
 
 /// Arguments of `trackway bench reserve`.
@@ -119,7 +84,6 @@ impl What {
         match self {
             Self::Reserve(arguments) => &arguments.json,
             Self::Sessions(arguments) => &arguments.json,
-            Self::Kernel(arguments) => &arguments.json,
         }
         .as_deref()
     }
@@ -151,7 +115,6 @@ pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
     match what {
         What::Reserve(arguments) => reserve(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
-        What::Kernel(arguments) => kernel(arguments, output),
     }
 }
 
@@ -165,19 +128,6 @@ fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> 
     let results = trackway_lab::run_reserve(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
-}
-
-/// Whether something failed.
-fn kernel(arguments: &Kernel, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = KernelOptions {
-        quick: arguments.quick,
-        rounds: arguments.rounds,
-        only: arguments.only.clone(),
-    };
-    let results = trackway_lab::run_kernel(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_kernel(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

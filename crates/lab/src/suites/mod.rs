@@ -2,11 +2,14 @@
 
 pub(crate) mod events;
 pub(crate) mod filter;
+mod latency;
 pub(crate) mod preload;
 pub(crate) mod reading;
 pub(crate) mod sharing;
 pub(crate) mod size;
 pub(crate) mod spans;
+pub(crate) mod syscall;
+mod workload;
 
 use crate::suite::Suite;
 
@@ -15,10 +18,13 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
+        Box::<syscall::Syscall>::default(),
         Box::new(filter::Filter::default()),
         Box::new(sharing::Sharing::default()),
         Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
+        Box::<workload::Workload>::default(),
+        Box::<latency::Latency>::default(),
         Box::new(events::Events::startup()),
         Box::new(reading::Reading::default()),
         Box::new(spans::Spans::default()),

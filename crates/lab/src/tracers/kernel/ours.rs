@@ -1,9 +1,9 @@
 //! Trackway itself: `trackway record --kernel`.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::count;
-use super::tracer::{BUFFER_KIB, Job, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
+use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::Place;
@@ -14,8 +14,9 @@ const TRACE: &str = "kernel-trace";
 
 /// Whether it can be had here: by doing it. Else, why not.
 pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
-    let mut command = record(place, tracer, KernelEvents::OneCall);
-    let output = command.arg("true").output().map_err(|error| error.to_string())?;
+    let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
+    let output =
+        command.arg("true").stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     place.clear(TRACE);
     let talk = String::from_utf8_lossy(&output.stderr);
     let line = talk.lines().next().unwrap_or("it fails").trim_start_matches("trackway: ");
@@ -24,11 +25,13 @@ pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::
 }
 
 /// What is to be recorded, up to the command.
-fn record(place: &Place, tracer: KernelTracer, events: KernelEvents) -> Command {
+fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
     let mut command = Command::new(&place.kit.trackway);
     in_window(&mut command, place.window_dir());
     command.env("TRACKWAY_RUN_DIR", place.path("run"));
-    command.args(["record", "--kernel", &patterns(events), "-o"]).arg(place.path(TRACE));
+    command
+        .args(["record", "--kernel-only", "--kernel", &patterns(events), "-o"])
+        .arg(place.path(TRACE));
     command.arg(format!("--buffer-size={BUFFER_KIB}K"));
     match tracer {
         KernelTracer::TrackwayTree => {}
@@ -39,6 +42,9 @@ fn record(place: &Place, tracer: KernelTracer, events: KernelEvents) -> Command 
             command.arg("--system");
         }
     }
+    if keep == Keep::Flight {
+        command.arg("--flight-recorder");
+    }
     command.arg("--");
     command
 }
@@ -46,7 +52,7 @@ fn record(place: &Place, tracer: KernelTracer, events: KernelEvents) -> Command 
 fn patterns(events: KernelEvents) -> String {
     match events {
         KernelEvents::Calls => "syscalls".to_owned(),
-        KernelEvents::OneCall => "syscalls:getppid".to_owned(),
+        KernelEvents::OneCall(call) => format!("syscalls:{call}"),
         KernelEvents::Sched => "sched".to_owned(),
         KernelEvents::Everything => {
             SUBSYSTEMS.into_iter().chain(["syscalls"]).collect::<Vec<_>>().join(",")
@@ -54,25 +60,36 @@ fn patterns(events: KernelEvents) -> String {
     }
 }
 
-/// Runs a job, recorded; what is counted apart are events of `call`.
-pub(super) fn run(tracer: KernelTracer, job: &Job<'_>, call: &str) -> Result<Ran> {
+/// Runs a job, recorded.
+pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     job.place.clear(TRACE);
-    let mut command = record(job.place, tracer, job.events);
+    let mut command = record(job.place, tracer, job.events, job.keep);
     command.args(job.command("0"));
     let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
-    let found = count::count(&job.place.path(TRACE).join("kernel"), call)?;
+    let found = count::count(&job.place.path(TRACE).join("kernel"), job.call)?;
+    job.place.clear(TRACE);
     let mut found = found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
-    // What belongs to no stream is in the summary alone.
-    found.lost = lost(&finished.stderr)
-        .ok_or_else(|| Error::output(tracer.name(), "its summary has no losses"))?;
+    // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
+    let talk = &finished.stderr;
+    let summary = |word| {
+        let said = number(talk, word);
+        said.ok_or_else(|| Error::output(tracer.name(), format!("no '{word}' in '{talk}'")))
+    };
+    let recorded = summary("recorded")?;
+    if recorded != found.events {
+        let message = format!("it says {recorded} events, and the trace has {}", found.events);
+        return Err(Error::output(tracer.name(), message));
+    }
+    (found.lost, found.overwritten) = (summary("lost")?, summary("overwritten")?);
     Ok(Ran { stdout: finished.stdout, found: Some(found) })
 }
 
-/// Of `trackway: kernel: N events recorded, M lost, …`.
-fn lost(talk: &str) -> Option<u64> {
+/// Of `trackway: kernel: N events recorded, M lost, O overwritten, …`.
+fn number(talk: &str, word: &str) -> Option<u64> {
     let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "))?;
-    let part = line.split(", ").find_map(|part| part.strip_suffix(" lost"))?;
-    part.replace(',', "").parse().ok()
+    // Thousands are set apart by commas.
+    let mut parts = line.split(", ").filter(|part| part.ends_with(word));
+    parts.next()?.split(' ').next()?.replace(',', "").parse().ok()
 }
 
 #[cfg(test)]
@@ -80,11 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_read_from_the_summary() {
+    fn the_summary_of_the_kernels_part_is_read() {
         let talk = "trackway: 0 events recorded, 9 lost, 0 processes, 5 bytes in t\n\
-                    trackway: kernel: 632,045 events recorded, 1,784,837 lost, 0 overwritten\n";
-        assert_eq!(lost(talk), Some(1_784_837));
-        assert_eq!(lost("trackway: 1 event recorded, 0 lost"), None);
+                    trackway: kernel: 632,045 events recorded, 1,784,837 lost, 7 overwritten\n";
+        let numbers = ["recorded", "lost", "overwritten"].map(|word| number(talk, word));
+        assert_eq!(numbers, [Some(632_045), Some(1_784_837), Some(7)]);
+        assert_eq!(number("trackway: 1 event recorded, 0 lost", "lost"), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use trackway_ctf::read::{DecodeError, Skip, StreamDecoder, Trace, Window};
 
-use super::tracer::Found;
+use super::Found;
 use crate::error::{Error, Result};
 
 /// Events that a channel of LTTng's with compact headers may have.
@@ -25,8 +25,8 @@ const COMPACT_LONG_BITS: u64 = 8 + 32 + 64;
 const LARGE_BITS: u64 = 48;
 const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
 
-/// Counts what is in the trace in `folder`; of the events, those whose names end with `call` apart.
-/// `None` if there is none.
+/// Counts what is in the trace in `folder`; of the events, those whose names end with `call` apart,
+/// unless that is empty. `None` if there is none.
 pub(super) fn count(folder: &Path, call: &str) -> Result<Option<Found>> {
     let what = folder.display().to_string();
     let Ok(metadata) = fs::read(folder.join("metadata")) else { return Ok(None) };
@@ -42,8 +42,9 @@ pub(super) fn count(folder: &Path, call: &str) -> Result<Option<Found>> {
     let to_bytes = |bits: u64| bits.div_ceil(8);
     Ok(Some(Found {
         events: found.events,
-        of_call: Some(found.of_call),
+        of_call: (!call.is_empty()).then_some(found.of_call),
         lost: found.lost,
+        overwritten: 0,
         bytes: to_bytes(found.bits),
         lttng_bytes: Some(to_bytes(found.lttng_bits)),
     }))
