@@ -87,6 +87,7 @@ pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
+pub use shuffle::drawn_seed;
 pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;

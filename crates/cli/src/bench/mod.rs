@@ -87,7 +87,7 @@ impl Arguments {
             quick: self.quick,
             rounds: self.rounds,
             tracers: self.tracers.clone(),
-            seed: self.seed.unwrap_or_default(),
+            seed: self.seed.unwrap_or_else(trackway_lab::drawn_seed),
         }
     }
 
