@@ -7,6 +7,9 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
+//! page      the same as a page, with figures
+//! compare   two such reports: what changed, and how sure that is
+//! doctor    what disturbs measurements here
 //! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! filter    what filters cost by themselves, beside the same test in C, and rbpf
@@ -26,6 +29,8 @@ mod bars;
 mod case;
 mod chart;
 mod child;
+mod compare;
+mod doctor;
 mod error;
 mod filter;
 mod guardian;
@@ -54,10 +59,13 @@ mod suites;
 mod table;
 mod text;
 mod tracer;
+mod tracer_names;
 mod tracers;
 mod workload;
 
 pub use case::{Case, Context, Payload};
+pub use compare::{Changed, Comparison, RowChange, Shift, compare, print_comparison, read_report};
+pub use doctor::{Disturbance, Quiet, disturbing, examine, print_doctor};
 pub use error::Error;
 pub use filter::{
     Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
@@ -82,7 +90,7 @@ pub use reserve::{
 };
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
-pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_report};
+pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_page, write_report};
 pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
@@ -92,3 +100,4 @@ pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;
+pub use tracer_names::tracer_names;

@@ -41,7 +41,7 @@ fn draw_row(plot: &mut Plot, scale: &Scale, width: f64, y: f64, row: &Row) {
     let Some(spread) = row.spread else { return };
     let x = |figure| NAMES + width * scale.part(figure);
     let (from, end) = (x(scale.base()), x(spread.median));
-    plot.words("end", (NAMES - 8.0, y + 14.0), &clipped(&row.tracer, 34));
+    plot.words("end", (NAMES - 8.0, y + 14.0), &clipped(&row.tracer, 29));
     plot.bar(colour(&row.tracer), (from.min(end), y + 4.0), ((end - from).abs(), 12.0));
     let mut beyond = end.max(from);
     if spread.count > 1 {

@@ -54,7 +54,7 @@ fn draw(
             plot.words("start", (4.0, y + 14.0), &clipped(case, 120));
             y += ROW;
             for row in rows {
-                plot.words("end", (NAMES - 8.0, y + 14.0), &clipped(&row.tracer, 34));
+                plot.words("end", (NAMES - 8.0, y + 14.0), &clipped(&row.tracer, 29));
                 draw_row(&mut plot, &scale, width, y, row, &figures(row));
                 y += ROW;
             }

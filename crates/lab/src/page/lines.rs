@@ -112,7 +112,7 @@ fn plot(suite: &SuiteRows, name: &str, rows: &[&Row]) -> Option<String> {
         let (Some(at), Some(end)) = (drawn.last(), points.last()) else { continue };
         // From the line's end to its name, which may have had to move.
         plot.line(&class, (at.0 + 4.0, at.1), (right + 18.0, y));
-        let words = format!("{}  {}", figure(unit, end.1), clipped(tracer, 26));
+        let words = format!("{}  {}", figure(unit, end.1), clipped(tracer, 22));
         plot.words("start", (right + 22.0, y + 4.0), &words);
     }
     Some(plot.finish())

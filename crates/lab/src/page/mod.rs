@@ -283,7 +283,7 @@ mod tests {
         let page = page(&report("tracepoint", rows));
         assert_eq!(page.matches("<svg").count(), 3, "{page}");
         assert_eq!(page.matches("<polyline").count(), 2);
-        for part in ["<th>99.9 %", "<td class=\"figure\">840.0", "single events"] {
+        for part in ["<th>99.9 %", "<td class=\"figure\">840.0", "Single events, in ns/event"] {
             assert!(page.contains(part), "{part}: {page}");
         }
     }
@@ -297,7 +297,7 @@ mod tests {
         for part in ["<h3>In ns/event</h3>", "<h3>In bytes/event</h3>", "<th>bytes &lt;of&gt; an"] {
             assert!(page.contains(part), "{part}: {page}");
         }
-        assert_eq!(page.matches("<table>").count(), 2);
+        assert_eq!(page.matches("<table>").count(), 3);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Frequency polygons: how often which figure was seen, a line for each tracer (thesis, Figure 3.2).
 //! Both axes are logarithmic: what is rare is what a tail is made of.
 
-use super::plot::{Plot, ROW, Scale, Strokes, WIDTH, apart, clipped, mark};
+use super::plot::{Plot, ROW, Scale, Strokes, WIDTH, clipped, mark};
 use crate::rows::Row;
 
 /// Room around the plot.
@@ -44,8 +44,11 @@ fn counted(row: &Row, scale: &Scale) -> Vec<f64> {
 fn draw_case(title: &str, case: &str, rows: &[&Row]) -> Option<String> {
     let figures = rows.iter().flat_map(|row| [row.histogram.first(), row.histogram.last()]);
     let along = Scale::around(figures.flatten().map(|one| one.0))?;
-    let lines: Vec<(&Row, Vec<f64>)> =
+    let mut lines: Vec<(&Row, Vec<f64>)> =
         rows.iter().map(|row| (*row, counted(row, &along))).collect();
+    // As they follow each other along the axis.
+    let middle = |row: &Row| row.tail.map_or(0.0, |tail| tail.p50);
+    lines.sort_by(|one, other| middle(one.0).total_cmp(&middle(other.0)));
     let parts = lines.iter().flat_map(|line| &line.1).copied();
     let up = Scale::logarithmic(parts)?;
     let height = HEIGHT.max(ROW * lines.len() as f64);
@@ -67,18 +70,12 @@ fn draw_case(title: &str, case: &str, rows: &[&Row]) -> Option<String> {
     let axis = format!("{unit} ({} scale); upwards: share of all events", along.kind());
     plot.words("middle", (f64::midpoint(LEFT, right), bottom + 40.0), &axis);
     let mut strokes = Strokes::default();
-    let drawn: Vec<Vec<(f64, f64)>> =
-        lines.iter().map(|line| points(&line.1, &x_of, &y_of)).collect();
-    // Names stand as high as their lines' highest points.
-    let tops: Vec<f64> = drawn
-        .iter()
-        .map(|points| points.iter().map(|point| point.1).fold(bottom, f64::min))
-        .collect();
-    for (((row, _), points), y) in lines.iter().zip(&drawn).zip(apart(&tops, bottom)) {
+    for (at, (row, parts)) in lines.iter().enumerate() {
         let class = strokes.of(&row.tracer);
-        plot.through(&class, points);
+        plot.through(&class, &points(parts, &x_of, &y_of));
+        let y = TOP + ROW * (at as f64 + 0.5);
         plot.line(&class, (right + 6.0, y), (right + 30.0, y));
-        plot.words("start", (right + 36.0, y + 4.0), &clipped(&row.tracer, 30));
+        plot.words("start", (right + 36.0, y + 4.0), &clipped(&row.tracer, 26));
     }
     Some(plot.finish())
 }
