@@ -99,6 +99,36 @@ fn runs_are_kept_drawn_and_compared() {
 }
 
 #[test]
+fn payloads_are_accounted_for_and_their_bytes_told() {
+    let world = World::new("bench-payload");
+    if !has("cc") {
+        skipped("cc is not installed");
+        return;
+    }
+    let out = world.path("out");
+    let shown = out.to_str().expect("a path");
+    let wanted = ["payload", "--quick", "--tracers", "trackway", "--out", shown];
+    let output = bench(&world, &wanted);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = read(&out.join("results.json"));
+    let rows = report["suites"]["payload"]["rows"].as_array().expect("rows");
+    let bytes = |case: &str| {
+        let row = rows.iter().find(|row| row["case"] == case && row["tracer"] == "trackway");
+        row.expect("a row")["extra"]["bytes of an event"].as_f64().expect("bytes")
+    };
+    assert_eq!(bytes("u32"), 8.0);
+    assert_eq!(bytes("u32 + vtid"), 12.0);
+    assert_eq!(bytes("sequence of 1024 bytes, u32") - bytes("sequence of 64 bytes, u32"), 960.0);
+    for row in rows {
+        let count = |what: &str| row[what].as_u64().expect("a count");
+        assert_eq!(row["status"], "measured", "{row}");
+        assert!(count("recorded") > 0 && count("emitted") > 0);
+        let found = count("recorded") + count("lost") + count("overwritten");
+        assert_eq!(found, count("emitted"), "{row}");
+    }
+}
+
+#[test]
 fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
     if !has("cc") {
         skipped("cc is not installed");

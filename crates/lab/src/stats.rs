@@ -142,8 +142,8 @@ pub(crate) fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
 /// Most entries of a histogram that is kept.
 const HISTOGRAM_MAX: usize = 4096;
 
-/// A histogram that is not longer than can be kept, in order: if it must be, its figures are rounded,
-/// to one part in a thousand first. No figure is left out.
+/// A histogram that is not longer than can be kept, in order: if it must be, its figures are
+/// rounded, to one part in a thousand first. No figure is left out.
 pub(crate) fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut shorter = merged(histogram);
     for digits in [3, 2, 1] {
@@ -166,8 +166,8 @@ fn rounded(figure: f64, digits: i32) -> f64 {
     (figure / unit).round() * unit
 }
 
-/// What a box plot shows (Tukey, 1977): half of all figures are in the box; whiskers end at the last
-/// figure that is within one and a half of its length; all beyond are outliers, each shown.
+/// What a box plot shows (Tukey, 1977): half of all figures are in the box; whiskers end at the
+/// last figure that is within one and a half of its length; all beyond are outliers, each shown.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Quarters {
     /// One in four is below.

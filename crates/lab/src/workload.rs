@@ -11,7 +11,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 19] = [
+pub(crate) const SOURCES: [Source; 23] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
@@ -30,6 +30,10 @@ pub(crate) const SOURCES: [Source; 19] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "payload.h", text: include_str!("workloads/payload.h") },
+    Source { name: "payload.c", text: include_str!("workloads/payload.c") },
+    Source { name: "payload-lttng.h", text: include_str!("workloads/payload-lttng.h") },
+    Source { name: "payload-lttng.c", text: include_str!("workloads/payload-lttng.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

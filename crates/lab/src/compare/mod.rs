@@ -314,8 +314,8 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
     change.yardstick = Some(if is_same_case { tracer } else { format!("{tracer}, {case}") });
 }
 
-/// A row that is not ours, of both reports, in the same unit: of the same case, if there is one; the
-/// one that is nearest to no tracer, or whose figures wander least.
+/// A row that is not ours, of both reports, in the same unit: of the same case, if there is one;
+/// the one that is nearest to no tracer, or whose figures wander least.
 fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
     let can_be = |row: &&Row| {
         row.status == RowStatus::Measured

@@ -32,8 +32,8 @@ pub(super) fn draw<'a>(suite: &SuiteRows, rows: &[&'a Row]) -> (Vec<String>, Vec
     (drawn, rest)
 }
 
-/// What cases have in common that differ in x: their words without the number, of which there may be
-/// one or several.
+/// What cases have in common that differ in x: their words without the number, of which there may
+/// be one or several.
 fn family(case: &str, x: f64) -> String {
     let without = |word: &str| {
         let number = word.trim_matches(|letter: char| !letter.is_ascii_digit());

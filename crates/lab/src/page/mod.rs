@@ -199,8 +199,8 @@ fn sentence(words: &str) -> String {
 const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
     figure is the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is \
     how many times as much it is as the row it is told in terms of, in the same round, with an \
-    interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never dropped. A row \
-    whose tracer keeps events is measured only if its own output shows them. Ratios count; \
+    interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never dropped. A \
+    row whose tracer keeps events is measured only if its own output shows them. Ratios count; \
     nanoseconds of two machines, or of two days, do not.</p>\n";
 
 fn foot(report: &Report) -> String {

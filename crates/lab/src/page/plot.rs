@@ -31,8 +31,8 @@ const STROKES: usize = 5;
 /// Most rows of a figure: what goes on a page of paper.
 const ROWS_MAX: usize = 44;
 
-/// Which line is a tracer's: its family's colour, and one that no other of the family has, as far as
-/// there are so many.
+/// Which line is a tracer's: its family's colour, and one that no other of the family has, as far
+/// as there are so many.
 #[derive(Debug, Default)]
 pub(super) struct Strokes {
     seen: std::collections::BTreeMap<&'static str, usize>,

@@ -1,5 +1,5 @@
-//! Frequency polygons: how often which figure was seen, a line for each tracer (thesis, Figure 3.2).
-//! Both axes are logarithmic: what is rare is what a tail is made of.
+//! Frequency polygons: how often which figure was seen, a line for each tracer (thesis, Figure
+//! 3.2). Both axes are logarithmic: what is rare is what a tail is made of.
 
 use super::plot::{Plot, ROW, Scale, Strokes, WIDTH, clipped, mark};
 use crate::rows::Row;

@@ -1,6 +1,7 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod payload;
 
 use crate::suite::Suite;
 
@@ -9,6 +10,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
+        Box::new(payload::Payloads::default()),
         Box::new(events::Events::startup()),
         Box::new(events::Events::drain()),
     ]
