@@ -116,9 +116,11 @@ fn payloads_are_accounted_for_and_their_bytes_told() {
         let row = rows.iter().find(|row| row["case"] == case && row["tracer"] == "trackway");
         row.expect("a row")["extra"]["bytes of an event"].as_f64().expect("bytes")
     };
-    assert_eq!(bytes("u32"), 8.0);
-    assert_eq!(bytes("u32 + vtid"), 12.0);
-    assert_eq!(bytes("sequence of 1024 bytes, u32") - bytes("sequence of 64 bytes, u32"), 960.0);
+    // A long header, once in so many records, is no part of what is asked.
+    let is_about = |bytes: f64, expected: f64| (bytes - expected).abs() < 0.5;
+    assert!(is_about(bytes("u32"), 8.0) && is_about(bytes("u32 + vtid"), 12.0));
+    let (long, short) = (bytes("sequence of 1024 bytes, u32"), bytes("sequence of 64 bytes, u32"));
+    assert!(is_about(long - short, 960.0), "{long} {short}");
     for row in rows {
         let count = |what: &str| row[what].as_u64().expect("a count");
         assert_eq!(row["status"], "measured", "{row}");
