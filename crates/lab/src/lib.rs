@@ -10,12 +10,9 @@
 //! page      the same as a page, with figures
 //! compare   two such reports: what changed, and how sure that is
 //! doctor    what disturbs measurements here
-//! reader    the same for readers of traces: ours beside babeltrace2
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
-//! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
-//! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -27,21 +24,18 @@
 
 mod bars;
 mod case;
-mod chart;
 mod child;
 mod compare;
 mod doctor;
 mod error;
-mod filter;
 mod guardian;
 mod kernel;
 mod machine;
+mod measured;
 mod page;
 mod place;
-mod preload;
 mod progress;
 mod readback;
-mod reader;
 mod report;
 mod reserve;
 mod results;
@@ -52,12 +46,13 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
-mod spans;
+mod singles;
 mod stats;
 mod suite;
 mod suites;
 mod table;
 mod text;
+mod tracefs;
 mod tracer;
 mod tracer_names;
 mod tracers;
@@ -67,23 +62,12 @@ pub use case::{Case, Context, Payload};
 pub use compare::{Changed, Comparison, RowChange, Shift, compare, print_comparison, read_report};
 pub use doctor::{Disturbance, Quiet, disturbing, examine, print_doctor};
 pub use error::Error;
-pub use filter::{
-    Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
-    TracedCost, print_filter, run_filter,
-};
 pub use kernel::{
     CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
     LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
 pub use page::page;
-pub use preload::{
-    PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,
-};
-pub use reader::{
-    Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
-    print_reading, run_reading,
-};
 pub use reserve::{
     ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
     Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
@@ -96,7 +80,6 @@ pub use sessions::{
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
 pub use shuffle::drawn_seed;
-pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;

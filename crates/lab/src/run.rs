@@ -25,7 +25,7 @@ const BUSY_LOAD: f64 = 0.25;
 /// What is to be measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Names of suites; all, if there is none.
+    /// Names of suites; all but those that are only measured by name, if there is none.
     pub suites: Vec<String>,
     /// How.
     pub settings: Settings,
@@ -44,13 +44,16 @@ pub struct Offer {
     pub repeats: &'static str,
     /// Seconds that it takes about.
     pub seconds: f64,
+    /// Whether it is left out where no suite is named.
+    pub is_only_by_name: bool,
 }
 
 /// All suites, with the time that they take by these settings.
 pub fn offers(settings: &Settings) -> Vec<Offer> {
     let offer = |suite: Box<dyn Suite>| {
         let About { name, title, repeats, .. } = suite.about();
-        Offer { name, title, repeats, seconds: suite.seconds(settings) }
+        let (seconds, is_only_by_name) = (suite.seconds(settings), suite.is_only_by_name());
+        Offer { name, title, repeats, seconds, is_only_by_name }
     };
     suites::all().into_iter().map(offer).collect()
 }
@@ -89,6 +92,7 @@ pub fn run_suites(
     let executable =
         std::env::current_exe().map_err(Error::io("cannot find our own executable"))?;
     crate::place::sweep();
+    crate::tracefs::sweep();
     let place = Place::new(Kit::of(executable))?;
     let _guardian = Guardian::of_folders([&place.path(""), place.window_dir()])?;
     let progress = Progress::new();
@@ -145,8 +149,10 @@ fn choose(names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
         let message = format!("there is no such suite; there are {}", known.join(", "));
         return Err(Error::output(unknown, message));
     }
-    let is_wanted =
-        |suite: &dyn Suite| names.is_empty() || names.iter().any(|name| name == suite.about().name);
+    let is_wanted = |suite: &dyn Suite| match names {
+        [] => !suite.is_only_by_name(),
+        _ => names.iter().any(|name| name == suite.about().name),
+    };
     Ok(all.into_iter().filter(|suite| is_wanted(suite.as_ref())).collect())
 }
 
@@ -243,7 +249,9 @@ mod tests {
                 .map(|chosen| chosen.iter().map(|suite| suite.about().name).collect::<Vec<&str>>())
         };
         assert_eq!(names(&["scaling", "tracepoint"]).expect("two"), ["tracepoint", "scaling"]);
-        assert_eq!(names(&[]).expect("all").len(), suites::all().len());
+        let unnamed = names(&[]).expect("most");
+        assert!(unnamed.contains(&"drain") && !unnamed.contains(&"spans"));
+        assert_eq!(names(&["spans"]).expect("one"), ["spans"]);
         let error = names(&["speed"]).unwrap_err().to_string();
         assert!(error.starts_with("speed: there is no such suite; there are tracepoint, "));
     }

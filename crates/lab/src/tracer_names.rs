@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 
 /// All of them, and what others are told in terms of. A row's tracer may have more words behind one
 /// of these.
-const NAMES: [&str; 46] = [
+const NAMES: [&str; 50] = [
     "trackway",
     "trackway-off",
     "trackway-c++",
@@ -42,16 +42,20 @@ const NAMES: [&str; 46] = [
     "vampirtrace",
     "sysdig",
     "babeltrace2",
-    "clang",
-    "gcc",
     "rbpf",
-    "interpreter",
     "mutex",
-    "signals-blocked",
-    "unprotected",
-    "k42",
-    "malloc",
-    "direct",
+    "lttng-libc-wrapper",
+    "trackway-libc",
+    "function-between",
+    "call-of-nothing",
+    "memory",
+    "mmap",
+    "bpf-syscall",
+    "bpf-batch",
+    "bpf-program",
+    "trackway-recorder",
+    "trackway-compiled",
+    "trackway-interpreted",
 ];
 
 /// Names that shells offer.

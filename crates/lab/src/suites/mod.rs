@@ -1,7 +1,13 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
 pub(crate) mod events;
+pub(crate) mod filter;
 pub(crate) mod payload;
+pub(crate) mod preload;
+pub(crate) mod reading;
+pub(crate) mod sharing;
+pub(crate) mod size;
+pub(crate) mod spans;
 
 use crate::suite::Suite;
 
@@ -10,8 +16,14 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(events::Events::scaling()),
+        Box::new(filter::Filter::default()),
+        Box::new(sharing::Sharing::default()),
         Box::new(payload::Payloads::default()),
-        Box::new(events::Events::startup()),
+        Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
+        Box::new(events::Events::startup()),
+        Box::new(reading::Reading::default()),
+        Box::new(spans::Spans::default()),
+        Box::new(preload::Preload::default()),
     ]
 }
