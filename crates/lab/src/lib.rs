@@ -7,6 +7,9 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
+//! page      the same as a page, with figures
+//! compare   two such reports: what changed, and how sure that is
+//! doctor    what disturbs measurements here
 //! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! ```
@@ -21,6 +24,8 @@
 mod bars;
 mod case;
 mod child;
+mod compare;
+mod doctor;
 mod error;
 mod guardian;
 mod machine;
@@ -47,10 +52,13 @@ mod table;
 mod text;
 mod tracefs;
 mod tracer;
+mod tracer_names;
 mod tracers;
 mod workload;
 
 pub use case::{Case, Context, Payload};
+pub use compare::{Changed, Comparison, RowChange, Shift, compare, print_comparison, read_report};
+pub use doctor::{Disturbance, Quiet, disturbing, examine, print_doctor};
 pub use error::Error;
 pub use machine::Machine;
 pub use page::page;
@@ -60,11 +68,13 @@ pub use reserve::{
 };
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
-pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_report};
+pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_page, write_report};
 pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
+pub use shuffle::drawn_seed;
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;
+pub use tracer_names::tracer_names;

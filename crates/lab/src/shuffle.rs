@@ -8,7 +8,7 @@ pub(crate) struct Shuffle(u64);
 impl Shuffle {
     /// From the clock: which order it is does not matter, only that it is not the same.
     pub(crate) fn new() -> Self {
-        Self::of(trackway_sys::clock::monotonic_ns())
+        Self::of(drawn_seed())
     }
 
     /// The orders that `seed` gives, the same each time.
@@ -30,6 +30,11 @@ impl Shuffle {
             of.swap(last, other);
         }
     }
+}
+
+/// A seed for who names none, of few enough digits that people can type it again.
+pub fn drawn_seed() -> u64 {
+    Shuffle::of(trackway_sys::clock::monotonic_ns()).next() % 1_000_000_000
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 33] = [
+pub(crate) const SOURCES: [Source; 37] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -43,6 +43,10 @@ pub(crate) const SOURCES: [Source; 33] = [
     Source { name: "latency.c", text: include_str!("workloads/latency.c") },
     Source { name: "latency-trackway.c", text: include_str!("workloads/latency-trackway.c") },
     Source { name: "latency-lttng.c", text: include_str!("workloads/latency-lttng.c") },
+    Source { name: "payload.h", text: include_str!("workloads/payload.h") },
+    Source { name: "payload.c", text: include_str!("workloads/payload.c") },
+    Source { name: "payload-lttng.h", text: include_str!("workloads/payload-lttng.h") },
+    Source { name: "payload-lttng.c", text: include_str!("workloads/payload-lttng.c") },
     Source { name: "usdt.c", text: include_str!("workloads/usdt.c") },
     Source { name: "marker.c", text: include_str!("workloads/marker.c") },
     Source { name: "functions.c", text: include_str!("workloads/functions.c") },

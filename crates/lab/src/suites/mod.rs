@@ -3,6 +3,7 @@
 pub(crate) mod events;
 pub(crate) mod filter;
 mod latency;
+pub(crate) mod payload;
 pub(crate) mod preload;
 pub(crate) mod reading;
 pub(crate) mod sharing;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::<syscall::Syscall>::default(),
         Box::new(filter::Filter::default()),
         Box::new(sharing::Sharing::default()),
+        Box::new(payload::Payloads::default()),
         Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
         Box::<workload::Workload>::default(),

@@ -178,6 +178,7 @@ fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) ->
         histogram: singles.histogram,
         account,
         extra: vec![(TIMING, singles.timing), (STEP, singles.step)],
+        ..Sample::default()
     })
 }
 
