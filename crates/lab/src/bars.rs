@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row};
+use crate::suites;
 use crate::suites::events::THREADS;
 use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST, TRACKWAY, TRACKWAY_OFF};
 
@@ -32,6 +33,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
         bars.extend(events(report));
     }
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
+    bars.extend(suites::paths::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
     bars
 }

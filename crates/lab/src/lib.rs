@@ -8,7 +8,6 @@
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
 //! reader    the same for readers of traces: ours beside babeltrace2
-//! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
@@ -32,13 +31,13 @@ mod guardian;
 mod kernel;
 mod machine;
 mod page;
+mod pinned;
 mod place;
 mod preload;
 mod progress;
 mod readback;
 mod reader;
 mod report;
-mod reserve;
 mod results;
 mod rounds;
 mod rows;
@@ -53,6 +52,8 @@ mod suite;
 mod suites;
 mod table;
 mod text;
+#[cfg(target_arch = "x86_64")]
+mod tracee;
 mod tracer;
 mod tracers;
 mod workload;
@@ -75,10 +76,6 @@ pub use preload::{
 pub use reader::{
     Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
     print_reading, run_reading,
-};
-pub use reserve::{
-    ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
-    Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
 };
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};

@@ -11,7 +11,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 19] = [
+pub(crate) const SOURCES: [Source; 26] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
@@ -30,6 +30,13 @@ pub(crate) const SOURCES: [Source; 19] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "histogram.h", text: include_str!("workloads/histogram.h") },
+    Source { name: "cases-bare.c", text: include_str!("workloads/cases-bare.c") },
+    Source { name: "cases-trackway.c", text: include_str!("workloads/cases-trackway.c") },
+    Source { name: "cases-lttng.c", text: include_str!("workloads/cases-lttng.c") },
+    Source { name: "parts.h", text: include_str!("workloads/parts.h") },
+    Source { name: "parts-trackway.c", text: include_str!("workloads/parts-trackway.c") },
+    Source { name: "parts-lttng.c", text: include_str!("workloads/parts-lttng.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

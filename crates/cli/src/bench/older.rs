@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use trackway_lab::{
-    FilterOptions, FilterResults, KernelOptions, PreloadOptions, ReadingOptions, ReserveOptions,
-    SessionsOptions, SpansOptions,
+    FilterOptions, FilterResults, KernelOptions, PreloadOptions, ReadingOptions, SessionsOptions,
+    SpansOptions,
 };
 
 /// What is to be measured.
@@ -38,18 +38,6 @@ pub(super) enum What {
     #[command(after_help = "Examples:\n  trackway bench preload --quick\n  \
                             trackway bench preload --rounds 100 --json preload.json")]
     Preload(Preload),
-    /// What keeping writers apart costs: rseq and claim beside the 2012 paper's lockless buffer
-    ///
-    /// The paper's tables, in user space: one record reserved, written and committed by restartable
-    /// sequence, by claim, by the paper's algorithm, under a mutex, with signals blocked, and
-    /// without any protection, over buffers of the same size and with the same clock; on one
-    /// thread, on as many as there are CPUs, and on too many; sizes of sub-buffers; instructions,
-    /// counted one by one; and the same through trackway record --reserve. In interleaved rounds;
-    /// after each run, the records are looked for in the buffer. Figures of different machines do
-    /// not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench reserve --quick\n  \
-                            trackway bench reserve --threads 16 --json reserve.json")]
-    Reserve(Reserve),
     /// What a filter costs by itself: compiled and interpreted, beside the same test in C, and rbpf
     ///
     /// Chains of 1 to 50 predicates on integers and on strings, true and false early and late; each
@@ -170,28 +158,6 @@ pub(super) struct Preload {
     json: Option<PathBuf>,
 }
 
-/// Arguments of `trackway bench reserve`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Reserve {
-    /// Some seconds instead of some minutes: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Up to so many threads, besides two and eight for each CPU [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-reserve.json"
-    )]
-    json: Option<PathBuf>,
-}
-
 /// Arguments of `trackway bench filter`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Filter {
@@ -246,7 +212,6 @@ impl What {
             Self::Reader(arguments) => &arguments.json,
             Self::Spans(arguments) => &arguments.json,
             Self::Preload(arguments) => &arguments.json,
-            Self::Reserve(arguments) => &arguments.json,
             Self::Filter(arguments) => &arguments.json,
             Self::Sessions(arguments) => &arguments.json,
             Self::Kernel(arguments) => &arguments.json,
@@ -282,7 +247,6 @@ pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
         What::Reader(arguments) => reader(arguments, output),
         What::Spans(arguments) => spans(arguments, output),
         What::Preload(arguments) => preload(arguments, output),
-        What::Reserve(arguments) => reserve(arguments, output),
         What::Filter(arguments) => filter(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
         What::Kernel(arguments) => kernel(arguments, output),
@@ -317,19 +281,6 @@ fn preload(arguments: &Preload, output: &mut dyn Write) -> anyhow::Result<bool> 
     let results = trackway_lab::run_preload(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_preload(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
-}
-
-/// Whether something failed.
-fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = ReserveOptions {
-        quick: arguments.quick,
-        rounds: arguments.rounds,
-        threads: arguments.threads.map(|threads| threads as usize),
-    };
-    let results = trackway_lab::run_reserve(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

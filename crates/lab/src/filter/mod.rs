@@ -34,9 +34,9 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::machine::{Machine, allowed_cpus};
+use crate::pinned::on;
 use crate::place::{Kit, Place};
 use crate::progress::Progress;
-use crate::reserve::on;
 use crate::results::Note;
 use crate::signals;
 use crate::stats::Spread;

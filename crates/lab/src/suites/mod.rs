@@ -1,6 +1,11 @@
 //! The suites: what each measures, with which tracers, and by which method.
 
+pub(crate) mod breakdown;
+pub(crate) mod cases;
 pub(crate) mod events;
+pub(crate) mod paths;
+mod programs;
+mod together;
 
 use crate::suite::Suite;
 
@@ -8,7 +13,10 @@ use crate::suite::Suite;
 pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
+        Box::new(cases::Cases::default()),
         Box::new(events::Events::scaling()),
+        Box::new(paths::Paths::new()),
+        Box::new(breakdown::Breakdown::new()),
         Box::new(events::Events::startup()),
         Box::new(events::Events::drain()),
     ]
