@@ -90,9 +90,8 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench --out results
-	$(BUILD)/trackway bench spans --json results-spans.json
+	$(BUILD)/trackway bench spans preload --out results-more
 	$(BUILD)/trackway bench reader --json results-reader.json
-	$(BUILD)/trackway bench preload --json results-preload.json
 	$(BUILD)/trackway bench reserve --json results-reserve.json
 	$(BUILD)/trackway bench filter --json results-filter.json
 	$(BUILD)/trackway bench sessions --json results-sessions.json

@@ -35,6 +35,8 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
     bars.extend(suites::paths::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars.extend(suites::spans::bars(report));
+    bars.extend(suites::preload::bars(report));
     bars
 }
 

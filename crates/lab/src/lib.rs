@@ -11,7 +11,6 @@
 //! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
-//! preload   what the preload helper costs programs that allocate, made here or installed
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -33,7 +32,6 @@ mod machine;
 mod page;
 mod pinned;
 mod place;
-mod preload;
 mod progress;
 mod readback;
 mod reader;
@@ -46,7 +44,6 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
-mod spans;
 mod stats;
 mod suite;
 mod suites;
@@ -70,9 +67,6 @@ pub use kernel::{
 };
 pub use machine::Machine;
 pub use page::page;
-pub use preload::{
-    PreloadCost, PreloadOptions, PreloadResults, Program, RealCost, Way, print_preload, run_preload,
-};
 pub use reader::{
     Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
     print_reading, run_reading,
@@ -84,7 +78,6 @@ pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
-pub use spans::{SpanCell, SpansOptions, SpansResults, print_spans, run_spans};
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;

@@ -24,7 +24,7 @@ const BUSY_LOAD: f64 = 0.25;
 /// What is to be measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Names of suites; all, if there is none.
+    /// Names of suites; all but those that are only measured by name, if there is none.
     pub suites: Vec<String>,
     /// How.
     pub settings: Settings,
@@ -43,13 +43,16 @@ pub struct Offer {
     pub repeats: &'static str,
     /// Seconds that it takes about.
     pub seconds: f64,
+    /// Whether it is left out where no suite is named.
+    pub is_only_by_name: bool,
 }
 
 /// All suites, with the time that they take by these settings.
 pub fn offers(settings: &Settings) -> Vec<Offer> {
     let offer = |suite: Box<dyn Suite>| {
         let About { name, title, repeats, .. } = suite.about();
-        Offer { name, title, repeats, seconds: suite.seconds(settings) }
+        let (seconds, is_only_by_name) = (suite.seconds(settings), suite.is_only_by_name());
+        Offer { name, title, repeats, seconds, is_only_by_name }
     };
     suites::all().into_iter().map(offer).collect()
 }
@@ -139,8 +142,10 @@ fn choose(names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
         let message = format!("there is no such suite; there are {}", known.join(", "));
         return Err(Error::output(unknown, message));
     }
-    let is_wanted =
-        |suite: &dyn Suite| names.is_empty() || names.iter().any(|name| name == suite.about().name);
+    let is_wanted = |suite: &dyn Suite| match names {
+        [] => !suite.is_only_by_name(),
+        _ => names.iter().any(|name| name == suite.about().name),
+    };
     Ok(all.into_iter().filter(|suite| is_wanted(suite.as_ref())).collect())
 }
 
@@ -225,7 +230,9 @@ mod tests {
                 .map(|chosen| chosen.iter().map(|suite| suite.about().name).collect::<Vec<&str>>())
         };
         assert_eq!(names(&["scaling", "tracepoint"]).expect("two"), ["tracepoint", "scaling"]);
-        assert_eq!(names(&[]).expect("all").len(), suites::all().len());
+        let unnamed = names(&[]).expect("most");
+        assert!(unnamed.contains(&"drain") && !unnamed.contains(&"spans"));
+        assert_eq!(names(&["spans"]).expect("one"), ["spans"]);
         let error = names(&["speed"]).unwrap_err().to_string();
         assert!(error.starts_with("speed: there is no such suite; there are tracepoint, "));
     }

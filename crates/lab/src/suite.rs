@@ -114,6 +114,11 @@ pub(crate) trait Suite {
     /// What it is about.
     fn about(&self) -> About;
 
+    /// Whether it is left out where no suite is named.
+    fn is_only_by_name(&self) -> bool {
+        false
+    }
+
     /// Seconds that it takes about, by these settings; known before anything is measured.
     fn seconds(&self, settings: &Settings) -> f64;
 

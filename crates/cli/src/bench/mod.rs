@@ -103,7 +103,9 @@ impl Arguments {
 fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
     for offer in arguments.chosen() {
         let time = time(offer.seconds);
-        writeln!(output, "{:<12}  {time:>6}  {} ({})", offer.name, offer.title, offer.repeats)?;
+        let when = if offer.is_only_by_name { "; only if it is named" } else { "" };
+        let (name, title, repeats) = (offer.name, offer.title, offer.repeats);
+        writeln!(output, "{name:<12}  {time:>6}  {title} ({repeats}{when})")?;
     }
     Ok(())
 }
@@ -122,7 +124,10 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     // Before minutes of measuring: what is misspelt, and what cannot be written.
     trackway_lab::check(&order)?;
     let folder = folder(arguments.out.as_deref())?;
-    let seconds: f64 = arguments.chosen().iter().map(|offer| offer.seconds).sum();
+    let is_measured =
+        |offer: &trackway_lab::Offer| !(arguments.suites.is_empty() && offer.is_only_by_name);
+    let offers = arguments.chosen().into_iter().filter(is_measured);
+    let seconds: f64 = offers.map(|offer| offer.seconds).sum();
     if std::io::stderr().is_terminal() {
         eprintln!("about {}, with results in {}", time(seconds), folder.display());
     }

@@ -4,10 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use trackway_lab::{
-    FilterOptions, FilterResults, KernelOptions, PreloadOptions, ReadingOptions, SessionsOptions,
-    SpansOptions,
-};
+use trackway_lab::{FilterOptions, FilterResults, KernelOptions, ReadingOptions, SessionsOptions};
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]
@@ -21,23 +18,6 @@ pub(super) enum What {
     #[command(after_help = "Examples:\n  trackway bench reader --quick\n  \
                             trackway bench reader --rounds 5 --json reader.json")]
     Reader(Reader),
-    /// What a span costs in a Rust program: Trackway beside fastrace, tracy-client and tracing
-    ///
-    /// Needs cargo and the sources of the crate `trackway`: a checkout. The programs are built
-    /// first, which takes a minute or two; crates that are not here are downloaded, or
-    /// skipped. Figures of different machines do not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench spans --quick\n  \
-                            trackway bench spans --rounds 10 --json spans.json")]
-    Spans(Spans),
-    /// What the preload helper libc costs programs that allocate, beside LTTng's
-    ///
-    /// Small C programs run alone, with the helper loaded while nobody records, and recorded, in
-    /// interleaved rounds. Then programs that are installed (python3, perl, gcc's cc1, clang, git,
-    /// sqlite3, jq, bash) run alone and with the idle helper, in interleaved rounds, too. Figures
-    /// of different machines do not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench preload --quick\n  \
-                            trackway bench preload --rounds 100 --json preload.json")]
-    Preload(Preload),
     /// What a filter costs by itself: compiled and interpreted, beside the same test in C, and rbpf
     ///
     /// Chains of 1 to 50 predicates on integers and on strings, true and false early and late; each
@@ -98,25 +78,6 @@ pub(super) struct Kernel {
     json: Option<PathBuf>,
 }
 
-/// Arguments of `trackway bench spans`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Spans {
-    /// One short round: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-spans.json"
-    )]
-    json: Option<PathBuf>,
-}
-
 /// Arguments of `trackway bench reader`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Reader {
@@ -135,25 +96,6 @@ pub(super) struct Reader {
         value_name = "FILE",
         num_args = 0..=1,
         default_missing_value = "results-reader.json"
-    )]
-    json: Option<PathBuf>,
-}
-
-/// Arguments of `trackway bench preload`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Preload {
-    /// Half a minute instead of six: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 40]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-preload.json"
     )]
     json: Option<PathBuf>,
 }
@@ -210,8 +152,6 @@ impl What {
     fn file(&self) -> Option<&Path> {
         match self {
             Self::Reader(arguments) => &arguments.json,
-            Self::Spans(arguments) => &arguments.json,
-            Self::Preload(arguments) => &arguments.json,
             Self::Filter(arguments) => &arguments.json,
             Self::Sessions(arguments) => &arguments.json,
             Self::Kernel(arguments) => &arguments.json,
@@ -245,8 +185,6 @@ pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
     what.file().map_or(Ok(()), check_writable)?;
     match what {
         What::Reader(arguments) => reader(arguments, output),
-        What::Spans(arguments) => spans(arguments, output),
-        What::Preload(arguments) => preload(arguments, output),
         What::Filter(arguments) => filter(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
         What::Kernel(arguments) => kernel(arguments, output),
@@ -263,24 +201,6 @@ fn reader(arguments: &Reader, output: &mut dyn Write) -> anyhow::Result<bool> {
     let results = trackway_lab::run_reading(&options)?;
     save(arguments.json.as_deref(), || results.to_json())?;
     trackway_lab::print_reading(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
-}
-
-/// Whether something failed.
-fn spans(arguments: &Spans, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = SpansOptions { quick: arguments.quick, rounds: arguments.rounds };
-    let results = trackway_lab::run_spans(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_spans(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
-}
-
-/// Whether something failed.
-fn preload(arguments: &Preload, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = PreloadOptions { quick: arguments.quick, rounds: arguments.rounds };
-    let results = trackway_lab::run_preload(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_preload(&results, output).context("cannot write the table")?;
     Ok(results.has_failures())
 }
 

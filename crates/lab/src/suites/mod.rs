@@ -4,7 +4,9 @@ pub(crate) mod breakdown;
 pub(crate) mod cases;
 pub(crate) mod events;
 pub(crate) mod paths;
+pub(crate) mod preload;
 mod programs;
+pub(crate) mod spans;
 mod together;
 
 use crate::suite::Suite;
@@ -19,5 +21,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(breakdown::Breakdown::new()),
         Box::new(events::Events::startup()),
         Box::new(events::Events::drain()),
+        Box::new(spans::Spans::default()),
+        Box::new(preload::Preload::default()),
     ]
 }

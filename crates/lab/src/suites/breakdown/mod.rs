@@ -122,34 +122,41 @@ impl Breakdown {
         account.ok_or_else(|| Error::output(way.tracer, "it has recorded nothing"))
     }
 
+    /// Times a loop.
+    fn time(&self, place: &Place, way: Way) -> Result<Observed> {
+        let program = place.path(way.program()).display().to_string();
+        let (timed, batch) = (TIMED.to_string(), BATCH.to_string());
+        let words = [program.as_str(), "loop", &timed, &batch];
+        let (timed, account) = self.run(place, way, &words)?;
+        Ok(Observed { event_ns: timed.event_ns, shares: BTreeMap::new(), samples: 0, account })
+    }
+
     /// Times a loop, and samples it.
     fn observe(&self, hall: &Hall<'_>, way: Way, parts: &Parts) -> Result<Observed> {
         let place = hall.place;
         let program = place.path(way.program()).display().to_string();
-        let (timed, batch) = (TIMED.to_string(), BATCH.to_string());
-        let words = [program.as_str(), "loop", &timed, &batch];
-        let (timed, mut account) = self.run(place, way, &words)?;
+        let mut observed = self.time(place, way)?;
         let sampled_ns = if hall.settings.quick { SAMPLED_NS_QUICK } else { SAMPLED_NS };
-        let batches = sampled_ns / (timed.event_ns * BATCH as f64);
+        let batches = sampled_ns / (observed.event_ns * BATCH as f64);
         let batches = (batches.clamp(2.0 * TIMED as f64, SAMPLED_MAX) as u64).to_string();
         let file = place.path(SAMPLES);
         let (file_name, period) = (file.display().to_string(), PERIOD_NS.to_string());
+        let batch = BATCH.to_string();
         let words = [program.as_str(), "loop", &batches, &batch];
         let words = observe::sampled(&file_name, &period, &words);
         let (sampled, became) = self.run(place, way, &words)?;
-        account.add(&became);
+        observed.account.add(&became);
         let found = sampled.samples(&file)?;
-        let mut shares = BTreeMap::new();
         for (at, times) in &found {
             let mut of_one = BTreeMap::new();
             parts.share(at, &mut of_one);
             for (part, share) in of_one {
-                *shares.entry(part).or_default() += share * *times as f64;
+                *observed.shares.entry(part).or_default() += share * *times as f64;
             }
         }
-        let samples: u64 = found.values().sum();
-        shares.values_mut().for_each(|share: &mut f64| *share /= samples as f64);
-        Ok(Observed { event_ns: timed.event_ns, shares, samples, account })
+        observed.samples = found.values().sum();
+        observed.shares.values_mut().for_each(|share| *share /= observed.samples as f64);
+        Ok(observed)
     }
 
     /// What a way's event consists of, by stepping through some.
@@ -272,9 +279,12 @@ impl Suite for Breakdown {
         let (way, question) = self.rows[row];
         let parts = self.parts.iter().find(|one| one.0 == way.tracer).map(|one| one.1.clone());
         let parts = parts.ok_or_else(|| Error::output(way.tracer, "its parts are not known"))?;
-        let key = (way.tracer, question == Question::Again);
+        let is_again = question == Question::Again;
         let mut runs = std::mem::replace(&mut self.runs, Together::new());
-        let observed = runs.take(key, row, || self.observe(hall, way, &parts)).cloned();
+        let run = || {
+            if is_again { self.time(hall.place, way) } else { self.observe(hall, way, &parts) }
+        };
+        let observed = runs.take((way.tracer, is_again), row, run).cloned();
         self.runs = runs;
         let observed = observed?;
         let samples = ("samples", observed.samples as f64);

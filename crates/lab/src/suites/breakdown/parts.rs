@@ -153,7 +153,18 @@ pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
             Part::Commit
         }
     };
-    event.iter().enumerate().map(part).collect()
+    with_waits(event, event.iter().enumerate().map(part).collect())
+}
+
+/// Counts what is right behind an instruction that everything waits for with that: there the
+/// samples of the waiting are.
+fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
+    for (at, one) in event.iter().enumerate().rev() {
+        if one.kind != Kind::Plain && at + 1 < parts.len() {
+            parts[at + 1] = parts[at];
+        }
+    }
+    parts
 }
 
 /// What a function of the library is for, if that is something in particular.
@@ -212,7 +223,7 @@ pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
             *part = Part::Clock;
         }
     }
-    parts
+    with_waits(event, parts)
 }
 
 /// Whether it is of the library that has the buffers.
@@ -283,6 +294,7 @@ mod tests {
             one("linux-vdso.so.1", 4, &["??"]),
             locked,
             one(buffer, 6, &["??"]),
+            one(buffer, 7, &["??"]),
             probe(7),
             one(buffer, 8, &["??"]),
             probe(9),
@@ -295,6 +307,7 @@ mod tests {
             Part::Staging,
             Part::Reserve,
             Part::Clock,
+            Part::Reserve,
             Part::Reserve,
             Part::Header,
             Part::Staging,

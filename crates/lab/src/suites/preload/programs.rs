@@ -172,12 +172,6 @@ impl Found {
 }
 
 impl Real {
-    #[cfg(test)]
-    pub(super) fn of(name: &'static str, arguments: &[&str]) -> Self {
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Self { name, executable: name.to_owned(), arguments }
-    }
-
     /// What is to be run, to follow a recorder's `--`.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         [self.executable.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str))
