@@ -159,8 +159,9 @@ impl Breakdown {
         Ok(observed)
     }
 
-    /// What a way's event consists of, by stepping through some.
-    fn step(&self, place: &Place, way: Way) -> Result<Parts> {
+    /// What a way's event consists of, by stepping through some; `None` if that cannot be told for
+    /// want of debugging information.
+    fn step(&self, place: &Place, way: Way) -> Result<Option<Parts>> {
         let program = place.path(way.program());
         let (before, more) = (BEFORE.to_string(), STEPPED_MORE.to_string());
         let name = program.display().to_string();
@@ -175,14 +176,10 @@ impl Breakdown {
         observe::name_functions(&mut event, |module| observe::file_of(module, &program))?;
         let told = match way.under.linked {
             Linked::Lttng => parts::of_lttng(&event),
+            Linked::Trackway | Linked::Nothing if !parts::is_named(&event) => return Ok(None),
             Linked::Trackway | Linked::Nothing => parts::of_ours(&event),
         };
-        if !told.contains(&Part::Clock) {
-            let message =
-                "its debugging information does not say which instructions are the clock's";
-            return Err(Error::output(way.tracer, message));
-        }
-        Ok(Parts::of(&event, &told))
+        Ok(Some(Parts::of(&event, &told)))
     }
 
     /// Makes ready what a way needs: an entry that says why it cannot be had, if it cannot.
@@ -196,9 +193,13 @@ impl Breakdown {
             .set_up(hall.place, way.under.linked, way.program())
             .and_then(|_| self.step(hall.place, way));
         match made {
-            Ok(parts) => {
+            Ok(Some(parts)) => {
                 self.parts.push((way.tracer, parts));
                 Ok(Entry::default())
+            }
+            Ok(None) => {
+                let reason = "libtrackway.so has no debugging information: it was stripped";
+                Ok(Entry { absent: Some(reason.to_owned()), ..Entry::default() })
             }
             Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),

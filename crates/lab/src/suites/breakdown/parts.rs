@@ -1,10 +1,10 @@
 //! The parts of an event, and which of its instructions belongs to which.
 //!
-//! An instruction's part is told by what is known of it: in Trackway's library by the functions that
-//! it was inlined from, as the debugging information has them; in LTTng-UST's, whose packages have
-//! none, by which call of its probe it is in. The probe makes three, in this order: reserve, write
-//! (one for each field), commit. An instruction that several parts go through, such as those of
-//! `__tls_get_addr`, belongs to each as often as that goes through it.
+//! An instruction's part is told by what is known of it: in Trackway's library by the functions
+//! that it was inlined from, as the debugging information has them; in LTTng-UST's, whose packages
+//! have none, by which call of its probe it is in. The probe makes three, in this order: reserve,
+//! write (one for each field), commit. An instruction that several parts go through, such as those
+//! of `__tls_get_addr`, belongs to each as often as that goes through it.
 
 use std::collections::BTreeMap;
 
@@ -126,6 +126,11 @@ fn is_vdso(module: &str) -> bool {
     module.contains("vdso")
 }
 
+/// Whether the library's debugging information was there to name functions by.
+pub(super) fn is_named(event: &[Instruction]) -> bool {
+    event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
+}
+
 /// The parts of one of Trackway's events.
 pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     let is_in_sequence =
@@ -141,7 +146,7 @@ pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     let part = |(at, one): (usize, &Instruction)| {
         if one.at.0 == PROGRAM {
             of_program(&one.functions)
-        } else if is_vdso(&one.at.0) {
+        } else if is_vdso(&one.at.0) || one.kind == Kind::Clock {
             Part::Clock
         } else if !is_in_sequence(one) {
             one.functions.iter().find_map(|name| of_function(name)).unwrap_or(Part::Session)

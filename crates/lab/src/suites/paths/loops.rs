@@ -96,9 +96,10 @@ impl Runner {
         median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
     }
 
-    /// Emits `events` events and takes the time of each: the average of the middle half of those that
-    /// stayed in their sub-buffer, and of those that opened one, in ticks. (Counters of some machines
-    /// go on in steps: a median would be one of those.) What taking the time takes is taken away.
+    /// Emits `events` events and takes the time of each: the average of the middle half of those
+    /// that stayed in their sub-buffer, and of those that opened one, in ticks. (Counters of some
+    /// machines go on in steps: a median would be one of those.) What taking the time takes is
+    /// taken away.
     pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
         let empty: Vec<f64> = (0..events.min(2_000)).map(|_| timed(|| ()).0).collect();
         let Some(empty) = middle(empty) else { return Ok(None) };

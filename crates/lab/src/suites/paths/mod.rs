@@ -139,7 +139,8 @@ impl Question {
         all
     }
 
-    /// Whether it is asked of a way: of one that is not fit for use, only what tells why it is here.
+    /// Whether it is asked of a way: of one that is not fit for use, only what tells why it is
+    /// here.
     const fn is_for(self, way: Way) -> bool {
         match self {
             Self::Loop(_, ClockKind::Counter) | Self::Instructions(_) => true,
