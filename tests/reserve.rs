@@ -160,10 +160,11 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
             let recording = world.record(&options, &["sh", "-c", &script]);
             check(&world, &recording, way);
             let messages = recording.messages();
-            if has_hole(&messages) {
-                assert!(recording.summary.lost > 0, "{messages}");
-            }
-            has_hole(&messages)
+            // One that is killed in the first record of a sub-buffer takes nothing else with it: on
+            // a machine that is busy that is the first of all, now and then.
+            let has_lost = recording.summary.lost > 0;
+            assert!(has_lost || way == "lockless" || !has_hole(&messages), "{messages}");
+            has_hole(&messages) && has_lost
         });
         assert_eq!(found, way == "lockless", "{way}");
     }

@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <linux/if_packet.h>
+#include <linux/netlink.h>
 #include <sys/socket.h>
+#include <linux/vm_sockets.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -62,6 +65,15 @@ static int sockets(void)
     memset(file.sun_path, 'p', sizeof file.sun_path);
     connect(client, (struct sockaddr *)&file, sizeof file);
     /* What is none: an address that nothing is at, no address, one that is too short. */
+    /* Of other families: it does not matter whether it can be done. */
+    struct sockaddr_nl netlink = { .nl_family = AF_NETLINK, .nl_pid = 77, .nl_groups = 0x11 };
+    bind(fd, (struct sockaddr *)&netlink, sizeof netlink);
+    struct sockaddr_vm host = { .svm_family = AF_VSOCK, .svm_port = 1024, .svm_cid = 3 };
+    connect(fd, (struct sockaddr *)&host, sizeof host);
+    struct sockaddr_ll link = { .sll_family = AF_PACKET, .sll_protocol = htons(0x88b5),
+        .sll_ifindex = 2, .sll_halen = 6, .sll_addr = { 2, 0, 0x5e, 0x10, 0, 0xff } };
+    bind(fd, (struct sockaddr *)&link, sizeof link);
+    bind(fd, (struct sockaddr *)&netlink, 4);
     connect(fd, nothing(), sizeof internet);
     connect(fd, NULL, 16);
     connect(fd, (struct sockaddr *)&internet, 1);

@@ -45,7 +45,8 @@ fn assert_has(fields: &str, expected: &str) {
 fn addresses_of_sockets_are_taken_apart() {
     let calls = "syscalls:connect,syscalls:bind,syscalls:accept,syscalls:sendmsg";
     let Some((_, events)) = run("kernel-sockets", "sockets", calls) else { return };
-    let none = "_v6addr_length = 0, v6addr = [ ], _path_length = 0, path = [ ]";
+    let none = "_v6addr_length = 0, v6addr = [ ], _sa_data_length = 0, sa_data = [ ], \
+                _path_length = 0, path = [ ]";
     let internet = "_v4addr_length = 4, v4addr = [ [0] = 127, [1] = 1, [2] = 2, [3] = 3 ]";
     let (fields, _) = find(&events, "connect", "dport = 4660");
     assert_has(fields, &format!("family = 2, dport = 4660, {internet}, {none}, addrlen = 16"));
@@ -72,6 +73,24 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_has(exit, "path = [ ], upeer_addrlen = 2, incomplete = 0x0");
     let (fields, _) = find(&events, "connect", "pppp");
     assert_has(fields, &format!("path = [ [0] = \"{}\" ], addrlen = 110", "p".repeat(108)));
+    // Of families that have no fields of their own: what is behind the family.
+    for (name, family, data) in [
+        ("bind", 16, "0 0 4D 0 0 0 11 0 0 0"),
+        ("connect", 40, "0 0 0 4 0 0 3 0 0 0 0 0 0 0"),
+        ("bind", 17, "88 B5 2 0 0 0 0 0 0 6 2 0 5E 10 0 FF 0 0"),
+    ] {
+        let bytes: Vec<String> =
+            data.split(' ').enumerate().map(|(at, byte)| format!("[{at}] = 0x{byte}")).collect();
+        let (fields, _) = find(&events, name, &format!("family = {family}, "));
+        assert_has(
+            fields,
+            &format!("sa_data = [ {} ], _path_length = 0, path = [ ]", bytes.join(", ")),
+        );
+        assert_has(fields, "incomplete = 0x0");
+    }
+    let (fields, _) = find(&events, "bind", "addrlen = 4, ");
+    assert_has(fields, "family = 16, ");
+    assert_has(fields, "_sa_data_length = 2, sa_data = [ [0] = 0x0, [1] = 0x0 ], ");
     // Nothing there; no address; one that is too short.
     for (has, incomplete) in [
         ("uservaddr = 0x10, family = 0, ", "addrlen = 16, incomplete = 0x2"),

@@ -62,6 +62,23 @@ int main(void)
     call(108, -1, at + 2048, 0, 0);
     call(192, 0, 4096, 0, 0x22);
     call(6, ends[0], 0, 0, 0);
+    /* What is of addresses of 32 bits. */
+    unsigned *words = (unsigned *)(low + 3072);
+    strcpy(low + 3200, "one");
+    strcpy(low + 3210, "two");
+    words[0] = (unsigned)at + 3200;
+    words[1] = (unsigned)at + 3210;
+    words[2] = 0;
+    call(11, at, at + 3072, 0, 0);
+    words[4] = (unsigned)at + 3200;
+    words[5] = 3;
+    words[6] = (unsigned)at + 3210;
+    words[7] = 4;
+    call(146, -1, at + 3088, 2, 0);
+    words[8] = (unsigned)at + 1024;
+    words[9] = sizeof *to;
+    memset(words + 10, 0, 20);
+    call(370, -1, at + 3104, 0, 0);
     /* A number that is nobody's. */
     call(600, 0, 0, 0, 0);
     return 0;

@@ -24,7 +24,8 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     }
     let program = world.compile_file("kernel/compat.c", false, &[]);
     let calls = "syscalls:openat,syscalls:getpgid,syscalls:pipe2,syscalls:clock_gettime,\
-                 syscalls:connect,syscalls:newfstat,syscalls:mmap,syscalls:mkdirat,syscalls:preadv";
+                 syscalls:connect,syscalls:newfstat,syscalls:mmap,syscalls:mkdirat,syscalls:preadv,\
+                 syscalls:execve,syscalls:writev,syscalls:sendmsg";
     let options = ["--kernel", calls, "--kernel-only"];
     let output = record(&world, &options, &[program.to_str().expect("a path")]);
     if output.status.code() == Some(77) {
@@ -60,6 +61,13 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     next(&["exit_newfstat: ret = -9 }"]);
     next(&["entry_mmap_pgoff: addr = 0x0, len = 4096, ", "fd = 0, pgoff = 0x0 }"]);
     next(&["exit_mmap_pgoff: ret = "]);
+    let arguments = "argv = [ [0] = \"one\", [1] = \"two\" ], ";
+    next(&["entry_execve: filename = \"/nowhere/narrow\", ", arguments, "incomplete = 0x0 }"]);
+    next(&["exit_execve: ret = -2, "]);
+    next(&["entry_writev: fd = ", "vec = 0x", "vec_iov_len = [ [0] = 3, [1] = 4 ]", "vlen = 2"]);
+    next(&["exit_writev: ret = -9 }"]);
+    next(&["entry_sendmsg: fd = -1, ", "dport = 77, ", " v4addr = [ [0] = 127, [1] = 0, "]);
+    next(&["exit_sendmsg: ret = -9 }"]);
     assert_eq!(rest.next(), None, "{all}");
     // Others by the same numbers are what they are, and those that nobody wants are not counted.
     let wide = |line: &&String| line.contains(" syscall_entry_openat: ") && line.contains("/wide");

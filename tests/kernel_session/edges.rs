@@ -30,11 +30,33 @@ fn recover_says_what_is_lost_of_the_kernel() {
     let talk = ground.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
     assert!(talk.contains("they end at 20"), "{talk}");
+    // Once: of whatever else is recovered, and of nothing else.
+    assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
+    assert!(!talk.contains("nothing to recover"), "{talk}");
     let entries = ground.numbers(&ground.lines("trace"));
     assert!(!entries.is_empty() && entries.iter().copied().eq(0..entries.len() as u64));
     let again = ground.ok("recover trace").1;
     assert!(again.contains("nothing to recover"), "{again}");
     assert!(!text(&printed().stderr).contains("trackway recover"));
+}
+
+/// RUN SIGKILL for the recorder of the kernel's events alone, and recover at once. EXPECT it to be
+/// waited for, what is lost to be told once, and that there was something.
+#[test]
+fn recover_waits_for_a_recorder_that_was_just_killed() {
+    let Some(ground) = Ground::new("ksession-just-killed") else { return };
+    for round in 0..5 {
+        let trace = format!("trace-{round}");
+        ground.ok(&format!("session create k --kernel syscalls:getpgid --kernel-only -o {trace}"));
+        let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+        let mut recover = ground.command("recover");
+        send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+        let output = recover.output().expect("it runs");
+        let talk = text(&output.stderr);
+        assert!(output.status.success(), "{talk}");
+        assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
+        assert!(!talk.contains("nothing to recover"), "{talk}");
+    }
 }
 
 /// RUN a session that writes to a disk which is full for a while. EXPECT to be told at once, and
@@ -209,6 +231,63 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
     assert!(output.status.success() && talk.contains("kernel: 600 events recorded"), "{talk}");
     ground.check("shot", (100..200).chain(300..400));
     ground.check("trace", (100..200).chain(300..500));
+}
+
+/// RUN a flight recorder by tracefs, a snapshot, more calls, and its end, where the kernel's
+/// buffers cannot be read. EXPECT what the snapshot has read in the trace, and the rest to be
+/// counted.
+#[test]
+fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
+    let Some(ground) = crate::tracefs::ground("ksession-held") else { return };
+    if !has("strace") {
+        skipped("strace is not installed");
+        return;
+    }
+    let script = "for n in 0 1; do read x; \"$0\" 100 $(($1 + ${n}00)); : > done-$n; done; read x";
+    let mut record = ground.command(
+        "record --kernel syscalls:getpgid --kernel-via tracefs --flight-recorder -o trace",
+    );
+    record.args(["--", "sh", "-c", script]).arg(&ground.program);
+    record.arg(ground.first().0.to_string());
+    record.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut record = record.spawn().expect("trackway runs");
+    let session = format!("record-{}", record.id());
+    let mut input = record.stdin.take().expect("a pipe");
+    let mut go_on = |round: usize| {
+        std::io::Write::write_all(&mut input, b"\n").expect("it reads");
+        let done = ground.world.path(&format!("done-{round}"));
+        wait_for("the calls", || done.exists());
+    };
+    let is_there =
+        || ground.command(&format!("session status {session}")).output().expect("it runs");
+    wait_for("the session", || is_there().status.success());
+    go_on(0);
+    ground.ok(&format!("session snapshot {session} -o shot"));
+    go_on(1);
+    let ours = format!("trackway-{}-", record.id());
+    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+    let instance = instances
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains(&ours))
+        .expect("its instance");
+    let mut strace = ground.world.command("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=read"]);
+    strace.args(["-e", "inject=read:error=EIO"]);
+    for cpu in fs::read_dir(instance.join("per_cpu")).expect("CPUs").flatten() {
+        strace.arg("-P").arg(cpu.path().join("trace_pipe_raw"));
+    }
+    let strace = strace.args(["-p", &record.id().to_string()]).spawn().expect("strace runs");
+    let status = format!("/proc/{}/status", record.id());
+    let tracer = format!("TracerPid:\t{}\n", strace.id());
+    wait_for("strace", || fs::read_to_string(&status).expect("it runs").contains(&tracer));
+    drop(input);
+    let output = record.wait_with_output().expect("a child");
+    let mut strace = strace;
+    assert!(strace.wait().expect("it ends with it").success());
+    let talk = text(&output.stderr);
+    assert!(talk.contains("kernel: 200 events recorded, 200 lost"), "{talk}");
+    ground.check("shot", 0..100);
+    ground.check("trace", 0..100);
 }
 
 /// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that says

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use trackway_tests::cgroup::Group;
@@ -27,14 +27,14 @@ pub(crate) fn ground(name: &str) -> Option<Ground> {
 }
 
 /// A process that has calls made when it is told to.
-struct Caller {
+pub(crate) struct Caller {
     shell: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Caller {
-    fn new(ground: &Ground) -> Self {
+    pub(crate) fn new(ground: &Ground) -> Self {
         const SCRIPT: &str = "while read count first; do \"$0\" $count $(($1 + first)); echo; done";
         let mut shell = ground.world.command("sh");
         shell.args(["-c", SCRIPT]).arg(&ground.program).arg(ground.first().0.to_string());
@@ -45,8 +45,12 @@ impl Caller {
         Self { shell, input: input.expect("a pipe"), output }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.shell.id()
+    }
+
     /// Calls with these numbers, which were made when this returns.
-    fn calls(&mut self, numbers: Range<u64>) {
+    pub(crate) fn calls(&mut self, numbers: Range<u64>) {
         let count = numbers.end - numbers.start;
         writeln!(self.input, "{count} {}", numbers.start).expect("it reads");
         self.output.read_line(&mut String::new()).expect("it answers");
@@ -57,6 +61,16 @@ impl Drop for Caller {
     fn drop(&mut self) {
         let _ = self.shell.kill();
         let _ = self.shell.wait();
+    }
+}
+
+/// A process that ends with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -85,7 +99,7 @@ pub(crate) fn create(ground: &Ground, line: &str) {
 fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let Some(ground) = ground("ksession-tracefs") else { return };
     let mut caller = Caller::new(&ground);
-    let pid = caller.shell.id();
+    let pid = caller.pid();
     create(
         &ground,
         &format!(
@@ -135,20 +149,23 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
 
 /// RUN a flight recorder, snapshots and calls between them. EXPECT in each all that was there, in
 /// both together each once, the newest where it came round, and nothing of before it was cleared.
+/// (Of one process: where everybody is recorded, whoever else calls overwrites its calls.)
 #[test]
 fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     let Some(ground) = ground("ksession-tracefs-flight") else { return };
-    create(&ground, "--kernel syscalls:getpgid --flight-recorder --buffer-size 128K -o flight");
-    ground.calls(0..200);
+    let mut caller = Caller::new(&ground);
+    let options = "--kernel syscalls:getpgid --flight-recorder --buffer-size 128K -o flight --pid";
+    create(&ground, &format!("{options} {}", caller.pid()));
+    caller.calls(0..200);
     ground.ok("session snapshot k");
-    ground.calls(200..500);
+    caller.calls(200..500);
     ground.ok("session snapshot k");
     for (trace, until) in [("flight/snapshot-1", 200), ("flight/snapshot-2", 500)] {
         ground.check(trace, 0..until);
     }
     ground.ok("merge flight/snapshot-1 flight/snapshot-2 -o merged");
     ground.check("merged", 0..500);
-    ground.calls(500..30_000);
+    caller.calls(500..30_000);
     ground.ok("session snapshot k");
     let newest = ground.numbers(&ground.lines("flight/snapshot-3"));
     assert!(newest.len() < 29_000 && newest.ends_with(&[29_998, 29_999]), "{}", newest.len());
@@ -156,7 +173,7 @@ fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     let kernel = ground.status("k")["kernel"].clone();
     assert!(kernel["overwritten"].as_u64() > Some(20_000), "{kernel}");
     ground.ok("session clear k");
-    ground.calls(30_000..30_100);
+    caller.calls(30_000..30_100);
     ground.ok("session snapshot k --last 1h");
     ground.check("flight/snapshot-4", 30_000..30_100);
     ground.ok("session destroy k");
@@ -328,6 +345,53 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
 }
 
+/// The folder of the session's instance.
+fn instance(ground: &Ground) -> PathBuf {
+    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
+    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+    let ours = format!("trackway-{recorder}-");
+    let is_ours = |path: &PathBuf| path.to_string_lossy().contains(&ours);
+    instances.map(|entry| entry.path()).find(is_ours).expect("its instance")
+}
+
+/// RUN a session of a control group whose member starts a child straight into another group. EXPECT
+/// that the child is left out, though no look has found it as a member; and that the member is not.
+#[test]
+fn who_is_started_into_another_cgroup_is_left_out() {
+    let Some(ground) = ground("ksession-tracefs-stranger") else { return };
+    let Some(group) = Group::new("tracefs-stranger") else { return };
+    let program = ground.world.compile_file("kernel_session/stranger.c", false, &[]);
+    create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
+    let instance = instance(&ground);
+    let says = |list: &str, pid: u32| {
+        let list = fs::read_to_string(instance.join(list)).expect("a list");
+        list.lines().any(|line| line.trim() == pid.to_string())
+    };
+    let elsewhere = group.folder().parent().expect("a group").display().to_string();
+    let script =
+        format!("{} && read go && exec {} {elsewhere}", group.enter(""), program.display());
+    let mut member = ground.world.command("sh");
+    member.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut member = Ended(member.spawn().expect("a shell"));
+    let pid = member.0.id();
+    wait_for("the member is followed", || says("set_event_pid", pid));
+    let mut input = member.0.stdin.take().expect("a pipe");
+    writeln!(input, "go").expect("it reads");
+    let mut stranger = String::new();
+    let output = member.0.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut stranger).expect("it says");
+    let stranger: i64 = stranger.trim().parse().expect("a number");
+    if stranger < 0 {
+        skipped("this kernel has no CLONE_INTO_CGROUP");
+        return;
+    }
+    let stranger = stranger as u32;
+    wait_for("the child is left out", || says("set_event_notrace_pid", stranger));
+    assert!(says("set_event_pid", pid) && !says("set_event_notrace_pid", pid));
+    drop(member);
+    ground.ok("session destroy k");
+}
+
 /// RUN a session of a control group, with a process that was in it before, and one that comes, goes
 /// and comes back, below. EXPECT calls of who is in it, once that was seen, and nothing of others;
 /// and to be told how many came.
@@ -336,14 +400,10 @@ fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     let Some(ground) = ground("ksession-tracefs-cgroup") else { return };
     let Some(group) = Group::new("tracefs-follow") else { return };
     let (mut member, mut comer) = (Caller::new(&ground), Caller::new(&ground));
-    let pid = comer.shell.id();
-    group.take(member.shell.id(), "below");
+    let pid = comer.pid();
+    group.take(member.pid(), "below");
     create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
-    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
-    let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
-    let ours = format!("trackway-{recorder}-");
-    let is_ours = |path: &std::path::PathBuf| path.to_string_lossy().contains(&ours);
-    let instance = instances.map(|entry| entry.path()).find(is_ours).expect("its instance");
+    let instance = instance(&ground);
     // What the kernel's own lists say.
     let says = |list: &str| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");

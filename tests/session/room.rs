@@ -346,3 +346,46 @@ fn leftovers_of_others_do_not_matter() {
     assert_eq!(place.numbers("trace")[&ONE].len(), 10);
     assert!(old.exists(), "another version's is not ours to remove");
 }
+
+/// RUN a snapshot onto a disk that has no room for it, and again. EXPECT a refusal each time, and
+/// nothing there: half a trace would be taken for one.
+#[test]
+fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
+    let small = |place: &Place| place.world.path("small");
+    let Some(inside) = Inside::new("session-no-room", small, "size=256k") else { return };
+    inside.ok("session create web --flight-recorder --buffer-size 1M -o flight");
+    inside.emit(10_000);
+    std::fs::create_dir(inside.path("small/empty")).expect("there is room for it");
+    for folder in ["new", "new", "empty"] {
+        let line = format!("session snapshot web -o small/{folder}");
+        let (is_success, _, talk) = told(&inside.run(&line));
+        assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+    }
+    assert!(!inside.path("small/new").exists());
+    let left = std::fs::read_dir(inside.path("small/empty")).expect("it was there before");
+    assert_eq!(left.count(), 0);
+    inside.ok("session destroy web");
+}
+
+/// RUN merge onto a disk that has room for no more files, once the folder is made that is written
+/// to before all is there. EXPECT a refusal, and nothing left of it.
+#[test]
+fn an_export_for_which_there_is_no_room_leaves_nothing() {
+    // The disk's own folder, that of the trace, and that in it: another file finds no room.
+    for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
+        let small = |place: &Place| place.world.path("small");
+        let options = format!("nr_inodes={inodes}");
+        let Some(inside) = Inside::new("session-inodes", small, &options) else { return };
+        inside.ok("session create web --on life:* -o trace");
+        inside.emit(10);
+        inside.ok("session destroy web");
+        if is_there {
+            std::fs::create_dir(inside.path("small/out")).expect("there is room for it");
+        }
+        let (is_success, _, talk) = told(&inside.run("merge trace -o small/out"));
+        assert!(!is_success && talk.contains("No space left on device"), "{talk}");
+        assert_eq!(inside.path("small/out").exists(), is_there);
+        let left = std::fs::read_dir(inside.path("small/out")).into_iter().flatten();
+        assert_eq!(left.count(), 0, "{inodes}");
+    }
+}

@@ -28,7 +28,11 @@ pub(crate) fn run(
     output: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let selection = Selection::new(patterns)?;
-    let found = Catalogue::open()?.select(&selection)?;
+    let catalogue = Catalogue::open()?;
+    // Calls by the numbers of 32 bits are recorded with the others, so they are listed with them.
+    let mut names = catalogue.meant(&selection)?;
+    names.sort();
+    let found = catalogue.events(&names);
     let text = match format {
         Format::Text => text(&found.events),
         Format::Json => format!("{}\n", json(&found.events, &found.unread)),
@@ -236,9 +240,10 @@ fn event_json(event: &Event) -> Value {
             json["arguments"] = arguments.iter().map(argument_json).collect();
         }
         Source::Tracepoint => json["source"] = "tracepoint".into(),
-        Source::Syscall { number, phase, .. } => {
+        Source::Syscall { number, phase, is_compat } => {
             let phase = if *phase == Phase::Enter { "syscall_enter" } else { "syscall_exit" };
             json["source"] = phase.into();
+            json["is_compat"] = (*is_compat).into();
             json["number"] = (*number).into();
         }
     }

@@ -8,7 +8,7 @@ use trackway_jit::{Kind, SLOTS_MAX};
 
 use crate::emit::emit;
 use crate::error::{Error, Topic, Warning};
-use crate::generic::{self, named_fields};
+use crate::generic::{self, Guessed, named_fields};
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
 use crate::meaning::Meant;
@@ -139,12 +139,16 @@ pub fn compile_for_any(
     }
     let mut bytes = 0;
     let mut unsupported = None;
-    for filter in possible.filters {
-        let serves = |group: &Group| group.meant.is_any() && is_asked_as(&group.filter, &filter);
+    for more in possible.filters.into_iter().flat_map(Group::guessed) {
+        // (What is for whatever has the kinds is for all that is behind it, too.)
+        let serves = |group: &Group| {
+            (group.meant.is_any() || group.meant == more.meant)
+                && is_asked_as(&group.filter, &more.filter)
+        };
         if groups.iter().any(serves) {
             continue;
         }
-        match alternative(text, &filter) {
+        match alternative(text, &more.filter) {
             Ok(alternative) => bytes += size_of(&alternative),
             Err(error) => {
                 unsupported.get_or_insert(error);
@@ -155,7 +159,7 @@ pub fn compile_for_any(
         if is_full && !groups.is_empty() {
             break;
         }
-        groups.push(Group::of_nobody(filter));
+        groups.push(more);
     }
     if groups.is_empty() {
         if let Some(error) = unsupported {
@@ -313,6 +317,19 @@ impl Group {
     /// Of no event that is known: of kinds alone.
     fn of_nobody(filter: Filter) -> Self {
         Self { filter, is_wide: true, layouts: Vec::new(), meant: Meant::default() }
+    }
+
+    /// Of none that is known, in the order in which they are to be tried. Where it is not known
+    /// what some of them would be, those are for nobody: events that are in doubt are counted.
+    fn guessed(of: Guessed) -> impl Iterator<Item = Self> {
+        let Guessed { wide, narrow, is_all } = of;
+        let needs = wide.needs.len();
+        let rest = if is_all { Meant::default() } else { Meant::nobodys(needs) };
+        let narrow = narrow.into_iter().map(move |(filter, which)| {
+            let meant = Meant::narrow(needs, &which);
+            Self { meant, is_wide: false, ..Self::of_nobody(filter) }
+        });
+        narrow.chain([Self { meant: rest, ..Self::of_nobody(wide) }])
     }
 }
 

@@ -16,7 +16,8 @@ use crate::layout::{Integer, Layout, Member, Type};
 use crate::parse::{Item, Node, Parsed, Tree, Unary};
 use crate::span::Span;
 use crate::text::Text;
-use crate::types::{Filter, Options, check_parsed, check_part};
+use crate::types::{Filter, Options, Root, check_parsed, check_part};
+use crate::width::needs_that_count;
 
 /// Most combinations that become alternatives.
 const ALTERNATIVES_MAX: usize = 64;
@@ -27,6 +28,8 @@ const TRIED_MAX: usize = 1024;
 const PART_FIELDS_MAX: usize = 3;
 /// Most parts that are asked; of more, what all of them together cannot be is found out by trying.
 const PARTS_MAX: usize = 128;
+/// Most fields whose widths count that all combinations of widths are made of.
+const WIDTHS_MAX: usize = 3;
 /// Elements that a made-up array has: as many as a path can name.
 const ARRAY_LENGTH: u64 = 1 << 16;
 
@@ -58,12 +61,24 @@ pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
     named.fields
 }
 
+/// What an expression is for events of which little is known.
+#[derive(Debug)]
+pub(crate) struct Guessed {
+    /// With integers without a sign that have 64 bits.
+    pub(crate) wide: Filter,
+    /// Where that makes a difference, with such of less, and which needs those are: those with more
+    /// of them first, as the others are for whatever is not for these.
+    pub(crate) narrow: Vec<(Filter, Vec<usize>)>,
+    /// Whether these are all that there could be: else nobody knows what [`Self::wide`] is for.
+    pub(crate) is_all: bool,
+}
+
 /// What an expression could be for.
 #[derive(Debug)]
 pub(crate) struct Possible {
-    /// What it is for events of which kinds alone need to be known, the likely ones first; no two
-    /// of them have the same needs.
-    pub(crate) filters: Vec<Filter>,
+    /// What it is for events of which kinds alone need to be known, and widths, the likely ones
+    /// first; no two of them have the same needs.
+    pub(crate) filters: Vec<Guessed>,
     /// Whether there could be an event for which it makes sense.
     pub(crate) is_plausible: bool,
     /// What is wrong with it for a likely event for which it does not.
@@ -130,7 +145,8 @@ pub(crate) fn possible(parsed: &Parsed) -> Possible {
         if let Some(filter) = found.try_one(parsed, &fields, chosen.iter().map(|&of| &types[of]))
             && needs.insert(needs_of(&filter))
         {
-            found.filters.push(filter);
+            let chosen: Vec<&Guess> = chosen.iter().map(|&of| &types[of]).collect();
+            found.filters.push(guessed(parsed, filter, (&fields, &chosen)));
         }
         found.filters.len() < ALTERNATIVES_MAX
     });
@@ -146,6 +162,57 @@ pub(crate) fn possible(parsed: &Parsed) -> Possible {
         found.error = check_parsed(parsed, &integers, Options::default()).err();
     }
     found
+}
+
+/// A filter for fields of these types, with what it is where integers without a sign have less than
+/// 64 bits.
+fn guessed(parsed: &Parsed, wide: Filter, (fields, types): (&[&str], &[&Guess])) -> Guessed {
+    let made = |is_narrow: &dyn Fn(&str) -> bool| {
+        let narrowed: Vec<Guess> = fields
+            .iter()
+            .zip(types)
+            .map(|(field, guess)| {
+                let of = if is_narrow(field) { as_narrow(&guess.of) } else { guess.of.clone() };
+                Guess { of, by_kind: guess.by_kind }
+            })
+            .collect();
+        let layout = layout(fields.iter().copied().zip(&narrowed));
+        let made = check_parsed(parsed, &layout, Options::default());
+        made.ok().filter(|made| needs_of(made) == needs_of(&wide))
+    };
+    let whole = |wide| Guessed { wide, narrow: Vec::new(), is_all: true };
+    let Some(all) = made(&|_| true) else { return whole(wide) };
+    let field_of = |need: usize| wide.needs[need].place.name.as_str();
+    let is_own = |need: &usize| wide.needs[*need].place.root == Root::Field;
+    let needs: Vec<usize> = needs_that_count(&all).into_iter().filter(is_own).collect();
+    let count: BTreeSet<&str> = needs.iter().map(|&need| field_of(need)).collect();
+    let count: Vec<&str> = count.into_iter().collect();
+    if count.is_empty() {
+        return whole(wide);
+    }
+    // Which of them are narrow, as bits.
+    let is_all = count.len() <= WIDTHS_MAX;
+    let every = (1_u32 << count.len().min(31)) - 1;
+    let mut masks: Vec<u32> = if is_all { (1..=every).collect() } else { vec![every] };
+    masks.sort_by_key(|mask| std::cmp::Reverse(mask.count_ones()));
+    let is_in = |mask: u32, field: &str| {
+        count.iter().take(31).position(|of| *of == field).is_some_and(|at| mask >> at & 1 == 1)
+    };
+    let narrow = masks.into_iter().filter_map(|mask| {
+        let of_mask = |need: &usize| mask == every || is_in(mask, field_of(*need));
+        let narrow = made(&|field| mask == every || is_in(mask, field))?;
+        Some((narrow, needs.iter().copied().filter(of_mask).collect()))
+    });
+    Guessed { narrow: narrow.collect(), is_all, wide }
+}
+
+/// The same with less than 64 bits, if it has no sign.
+fn as_narrow(of: &Type) -> Type {
+    match of {
+        Type::Integer(integer) if integer.is_wide() => Scalar::U32.into(),
+        Type::Array(of, length) => Type::Array(Box::new(as_narrow(of)), *length),
+        of => of.clone(),
+    }
 }
 
 /// What those who run a filter tell events apart by.

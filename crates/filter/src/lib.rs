@@ -86,3 +86,4 @@ pub mod span;
 pub mod text;
 pub mod token;
 pub mod types;
+mod width;

@@ -14,7 +14,7 @@ use crate::parse::Parsed;
 use crate::types::{Filter, Need, Options, Root, check_parsed};
 
 /// For each need the meanings that it may have; none: any of its kind.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Meant(Vec<Vec<Meaning>>);
 
 impl Meant {
@@ -39,6 +39,15 @@ impl Meant {
     /// Of a filter with so many needs that is no event's.
     pub(crate) fn nobodys(needs_count: usize) -> Self {
         Self(vec![vec![Meaning { is_nobodys: true, ..Meaning::default() }]; needs_count])
+    }
+
+    /// Of a filter with so many needs, of which these have less than 64 bits.
+    pub(crate) fn narrow(needs_count: usize, narrow: &[usize]) -> Self {
+        let mut meant = vec![Vec::new(); needs_count];
+        for &need in narrow {
+            meant[need] = vec![Meaning { is_narrow: true, ..Meaning::default() }];
+        }
+        Self(meant)
     }
 
     /// Whether all needs may be anything of their kinds.

@@ -103,38 +103,7 @@ fn renumber(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
         }
         _ => {}
     }
-    for child in children_mut(expr) {
+    for child in expr.children_mut() {
         renumber(child, places);
-    }
-}
-
-/// As [`Expr::children`].
-fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
-    match &mut expr.node {
-        Node::Number(_)
-        | Node::Text(_)
-        | Node::Load(_)
-        | Node::Absent
-        | Node::Item
-        | Node::Bound
-        | Node::Fold(..)
-        | Node::Sample(_)
-        | Node::Rate { .. }
-        | Node::Count(_) => Vec::new(),
-        Node::Element(_, of)
-        | Node::Length(of)
-        | Node::Negate(of)
-        | Node::Complement(of)
-        | Node::Not(of)
-        | Node::ToFloat(of)
-        | Node::Matches(of, _)
-        | Node::Ranges(of, _)
-        | Node::Any(_, of)
-        | Node::Changed(_, of) => vec![of],
-        Node::Arithmetic(_, a, b) | Node::Compare(_, a, b) | Node::StringTest(_, a, b) => {
-            vec![a, b]
-        }
-        Node::All(parts) | Node::Either(parts) => parts.iter_mut().collect(),
-        Node::Within(of, tests) => std::iter::once(&mut **of).chain(tests).collect(),
     }
 }

@@ -5,7 +5,8 @@ use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row};
 use crate::suites;
 use crate::suites::events::THREADS;
-use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST, TRACKWAY, TRACKWAY_OFF};
+use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST};
+use crate::tracers::name::{TRACEF, TRACKWAY, TRACKWAY_OFF, TRACKWAY_PRINTF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
 const ABOVE_CLOCK_NS: f64 = 8.0;
@@ -34,7 +35,11 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     }
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
     bars.extend(suites::paths::bars(report));
+    bars.extend(suites::size::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars.extend(report.suites.get("filter").into_iter().flat_map(suites::filter::bars));
+    bars.extend(report.suites.get("sharing").into_iter().flat_map(suites::sharing::bars));
+    bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));
     bars.extend(suites::spans::bars(report));
     bars.extend(suites::preload::bars(report));
     bars
@@ -91,7 +96,7 @@ fn events(report: &Report) -> Vec<Bar> {
         ),
         at_least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
-            ratio(printf_ns(LTTNG), printf_ns(TRACKWAY)),
+            ratio(printf_ns(TRACEF), printf_ns(TRACKWAY_PRINTF)),
             FASTER_THAN_TRACEF,
         ),
         at_most(

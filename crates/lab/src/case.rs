@@ -40,7 +40,7 @@ impl Payload {
         match self {
             Self::Number => "u32",
             Self::Record => "str,u32,u64",
-            Self::Printf => "printf",
+            Self::Printf => "\"%s (%d)\"",
             Self::Views => "text,seq,u64",
             Self::Scope => "scope",
         }
@@ -121,6 +121,31 @@ impl Case {
         };
         let plural = if self.threads == 1 { "" } else { "s" };
         format!("{}{context}, {} thread{plural}", self.payload.title(), self.threads)
+    }
+}
+
+/// What becomes of a buffer while it is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A flight recorder that has come round: each event goes over an old one, and nobody reads.
+    Overwrite,
+    /// It is drained to disk meanwhile, and events come at a rate that this can keep up with.
+    Steady,
+    /// It takes all events, each in memory that was not written to before, and nobody reads.
+    Producer,
+}
+
+impl Mode {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Overwrite, Self::Steady, Self::Producer];
+
+    /// In words.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Overwrite => "overwrite",
+            Self::Steady => "steady",
+            Self::Producer => "producer only",
+        }
     }
 }
 

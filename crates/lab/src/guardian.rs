@@ -11,6 +11,10 @@ use crate::error::{Error, Result};
 const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
      while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
      sleep 0.1; i=$((i+1)); done; }";
+/// Removes the uprobe event `$2` of the tracefs `$1`; while somebody records it, it stays.
+const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
+     while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
+     ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
 /// Removes folders and what is in them; what we had started may be writing there still.
 const FOLDERS: &str = "read -r _; i=0; \
      while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
@@ -29,6 +33,11 @@ impl Guardian {
     /// Of two folders.
     pub(crate) fn of_folders(folders: [&Path; 2]) -> Result<Self> {
         Self::start(FOLDERS, &folders)
+    }
+
+    /// Of an event, `GROUP/EVENT`, in the list of uprobe events of the tracefs at `root`.
+    pub(crate) fn of_uprobe(root: &Path, event: &str) -> Result<Self> {
+        Self::start(UPROBE, &[root, Path::new(event)])
     }
 
     fn start(script: &str, arguments: &[&Path]) -> Result<Self> {

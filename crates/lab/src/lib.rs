@@ -7,8 +7,6 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
-//! reader    the same for readers of traces: ours beside babeltrace2
-//! filter    what filters cost by themselves, beside the same test in C, and rbpf
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
 //! ```
@@ -22,19 +20,17 @@
 
 mod bars;
 mod case;
-mod chart;
 mod child;
 mod error;
-mod filter;
 mod guardian;
 mod kernel;
 mod machine;
+mod measured;
 mod page;
 mod pinned;
 mod place;
 mod progress;
 mod readback;
-mod reader;
 mod report;
 mod results;
 mod rounds;
@@ -44,6 +40,7 @@ mod rust;
 mod sessions;
 mod shuffle;
 mod signals;
+mod singles;
 mod stats;
 mod suite;
 mod suites;
@@ -51,26 +48,19 @@ mod table;
 mod text;
 #[cfg(target_arch = "x86_64")]
 mod tracee;
+mod tracefs;
 mod tracer;
 mod tracers;
 mod workload;
 
 pub use case::{Case, Context, Payload};
 pub use error::Error;
-pub use filter::{
-    Chain, FilterCost, FilterOptions, FilterResults, FilterTracer, Operands, Preparation, Runner,
-    TracedCost, print_filter, run_filter,
-};
 pub use kernel::{
     CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
     LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
 };
 pub use machine::Machine;
 pub use page::page;
-pub use reader::{
-    Agreement, ReadingOptions, ReadingResults, Size, Speed, Tool, TraceKind, TraceMeasured, Work,
-    print_reading, run_reading,
-};
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_report};

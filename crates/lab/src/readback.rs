@@ -3,7 +3,8 @@
 //! Trackway and LTTng-UST write the same format, so one reader counts both. The workloads number
 //! the events of each thread from 0, and each thread stays on its CPU, hence in one stream: the
 //! events of a stream that lost nothing within are numbered without a gap, and the number of its
-//! first event says how many were overwritten before it.
+//! first event says how many were overwritten before it. Where several threads share a CPU, their
+//! numbers begin far enough apart to tell whose an event is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,10 @@ use trackway_ctf::read::{
 };
 
 use crate::error::{Error, Result};
+use crate::results::Account;
+
+/// From the numbers of one thread to those of the next: `LAB_THREAD_BITS` of harness.h.
+const THREAD_BITS: u32 = 22;
 
 /// What a trace holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +45,80 @@ pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     count_each(folder, |clock, number| found.push((clock, number)))?;
     Ok(found)
+}
+
+/// What became of the events of threads that emitted so many, in a trace in which nothing is
+/// overwritten.
+pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
+    let counted = count(folder)?.unwrap_or_default();
+    Ok(Account {
+        emitted: emitted.iter().sum(),
+        recorded: counted.events,
+        lost: counted.discarded,
+        overwritten: 0,
+        record_bytes: counted.record_bytes,
+    })
+}
+
+/// The same in a trace that has the newest events of each CPU: what is missing before a thread's
+/// first one was overwritten; what is missing after it was lost, and the tracer must say so.
+pub(crate) fn overwritten(folder: &Path, emitted: &[u64]) -> Result<Account> {
+    let most = emitted.iter().max().filter(|&&most| emitted.len() > 1 && most > 1 << THREAD_BITS);
+    if let Some(most) = most {
+        return Err(Error::output("workload", format_args!("{most} events of a thread")));
+    }
+    let mut threads = Threads::new(emitted);
+    let counted = count_each(folder, |_, number| threads.add(number))?.unwrap_or_default();
+    threads.account(&counted)
+}
+
+/// Which events of each thread there are.
+struct Threads<'a> {
+    emitted: &'a [u64],
+    /// Events of each, and its first one's number.
+    found: Vec<(u64, u64)>,
+    strangers: u64,
+}
+
+impl<'a> Threads<'a> {
+    fn new(emitted: &'a [u64]) -> Self {
+        // Of a thread that has none left, all that it emitted come before the first.
+        let found = emitted.iter().map(|&events| (0, events)).collect();
+        Self { emitted, found, strangers: 0 }
+    }
+
+    fn add(&mut self, number: u64) {
+        // A single thread has no others to be told from.
+        let thread = if self.found.len() == 1 { 0 } else { number >> THREAD_BITS };
+        let found = usize::try_from(thread).ok().and_then(|thread| self.found.get_mut(thread));
+        let Some((events, first)) = found else {
+            self.strangers += 1;
+            return;
+        };
+        *events += 1;
+        *first = (*first).min(number - (thread << THREAD_BITS));
+    }
+
+    fn account(&self, counted: &Counted) -> Result<Account> {
+        let emitted: u64 = self.emitted.iter().sum();
+        let found: u64 = self.found.iter().map(|one| one.0).sum();
+        let before: u64 = self.found.iter().map(|one| one.1).sum();
+        if self.strangers > 0 || found != counted.events || found + before > emitted {
+            let message = format!("{} events, {found} with numbers of threads", counted.events);
+            return Err(Error::output("trace", message));
+        }
+        // The tracer counts what it lost all the time, also before what is left.
+        let lost_after = emitted - before - found;
+        let lost = counted.discarded;
+        Ok(Account {
+            emitted,
+            recorded: counted.events,
+            lost,
+            // Does not add up if more is missing than the tracer says.
+            overwritten: (before + lost_after).saturating_sub(lost.max(lost_after)),
+            record_bytes: counted.record_bytes,
+        })
+    }
 }
 
 /// Counts, and calls `each` with the time and the number of every event that has one.

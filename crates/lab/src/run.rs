@@ -90,6 +90,7 @@ pub fn run_suites(
     let executable =
         std::env::current_exe().map_err(Error::io("cannot find our own executable"))?;
     crate::place::sweep();
+    crate::tracefs::sweep();
     let place = Place::new(Kit::of(executable))?;
     let _guardian = Guardian::of_folders([&place.path(""), place.window_dir()])?;
     let progress = Progress::new();

@@ -39,7 +39,26 @@ pub(crate) const SPANS: Package = Package {
     lock: Some(include_str!("workloads/rust/spans.lock")),
 };
 
-/// Whether Rust workloads can be built.
+/// Events of fastrace.
+pub(crate) const FASTRACE: Package = Package {
+    name: "fastrace",
+    manifest: include_str!("workloads/rust/fastrace.toml"),
+    source: include_str!("workloads/rust/fastrace.rs"),
+    lock: Some(include_str!("workloads/rust/fastrace.lock")),
+};
+
+/// Plots of Tracy.
+pub(crate) const TRACY: Package = Package {
+    name: "tracy",
+    manifest: include_str!("workloads/rust/tracy.toml"),
+    source: include_str!("workloads/rust/tracy.rs"),
+    lock: Some(include_str!("workloads/rust/tracy.lock")),
+};
+
+/// What a manifest says where the crate's folder is to be.
+const CRATE: &str = "@TRACKWAY@";
+
+/// Whether Rust workloads of ours can be built.
 pub(crate) fn availability(kit: &Kit) -> Availability {
     if kit.rust_crate.is_none() {
         Availability::Missing("the crate's sources are not beside this executable".to_owned())
@@ -57,12 +76,15 @@ impl Package {
 
     /// Writes it into the scratch folder.
     fn write(&self, place: &Place) -> Result<()> {
-        let Some(rust_crate) = &place.kit.rust_crate else {
-            return Err(Error::output("trackway", "the crate is not found"));
-        };
-        let found = fs::canonicalize(rust_crate);
-        let found = found.map_err(Error::io(format!("cannot find {rust_crate:?}")))?;
-        let manifest = self.manifest.replace("@TRACKWAY@", &found.display().to_string());
+        let mut manifest = self.manifest.to_owned();
+        if manifest.contains(CRATE) {
+            let Some(rust_crate) = &place.kit.rust_crate else {
+                return Err(Error::output("trackway", "the crate is not found"));
+            };
+            let found = fs::canonicalize(rust_crate);
+            let found = found.map_err(Error::io(format!("cannot find {rust_crate:?}")))?;
+            manifest = manifest.replace(CRATE, &found.display().to_string());
+        }
         let folder = self.folder(place);
         make_dir(&folder)?;
         let files = [("Cargo.toml", Some(manifest.as_str())), ("lib.rs", Some(self.source))];
@@ -105,6 +127,8 @@ mod tests {
     fn packages_belong_to_the_crate() {
         for package in [&EVENTS, &SPANS] {
             assert!(package.manifest.contains("trackway = { path = \"@TRACKWAY@\""));
+        }
+        for package in [&EVENTS, &SPANS, &FASTRACE, &TRACY] {
             assert!(package.manifest.contains(&format!("name = \"lab-{}\"", package.name)));
         }
         let mut kit = Kit::of("/nowhere/trackway".into());

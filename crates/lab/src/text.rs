@@ -1,4 +1,10 @@
 //! A report as text: a table for each suite, tracers down, cases across.
+//!
+//! ```text
+//! tails   single events, how they are distributed; and what else rows say
+//! ```
+
+mod tails;
 
 use std::io::{self, Write};
 
@@ -46,6 +52,8 @@ fn suite_text(suite: &SuiteRows) -> String {
         text += &table;
         text.push('\n');
     }
+    text += &tails::tails(suite);
+    text += &tails::extras(suite);
     for row in suite.rows.iter().filter(|row| row.is_control) {
         text += &control(row);
     }
@@ -67,11 +75,11 @@ pub(crate) fn method(suite: &SuiteRows) -> String {
     rounds + ended
 }
 
-/// Cases, in the order of the rows.
+/// Cases, in the order of the rows, without those that have a table of their own.
 fn cases(suite: &SuiteRows) -> Vec<&str> {
     let mut cases: Vec<&str> = Vec::new();
     for row in suite.rows.iter().filter(|row| row.status == RowStatus::Measured) {
-        if !cases.contains(&row.case.as_str()) {
+        if row.tail.is_none() && !cases.contains(&row.case.as_str()) {
             cases.push(&row.case);
         }
     }

@@ -1,7 +1,9 @@
 //! The interface that every tracer is measured through.
 
-use crate::case::{Case, Plan};
-use crate::error::Result;
+use std::path::PathBuf;
+
+use crate::case::{Case, Mode, Plan};
+use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::results::{Account, Flow};
 use crate::workload::Batch;
@@ -50,6 +52,43 @@ pub(crate) trait Tracer {
 
     /// What the tracer's own output of the latest run says; `None` if it records nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
+
+    /// Whether to set it up takes longer than a quick look at all tracers may take.
+    fn is_slow_to_set_up(&self) -> bool {
+        false
+    }
+
+    /// Whether it keeps events, so that its own output must show them.
+    fn records(&self) -> bool {
+        true
+    }
+
+    /// Modes in which it is measured; none if it has no workload of `harness.h`, or only one.
+    fn modes(&self) -> &'static [Mode] {
+        &[]
+    }
+
+    /// Name of a case's work in its workload.
+    fn work(&self, case: &Case) -> &'static str {
+        case.payload.work()
+    }
+
+    /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
+    /// what the tracer wrote: what the workload printed.
+    fn emit(&mut self, _: &Place, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
+        Err(Error::output(self.name(), "it has no workload of its own"))
+    }
+
+    /// What the tracer's own output says of that, if each thread emitted so many events; `None` if
+    /// it records nothing.
+    fn account(&mut self, _: &Place, _emitted: &[u64]) -> Result<Option<Account>> {
+        Ok(None)
+    }
+
+    /// What it wrote of that, on disk, if it writes anything: a file, or a folder of them.
+    fn output(&self, _: &Place) -> Option<PathBuf> {
+        None
+    }
 
     /// Whether [`Tracer::stream`] means anything for it.
     fn streams(&self) -> bool {

@@ -2,6 +2,9 @@
 
 use crate::error::{Error, Result};
 
+/// Most threads of a workload: harness.h.
+const THREADS_MAX: u32 = 1024;
+
 /// A source file of the workloads.
 pub(crate) struct Source {
     /// Its name, by which others include it.
@@ -11,10 +14,13 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 26] = [
+pub(crate) const SOURCES: [Source; 33] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
+    Source { name: "singles.h", text: include_str!("workloads/singles.h") },
+    Source { name: "steps.h", text: include_str!("workloads/steps.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
+    Source { name: "printf.c", text: include_str!("workloads/printf.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
     Source { name: "rust-events.c", text: include_str!("workloads/rust-events.c") },
     Source { name: "rust-spans.c", text: include_str!("workloads/rust-spans.c") },
@@ -30,6 +36,10 @@ pub(crate) const SOURCES: [Source; 26] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "usdt.c", text: include_str!("workloads/usdt.c") },
+    Source { name: "marker.c", text: include_str!("workloads/marker.c") },
+    Source { name: "functions.c", text: include_str!("workloads/functions.c") },
+    Source { name: "rust-peer.c", text: include_str!("workloads/rust-peer.c") },
     Source { name: "histogram.h", text: include_str!("workloads/histogram.h") },
     Source { name: "cases-bare.c", text: include_str!("workloads/cases-bare.c") },
     Source { name: "cases-trackway.c", text: include_str!("workloads/cases-trackway.c") },
@@ -43,6 +53,8 @@ pub(crate) const SOURCES: [Source; 26] = [
 /// One batch of one thread: a line `batch THREAD NUMBER EVENTS NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batch {
+    /// Its thread.
+    pub(crate) thread: u32,
     /// Its number in its thread.
     pub(crate) number: u32,
     /// Events emitted.
@@ -73,14 +85,38 @@ pub(crate) struct Emitted {
 pub(crate) fn batches(output: &str) -> Result<Vec<Batch>> {
     let mut found = Vec::new();
     for line in output.lines() {
-        let [_, number, events, ns] = numbers(line, "batch")?;
+        let [thread, number, events, ns] = numbers(line, "batch")?;
         let number = u32::try_from(number).map_err(|error| malformed(line, error))?;
-        if events == 0 {
-            return Err(malformed(line, "no events"));
+        let thread = u32::try_from(thread).map_err(|error| malformed(line, error))?;
+        if events == 0 || thread >= THREADS_MAX {
+            return Err(malformed(line, "no events, or too many threads"));
         }
-        found.push(Batch { number, events, ns });
+        found.push(Batch { thread, number, events, ns });
     }
     some(found)
+}
+
+/// Events that each thread emitted, by its batches.
+pub(crate) fn emitted_by_thread(batches: &[Batch]) -> Vec<u64> {
+    let threads = batches.iter().map(|batch| batch.thread + 1).max().unwrap_or_default();
+    let mut emitted = vec![0; threads as usize];
+    for batch in batches {
+        emitted[batch.thread as usize] += batch.events;
+    }
+    emitted
+}
+
+/// Instructions of one event, by those of some events and those of twice as many.
+pub(crate) fn instructions(output: &str) -> Result<f64> {
+    let mut lines = output.lines();
+    let mut next = || numbers(lines.next().unwrap_or_default(), "steps");
+    let ([events, steps], [more_events, more_steps]) = (next()?, next()?);
+    let (added_events, added_steps) =
+        (more_events.checked_sub(events), more_steps.checked_sub(steps));
+    match (added_events, added_steps, lines.next()) {
+        (Some(events @ 1..), Some(steps), None) => Ok(steps as f64 / events as f64),
+        _ => Err(malformed(output.trim_end(), "more events must take more steps")),
+    }
 }
 
 /// The threads' lines in a workload's output; there must be some.
@@ -141,8 +177,18 @@ mod tests {
     #[test]
     fn batches_are_read() {
         let found = batches("batch 0 0 1000 21500\nbatch 1 0 1000 22000\n").expect("two batches");
-        assert_eq!(found[0], Batch { number: 0, events: 1000, ns: 21_500 });
+        assert_eq!(found[0], Batch { thread: 0, number: 0, events: 1000, ns: 21_500 });
         assert_eq!(found[1].event_ns(), 22.0);
+        let more = batches("batch 2 0 5 1\nbatch 0 0 7 1\nbatch 2 1 5 1\n").expect("three");
+        assert_eq!(emitted_by_thread(&more), [7, 0, 10]);
+    }
+
+    #[test]
+    fn instructions_are_what_more_events_take() {
+        assert_eq!(instructions("steps 32 107\nsteps 64 203\n").expect("both"), 3.0);
+        for output in ["", "steps 32 1", "steps 32 9\nsteps 32 9", "steps 1 9\nsteps 2 8", "x"] {
+            assert!(instructions(output).is_err(), "{output}");
+        }
     }
 
     #[test]
@@ -155,7 +201,14 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        for output in ["", "batch 0 0 1000", "batch 0 0 1000 1 1", "start 1", "batch 0 0 0 1"] {
+        for output in [
+            "",
+            "batch 0 0 1000",
+            "batch 0 0 1000 1 1",
+            "start 1",
+            "batch 0 0 0 1",
+            "batch 1024 0 1 1",
+        ] {
             assert!(batches(output).is_err(), "{output}");
         }
         let message = batches("batch 0 0 x 1").unwrap_err().to_string();

@@ -305,7 +305,7 @@ impl Desk {
         let kernel = self.kernel.as_ref();
         let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
         // Its folder stays open until all is there: what is at its path may be another one by then.
-        let (mut facts, room) = parts.snapshot(prepare, snapshot, notices)?;
+        let (mut facts, mut room) = parts.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
             let place = room.place();
             match kernel.write_snapshot(seen, &place, &mut || parts.keep_alive()) {
@@ -317,10 +317,14 @@ impl Desk {
                 Err(error) => {
                     // Half of it would keep the rest from being read. What cannot be removed stays.
                     let _ = place.remove_below(&[trace::KERNEL]);
+                    if parts.is_nobodys() {
+                        return Err(error);
+                    }
                     facts.missing.push(format!("the kernel's events are not in it: {error}"));
                 }
             }
         }
+        room.settle();
         notices.say(format_args!(
             "{} in {}",
             Counted(facts.events, "event"),

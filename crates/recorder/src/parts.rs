@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 use trackway_session::machine::{Reason, Snapshot};
 use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStatus};
@@ -32,7 +33,9 @@ use crate::stall::Stall;
 use crate::trace::{self, WindowFolder};
 use crate::unasked::{Reasons, Unasked};
 use crate::users::{Finder, Scope};
-use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, meant};
+use crate::{
+    ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, filters, meant,
+};
 
 /// How long until the next look where no part says so, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
@@ -105,23 +108,6 @@ impl Part {
                 Ok(self.stall.rest_ns())
             }
         }
-    }
-
-    /// Writes what is in its flight recorders to the snapshot in `room`: all of that, or nothing.
-    fn snapshot(
-        &mut self,
-        room: &Room,
-        since_ts: u64,
-        reason: &Reason,
-    ) -> Result<SnapshotFacts, RecordError> {
-        let written = self.recording.snapshot_into(room, since_ts, reason);
-        if written.is_err()
-            && let Some(folder) = self.recording.window_folder()
-        {
-            // Half a part would keep the others from being read. What cannot be removed stays.
-            let _ = room.place().remove_below(&folder.names());
-        }
-        written
     }
 
     fn uid(&self) -> u32 {
@@ -281,7 +267,7 @@ impl Parts {
     }
 
     /// Whether it records nothing of programs.
-    fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_nobodys(&self) -> bool {
         *self.finder.scope() == Scope::Nobody
     }
 
@@ -591,13 +577,20 @@ impl Parts {
         self.each(Rule::Each, notices, &mut |part| part.recording.stop())
     }
 
+    /// The events that are known in the windows of all parts.
+    pub(crate) fn known(&self) -> Vec<EventDescription> {
+        let of_part = |part: &Part| filters::known(part.recording.home.window(), "*");
+        self.parts.iter().flat_map(of_part).collect()
+    }
+
     /// Forgets what was recorded.
     pub(crate) fn clear(&mut self, record: bool, notices: &Notices) -> Result<(), RecordError> {
         self.ended.forget_counts();
         self.each(Rule::Each, notices, &mut |part| part.recording.clear(record))
     }
 
-    /// Writes what is in flight recorders to `folder`.
+    /// Writes what is in flight recorders to what `prepare` makes, which is to be settled when all
+    /// is in it.
     pub(crate) fn snapshot(
         &mut self,
         prepare: impl FnOnce() -> Result<Room, RecordError>,
@@ -624,9 +617,12 @@ impl Parts {
         notices: &Notices,
     ) -> Result<(SnapshotFacts, Room), RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let mut room = prepare()?;
+        let room = prepare()?;
         let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
-        self.each(Rule::Any, notices, &mut |part| match part.snapshot(&room, since_ts, reason) {
+        self.each(Rule::Any, notices, &mut |part| match part
+            .recording
+            .snapshot_into(&room, since_ts, reason)
+        {
             Ok(more) => {
                 facts.events += more.events;
                 facts.bytes += more.bytes;
@@ -637,7 +633,6 @@ impl Parts {
                 Err(error)
             }
         })?;
-        room.settle();
         Ok((facts, room))
     }
 

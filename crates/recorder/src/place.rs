@@ -15,6 +15,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::served;
+
 /// How the links in /proc end whose targets were removed: proc(5).
 const REMOVED: &[u8] = b" (deleted)";
 
@@ -102,6 +104,16 @@ impl Place {
         fs::remove_dir_all(above.now()?.join(last.as_ref()))
     }
 
+    /// The same, and those of the folders above it, as far as they are named, in which nothing is
+    /// left.
+    pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
+        let removed = self.remove_below(names);
+        for many in (1..names.len()).rev() {
+            self.below(&names[..many])?.remove_if_empty()?;
+        }
+        removed
+    }
+
     /// Removes it if nothing is in it.
     pub(crate) fn remove_if_empty(&self) -> io::Result<()> {
         let now = self.now()?;
@@ -127,6 +139,8 @@ impl Place {
     fn check_ours(&self) -> io::Result<()> {
         /// Readers pass over names that begin with a dot.
         const PROBE: &str = ".whose";
+        // Else what is said of owners is said by somebody else.
+        served::check(&self.folder)?;
         let owner = self.folder.metadata()?.uid();
         if owner == crate::home::user() {
             return Ok(());

@@ -860,7 +860,8 @@ impl Live<'_> {
         }
         // Who wants the kernel's events may want no others.
         let is_meant = self.options.kernel.is_none();
-        let is_empty = summary.recorded == 0 && summary.lost == 0 && is_meant;
+        // (A writer may be killed in its first event.)
+        let is_empty = summary.recorded == 0 && summary.lost == 0 && summary.holes == 0 && is_meant;
         if is_empty && self.asks_programs {
             notices.hint(format_args!(
                 "nothing was recorded: do the filters let anything pass? trackway print --filter \
@@ -873,7 +874,9 @@ impl Live<'_> {
             ));
         } else if summary.lost > 0 {
             let known = self.window.as_ref().map(|(window, _)| known(window, "*"));
-            let (filters, lost) = (&self.options.filters, &summary.lost_by_event);
+            let of_channels = self.options.channels.iter().flat_map(|channel| &channel.filters);
+            let filters = self.options.filters.iter().chain(of_channels);
+            let lost = &summary.lost_by_event;
             let senseless = meant::senseless(filters, &known.unwrap_or_default(), lost);
             let (count, hint) = senseless.unzip();
             hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));

@@ -53,10 +53,13 @@ impl Recording {
         last_ns: Option<u64>,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
-        self.snapshot_in(|| room::prepare(folder), last_ns, reason).map(|(facts, _)| facts)
+        let (facts, mut room) = self.snapshot_in(|| room::prepare(folder), last_ns, reason)?;
+        room.settle();
+        Ok(facts)
     }
 
-    /// The same, in what `prepare` makes; that, too, for what else goes into it.
+    /// The same, in what `prepare` makes; that, too, for what else goes into it, to be settled
+    /// then.
     pub(crate) fn snapshot_in(
         &mut self,
         prepare: impl FnOnce() -> Result<Room, RecordError>,
@@ -65,13 +68,13 @@ impl Recording {
     ) -> Result<(SnapshotFacts, Room), RecordError> {
         self.check_window()?;
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let mut room = prepare()?;
+        let room = prepare()?;
         let facts = self.snapshot_into(&room, since_ts, reason)?;
-        room.settle();
         Ok((facts, room))
     }
 
-    /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room.
+    /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room: all
+    /// of it, or nothing.
     pub(crate) fn snapshot_into(
         &mut self,
         room: &Room,
@@ -79,6 +82,22 @@ impl Recording {
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
         self.check_window()?;
+        let written = self.write_snapshot(room, since_ts, reason);
+        if written.is_err() {
+            let folder = self.window_folder().unwrap_or_else(WindowFolder::own);
+            // Half of it would be taken for a trace, and keep others from being read. What cannot
+            // be removed stays.
+            let _ = room.place().remove_chain(&folder.names());
+        }
+        written
+    }
+
+    fn write_snapshot(
+        &mut self,
+        room: &Room,
+        since_ts: u64,
+        reason: &Reason,
+    ) -> Result<SnapshotFacts, RecordError> {
         let mut trace = Trace::create(&room.place(), self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();

@@ -4,32 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use trackway_lab::{FilterOptions, FilterResults, KernelOptions, ReadingOptions, SessionsOptions};
+use trackway_lab::{KernelOptions, SessionsOptions};
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum What {
-    /// What reading a trace costs: trackway print beside babeltrace2
-    ///
-    /// Traces of twenty million events are written, and one is recorded by LTTng where that is
-    /// installed; both readers print them, or only decode them, on one CPU and on more. They need
-    /// up to 3 GiB in the folder for temporary files (TMPDIR). Figures of different machines do
-    /// not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench reader --quick\n  \
-                            trackway bench reader --rounds 5 --json reader.json")]
-    Reader(Reader),
-    /// What a filter costs by itself: compiled and interpreted, beside the same test in C, and rbpf
-    ///
-    /// Chains of 1 to 50 predicates on integers and on strings, true and false early and late; each
-    /// answered by the filter's machine code, by its interpreter, by the same test in C (clang -O2,
-    /// else cc), called through a pointer on the same frame, and by rbpf's compiler and interpreter
-    /// on the same bytecode; and how long a filter of 50 predicates takes from its text to its
-    /// first answer. In interleaved rounds; every answer is checked. Figures of different machines
-    /// do not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench filter --quick\n  \
-                            trackway bench filter --rounds 100 --json filter.json\n  \
-                            trackway bench filter --from filter.json --charts charts")]
-    Filter(Filter),
     /// What sessions cost: several on one event, events switched on, recorders, short processes
     ///
     /// An event that 1, 2, 4 and 32 sessions record; the time from trackway event on to the first
@@ -78,53 +57,6 @@ pub(super) struct Kernel {
     json: Option<PathBuf>,
 }
 
-/// Arguments of `trackway bench reader`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Reader {
-    /// Half a minute instead of a quarter of an hour: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Read traces of so many events, and of a tenth of that [default: 20000000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10..))]
-    events: Option<u64>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-reader.json"
-    )]
-    json: Option<PathBuf>,
-}
-
-/// Arguments of `trackway bench filter`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Filter {
-    /// Some seconds instead of a minute: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 30]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-filter.json"
-    )]
-    json: Option<PathBuf>,
-    /// Draw charts of the figures, as SVG, in the folder DIR
-    #[arg(long, value_name = "DIR")]
-    charts: Option<PathBuf>,
-    /// Show what an earlier run wrote to FILE by --json, and measure nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "rounds", "json"])]
-    from: Option<PathBuf>,
-}
-
 /// Arguments of `trackway bench sessions`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Sessions {
@@ -151,8 +83,6 @@ impl What {
     /// Where the figures go.
     fn file(&self) -> Option<&Path> {
         match self {
-            Self::Reader(arguments) => &arguments.json,
-            Self::Filter(arguments) => &arguments.json,
             Self::Sessions(arguments) => &arguments.json,
             Self::Kernel(arguments) => &arguments.json,
         }
@@ -184,47 +114,9 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
 pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
     what.file().map_or(Ok(()), check_writable)?;
     match what {
-        What::Reader(arguments) => reader(arguments, output),
-        What::Filter(arguments) => filter(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
         What::Kernel(arguments) => kernel(arguments, output),
     }
-}
-
-/// Whether something failed.
-fn reader(arguments: &Reader, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = ReadingOptions {
-        quick: arguments.quick,
-        rounds: arguments.rounds,
-        events: arguments.events,
-    };
-    let results = trackway_lab::run_reading(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_reading(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
-}
-
-/// Whether something failed.
-fn filter(arguments: &Filter, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = FilterOptions { quick: arguments.quick, rounds: arguments.rounds };
-    let results = match &arguments.from {
-        Some(path) => {
-            let read = || anyhow::Ok(FilterResults::from_json(&std::fs::read_to_string(path)?)?);
-            read().with_context(|| format!("cannot read {}", path.display()))?
-        }
-        None => trackway_lab::run_filter(&options)?,
-    };
-    save(arguments.json.as_deref(), || results.to_json())?;
-    if let Some(folder) = &arguments.charts {
-        let draw = || {
-            std::fs::create_dir_all(folder)?;
-            let mut figures = results.figures().into_iter();
-            figures.try_for_each(|(name, svg)| std::fs::write(folder.join(name), svg))
-        };
-        draw().with_context(|| format!("cannot draw in {}", folder.display()))?;
-    }
-    trackway_lab::print_filter(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
 }
 
 /// Whether something failed.

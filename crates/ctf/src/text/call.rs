@@ -14,10 +14,11 @@
 //! some: nothing of a call that failed. (Where it was given NULL for that, zeros are shown: the
 //! return does not say.)
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::fields::{FieldWriter, push_integer, push_quoted};
+use super::fields::{FieldWriter, push_integer};
+use super::socket::{Part, Socket, internet};
 use super::symbolic::{push_meaning, push_name};
 use crate::read::{
     Base, Enumeration, EventSink, Integer, Meaning, Member, Scope, Sink, Type, VariantOption,
@@ -77,63 +78,6 @@ enum Place {
     Aside,
     /// Nothing that is shown.
     Dropped,
-}
-
-/// A part of the address of a socket, by LTTng's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Family,
-    Port,
-    Internet,
-    Internet6,
-    Path,
-}
-
-impl Part {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "family" => Self::Family,
-            "dport" | "sport" => Self::Port,
-            "v4addr" => Self::Internet,
-            "v6addr" => Self::Internet6,
-            "path" => Self::Path,
-            _ => return None,
-        })
-    }
-}
-
-/// The address of a socket, as far as it was read.
-#[derive(Debug, Default)]
-struct Socket {
-    family: u64,
-    /// By name.
-    family_text: Vec<u8>,
-    port: u64,
-    /// Of either kind, as networks have it.
-    address: Vec<u8>,
-    path: Option<Vec<u8>>,
-}
-
-impl Socket {
-    fn push(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        out.extend_from_slice(&self.family_text);
-        if let Some(address) = internet(&self.address) {
-            let port = u16::try_from(self.port).unwrap_or_default();
-            out.extend_from_slice(format!(", {}", SocketAddr::new(address, port)).as_bytes());
-        }
-        if let Some(path) = &self.path {
-            out.extend_from_slice(b", ");
-            push_quoted(out, path);
-        }
-        out.push(b'}');
-    }
-}
-
-/// An address of the internet, from its bytes; it is shown as RFC 5952 has it.
-fn internet(bytes: &[u8]) -> Option<IpAddr> {
-    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
 /// What an array of bytes is.
@@ -442,7 +386,8 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
                     Part::Internet | Part::Internet6 if socket.address.len() < CELLS_MAX => {
                         socket.address.push(value as u8);
                     }
-                    Part::Internet | Part::Internet6 | Part::Path => {}
+                    Part::Data if socket.data.len() < CELLS_MAX => socket.data.push(value as u8),
+                    Part::Internet | Part::Internet6 | Part::Data | Part::Path => {}
                 }
             }
             _ => {}

@@ -20,6 +20,7 @@ mod nothing;
 mod number;
 mod options;
 mod pretty;
+mod socket;
 mod symbolic;
 mod time;
 

@@ -5,6 +5,7 @@
 //! signs, elements.
 
 mod check;
+mod children;
 mod compare;
 mod function;
 mod name;
@@ -227,37 +228,6 @@ impl Expr {
 
     pub(crate) fn number(bits: u64, of: Type) -> Self {
         Self { node: Node::Number(bits), of }
-    }
-
-    /// What it is made of, from left to right.
-    pub fn children(&self) -> Vec<&Self> {
-        match &self.node {
-            Node::Number(_)
-            | Node::Text(_)
-            | Node::Load(_)
-            | Node::Absent
-            | Node::Item
-            | Node::Bound
-            | Node::Fold(..)
-            | Node::Sample(_)
-            | Node::Rate { .. }
-            | Node::Count(_) => Vec::new(),
-            Node::Element(_, of)
-            | Node::Length(of)
-            | Node::Negate(of)
-            | Node::Complement(of)
-            | Node::Not(of)
-            | Node::ToFloat(of)
-            | Node::Matches(of, _)
-            | Node::Ranges(of, _)
-            | Node::Any(_, of)
-            | Node::Changed(_, of) => vec![of],
-            Node::Arithmetic(_, a, b) | Node::Compare(_, a, b) | Node::StringTest(_, a, b) => {
-                vec![a, b]
-            }
-            Node::All(parts) | Node::Either(parts) => parts.iter().collect(),
-            Node::Within(of, tests) => std::iter::once(&**of).chain(tests).collect(),
-        }
     }
 
     /// Its value, if it is a constant number.

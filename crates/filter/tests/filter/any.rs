@@ -1,5 +1,7 @@
 //! What one object is for that is made before all events are known.
 
+use std::collections::BTreeSet;
+
 use trackway_filter::compile::{CompiledFor, check_for, compile_for_any};
 use trackway_filter::error::Topic;
 use trackway_filter::layout::{Layout, Member, Type};
@@ -72,7 +74,8 @@ fn combinations_are_bounded_and_the_likely_ones_are_there() {
     let text = "a + b > 1 && c > 2 && d > 3 && e > 4 && f > 5 && g > 6";
     let compiled = any(text, &[]);
     let kinds = kinds(&compiled);
-    assert_eq!(kinds.len(), 64);
+    let different: BTreeSet<_> = kinds.iter().map(|of| format!("{of:?}")).collect();
+    assert_eq!(different.len(), 64);
     let all = |kind| "abcdefg".chars().map(|name| (name.to_string(), kind)).collect::<Vec<_>>();
     assert_eq!(kinds[0], all(Kind::Signed));
     // Each of them alone without a sign, too.
@@ -80,7 +83,9 @@ fn combinations_are_bounded_and_the_likely_ones_are_there() {
         of.iter().filter(|(_, kind)| *kind == Kind::Unsigned).count() == 1
             && of.iter().all(|(_, kind)| *kind != Kind::Float)
     };
-    assert_eq!(kinds.iter().filter(one_differs).count(), 7);
+    let differ: BTreeSet<_> =
+        kinds.iter().filter(one_differs).map(|of| format!("{of:?}")).collect();
+    assert_eq!(differ.len(), 7);
     let many: Vec<String> = (0..40).map(|number| format!("f{number} > 1")).collect();
     assert_eq!(any(&many.join(" && "), &[]).object.alternatives.len(), 64);
 }
@@ -130,6 +135,61 @@ fn events_that_are_known_come_first_and_are_not_there_twice() {
     let first = &compiled.object.alternatives[0];
     let alone = trackway_filter::compile::compile("x - 5 < 0", &narrow[0]).expect("a filter");
     assert_eq!(*first, alone.alternative);
+}
+
+/// The alternative that an event of nobody's with integers of these types is asked by, as it would
+/// be alone; `None`: none, so it is counted.
+fn asked(compiled: &CompiledFor, fields: &[(&str, Scalar)]) -> Option<usize> {
+    let kind = |of: Scalar| if of.is_signed() { Kind::Signed } else { Kind::Unsigned };
+    let of = |path: &str| fields.iter().find(|(name, _)| *name == path).expect("a field").1;
+    let is_met = |alternative: usize| {
+        let needs = &compiled.object.alternatives[alternative].needs;
+        (0..).zip(needs).all(|(number, need)| {
+            let records = compiled.meanings.get(8..).unwrap_or_default().as_chunks::<8>().0;
+            let own = |record: &&[u8; 8]| record[..2] == [alternative as u8, number];
+            let mut own = records.iter().filter(own).peekable();
+            let is_narrow = of(&need.path).size_bytes() < 8;
+            need.kind == kind(of(&need.path))
+                && (own.peek().is_none() || own.any(|record| record[2] == 1 && is_narrow))
+        })
+    };
+    (0..compiled.object.alternatives.len()).find(|&alternative| is_met(alternative))
+}
+
+#[test]
+fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
+    let (i, u, n) = (Scalar::I64, Scalar::U64, Scalar::U16);
+    for (text, names) in [
+        ("a - b < 0", &["a", "b"][..]),
+        ("a - b < 0 && c > 5", &["a", "b", "c"]),
+        ("-a < 0 || ~b > 7", &["a", "b"]),
+        ("(a - b) * c < 0", &["a", "b", "c"]),
+    ] {
+        let compiled = any(text, &[]);
+        for types in [[u, u, u], [n, n, n], [n, u, n], [u, n, n], [n, n, u], [i, n, u], [n, i, i]] {
+            let fields: Vec<(&str, Scalar)> = names.iter().copied().zip(types).collect();
+            let members: Vec<(&str, Type)> =
+                fields.iter().map(|(name, of)| (*name, (*of).into())).collect();
+            let alone = trackway_filter::compile::compile(text, &layout("app:new", &members));
+            let asked = asked(&compiled, &fields).expect("there is one for each");
+            let asked = &compiled.object.alternatives[asked];
+            // What is compared as it stands may be compared in another way.
+            if !text.contains("c > 5") {
+                assert_eq!(*asked, alone.expect(text).alternative, "{text} {types:?}");
+            }
+        }
+    }
+    // Where there are too many fields, those are counted of which only some are narrow.
+    let text = "a - b - c - d < 0";
+    let compiled = any(text, &[]);
+    let of = |types: [Scalar; 4]| {
+        let fields: Vec<(&str, Scalar)> = ["a", "b", "c", "d"].into_iter().zip(types).collect();
+        asked(&compiled, &fields)
+    };
+    assert!(of([n; 4]).is_some() && of([i; 4]).is_some());
+    assert_eq!((of([n, n, n, u]), of([u; 4])), (None, None));
+    // And where it makes no difference there are no more of them.
+    assert!(any("a > 5 && (b & 7) == c", &[]).meanings.is_empty());
 }
 
 #[test]

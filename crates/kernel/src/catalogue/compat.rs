@@ -3,7 +3,9 @@
 //! A table (`compat.txt`) has their numbers, and what they take: mostly what the call of 64 bits
 //! does, with numbers and pointers half as wide. What lies behind a pointer is recorded where it is
 //! the same thing there: text, addresses of sockets, integers of a fixed size, structures in which
-//! nothing is as wide as a register. Of others, the pointer is. tracefs does not know these events;
+//! nothing is as wide as a register; and where what it is there is known: arrays of addresses of
+//! text, `struct compat_iovec`, `struct compat_msghdr` (linux/compat.h, linux/socket.h). Of others,
+//! the pointer is. tracefs does not know these events;
 //! LTTng does (`compat_syscall_entry_…`), and records them together with the others.
 
 use std::collections::HashMap;
@@ -20,14 +22,22 @@ const TABLE: &str = include_str!("compat.txt");
 /// What their names have in front.
 pub(super) const PREFIX: &str = "compat_";
 /// Structures that have wide members, and are the same for programs of 32 bits: made so.
-const SAME: [&str; 7] = [
+const SAME: [&str; 15] = [
     "__kernel_timespec",
     "__kernel_itimerspec",
+    "cachestat",
+    "cachestat_range",
     "clone_args",
     "epoll_event",
+    "file_attr",
+    "futex_waitv",
+    "landlock_ruleset_attr",
+    "mnt_id_req",
+    "mount_attr",
     "open_how",
     "sched_attr",
     "statx",
+    "xattr_args",
 ];
 
 /// A line of the table.
@@ -131,7 +141,9 @@ impl Line {
             Behind::Text | Behind::SocketAddress(_) => true,
             Behind::Integers(..) => !self.has_others,
             Behind::Structures(of, _) | Behind::Sized(of, _) => !self.has_others && is_flat(of),
-            Behind::Texts | Behind::Bytes(_) | Behind::Vectors(_) | Behind::Message => false,
+            // Of narrow addresses, as they are taken apart.
+            Behind::Texts | Behind::Vectors(_) | Behind::Message => !self.has_others,
+            Behind::Bytes(_) => false,
         }
     }
 }
@@ -164,6 +176,17 @@ mod tests {
             (of("getuid16"), of("getuid"), of("mmap_pgoff")),
             (Some(24), Some(199), Some(192))
         );
+    }
+
+    #[test]
+    fn from_424_on_numbers_are_those_of_64_bits() {
+        // Since Linux 5.1 a new call has one number on all processors.
+        let new: Vec<_> = calls::table().iter().filter(|call| call.number >= 424).collect();
+        assert!(new.len() > 40);
+        for call in new {
+            let line = find(call.name).unwrap_or_else(|| panic!("no {}", call.name));
+            assert_eq!((line.number, line.with), (call.number, call.name));
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use trackway_jit::helper::Word;
 use trackway_jit::insn::{STACK_END, alu, jump};
 use trackway_schema::{FieldKind, Scalar};
 
-use super::behind::{TEXTS_EACH_BYTES_MAX, TEXTS_MAX, Taken};
+use super::behind::{SOCKET_OTHER_BYTES_MAX, TEXTS_EACH_BYTES_MAX, TEXTS_MAX, Taken};
 use super::filter::{element_bytes, into_bytes, length_to_word, widen, word};
 use super::program::{AT, CPU, Maker, helper, short, stack};
 use super::staging::{Staged, Step, VARIABLE_BYTES_MAX};
@@ -30,8 +30,10 @@ const V4_LENGTH_AT: u32 = 4;
 const V4_AT: u32 = 8;
 /// If there is nothing in front of it.
 const V6_LENGTH_AT: u32 = 8;
-const PATHS_AT: u32 = 12;
-const PATH_AT: u32 = 16;
+/// If there is nothing in front of it either.
+const DATA_LENGTH_AT: u32 = 12;
+const PATHS_AT: u32 = 16;
+const PATH_AT: u32 = 20;
 
 /// Steps that were read, by number, with the map of the area that they are in.
 pub(super) type Homes = BTreeMap<usize, i32>;
@@ -84,6 +86,8 @@ pub(super) enum Elements {
     /// Bytes of an address of the internet.
     V4,
     V6,
+    /// Of one of another kind, behind the family.
+    Data,
 }
 
 impl Part {
@@ -174,6 +178,7 @@ pub(super) fn part(
             1 => fixed(PORT_AT),
             2 => some(Elements::V4),
             3 => some(Elements::V6),
+            4 => some(Elements::Data),
             _ => Some(if index? == 0 { Part::Path } else { Part::Never }),
         },
         Step::Incomplete => Some(Part::Incomplete),
@@ -194,6 +199,7 @@ impl Elements {
             Self::Members { most, .. } => most,
             Self::V4 => 4,
             Self::V6 => 16,
+            Self::Data => SOCKET_OTHER_BYTES_MAX - 2,
         }
     }
 
@@ -221,6 +227,15 @@ impl Elements {
                 asm.load_of(4, 2, 4, base + V6_LENGTH_AT as i16);
                 asm.jumpi(jump::JGT, 2, self.most() as i32, out);
                 asm.alui(alu::ADD, 3, V6_LENGTH_AT as i32 + 4);
+            }
+            Self::Data => {
+                Self::V6.find(asm, base, out);
+                asm.alu(alu::ADD, 3, 2);
+                asm.mov(4, AT);
+                asm.alu(alu::ADD, 4, 3);
+                asm.load_of(4, 2, 4, base);
+                asm.jumpi(jump::JGT, 2, self.most() as i32, out);
+                asm.alui(alu::ADD, 3, 4);
             }
         }
     }
@@ -382,7 +397,8 @@ impl Maker<'_> {
                 widen(asm, scalar, 1);
             }
             Part::Path => {
-                for (at, is) in [(V4_LENGTH_AT, 0), (V6_LENGTH_AT, 0), (PATHS_AT, 1)] {
+                let lengths = [V4_LENGTH_AT, V6_LENGTH_AT, DATA_LENGTH_AT].map(|at| (at, 0));
+                for (at, is) in lengths.into_iter().chain([(PATHS_AT, 1)]) {
                     asm.load_of(4, 1, AT, base + at as i16);
                     asm.jumpi(jump::JNE, 1, is, is_absent);
                 }

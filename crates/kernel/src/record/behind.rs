@@ -25,8 +25,11 @@ pub const STRUCTURES_MAX: u32 = 16;
 pub(super) const TAKEN_BYTES_MAX: u32 = 512;
 /// Most bytes of a socket's address: those of a path (`struct sockaddr_un`).
 pub(super) const SOCKET_BYTES_MAX: u32 = 110;
-/// Most bytes of what is recorded of it: family, port, three lengths, path with its NUL.
-pub(super) const SOCKET_FIELDS_BYTES_MAX: u32 = 2 + 2 + 3 * 4 + SOCKET_BYTES_MAX;
+/// Most bytes of an address of none of the families that have fields of their own: those of
+/// `struct sockaddr_ll`, the longest of them that are taken apart when they are shown.
+pub(super) const SOCKET_OTHER_BYTES_MAX: u32 = 20;
+/// Most bytes of what is recorded of it: family, port, four lengths, path with its NUL.
+pub(super) const SOCKET_FIELDS_BYTES_MAX: u32 = 2 + 2 + 4 * 4 + SOCKET_BYTES_MAX;
 /// Name of the field that says of which arguments something is missing.
 pub(super) const INCOMPLETE: &str = "incomplete";
 
@@ -107,7 +110,7 @@ pub struct Call {
     pub result: u32,
     /// Where its number is.
     pub number: u32,
-    /// Whether registers have 32 bits for it.
+    /// Whether registers have 32 bits for it, and addresses in memory, too.
     pub is_compat: bool,
 }
 
@@ -198,7 +201,7 @@ impl Call {
             Behind::Message => Some(Group::socket(event, Step::Message(pointer))),
             Behind::Vectors(length) if is_entry => {
                 let count = self.count(fields, *length)?;
-                structures(field, pointer, count, &vector(), (room, index))
+                structures(field, pointer, count, &vector(self.is_compat), (room, index))
             }
             Behind::Structures(of, Length::Fixed(1)) => {
                 structure(field, pointer, (of, None), (room, index))
@@ -220,7 +223,8 @@ impl Call {
     }
 }
 
-/// As LTTng has them of connect(2) and accept(2), and the path of one that is a file.
+/// As LTTng has them of connect(2) and accept(2), what is behind the family of an address of
+/// AF_NETLINK, AF_PACKET or AF_VSOCK, and the path of one that is a file.
 fn socket(event: &str) -> Vec<Described> {
     let is_to = ["connect", "sendto", "sendmsg", "getpeername"];
     let is_to = is_to.iter().any(|call| event.ends_with(&format!("_{call}")));
@@ -230,20 +234,24 @@ fn socket(event: &str) -> Vec<Described> {
         field(if is_to { "dport" } else { "sport" }, FieldKind::Scalar(Scalar::U16)),
         field("v4addr", FieldKind::Sequence(Scalar::U8)),
         field("v6addr", FieldKind::Sequence(Scalar::X8)),
+        field("sa_data", FieldKind::Sequence(Scalar::X8)),
         field("path", FieldKind::Strings),
     ]
 }
 
-/// `struct iovec`.
-fn vector() -> Structure {
+/// `struct iovec`; of 32 bits, `struct compat_iovec`.
+fn vector(is_compat: bool) -> Structure {
+    let (address, length) =
+        if is_compat { (Scalar::X32, Scalar::U32) } else { (Scalar::X64, Scalar::U64) };
+    let bytes = address.size_bytes() as u32;
     let member = |name: &str, offset, scalar| {
         let name = name.to_owned();
         crate::catalogue::model::Member { name, offset, scalar, count: 1 }
     };
     Structure {
         name: "iovec".into(),
-        bytes: 16,
-        members: vec![member("iov_base", 0, Scalar::X64), member("iov_len", 8, Scalar::U64)],
+        bytes: 2 * bytes,
+        members: vec![member("iov_base", 0, address), member("iov_len", bytes, length)],
     }
 }
 

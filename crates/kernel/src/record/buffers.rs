@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trackway_abi::region::PAGE_SHIFT;
 use trackway_ring::{Damage, Memory, Region};
 
-use super::layout::{BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, OFF, STOPPED, TOO_DEEP};
+use super::layout::{
+    BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, OFF, STOPPED, TOO_DEEP, UNASKED,
+};
 use super::layout::{CONTROL_MASK, CONTROL_RING};
 use crate::mapped::MappedArray;
 
@@ -156,7 +158,12 @@ impl Buffers {
         self.sum(self.layout.unread(event))
     }
 
-    /// Records of any event that found all levels of their CPU taken.
+    /// Events that found all levels of their CPU taken before their filters could be asked.
+    pub fn unasked(&self) -> u64 {
+        self.sum(UNASKED)
+    }
+
+    /// Records of any event without filters that found all levels of their CPU taken.
     pub fn too_deep(&self) -> u64 {
         self.sum(TOO_DEEP)
     }
@@ -185,5 +192,70 @@ impl Memory for Buffers {
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
         let is_there = usize::try_from(at).is_ok_and(|at| self.map.copy(at, into));
         if is_there { Ok(()) } else { Err(Damage::Table(at >> PAGE_SHIFT)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_filter::layout::{Layout as Kinds, Member, Type};
+    use trackway_testkit::skipped;
+
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::catalogue::select::Selection;
+    use crate::record::attach::Loaded;
+    use crate::record::context::Asked;
+    use crate::record::filter::{Filter, Memory as Asking};
+    use crate::record::layout::DEPTH;
+    use crate::record::program::{filtered, program};
+    use crate::record::staging::Staged;
+
+    /// RUN calls where all levels seem taken, with a filter on one side of them. EXPECT that side's
+    /// to be counted by themselves: nobody knows what the filter would have said.
+    #[test]
+    fn what_is_too_deep_to_be_asked_is_counted_by_itself() {
+        const CALLS: u64 = 100;
+        let Ok(catalogue) = Catalogue::open() else { return skipped("no events can be seen") };
+        let sides = ["syscalls:sys_enter_lchown", "syscalls:sys_exit_lchown"];
+        let events = catalogue.select(&Selection::new(&sides).expect("patterns"));
+        let events = events.expect("they are there").events;
+        let layout = Layout::new(16, 2, events.len()).expect("a layout");
+        let asked = Asked::find(catalogue.btf(), |_| true);
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from).max(64);
+        let made = Buffers::new(layout, cpus, false)
+            .and_then(|buffers| Ok((buffers, Asking::new(cpus, 1, asked)?)));
+        let Ok((buffers, mut memory)) = made else { return skipped("the kernel gives no BPF") };
+        let [enter, exit] = [0, 1].map(|at| Staged::new(&events[at], 3000));
+        let kinds = Kinds {
+            fields: vec![Member {
+                name: "user".into(),
+                of: Type::from(trackway_schema::Scalar::U32),
+            }],
+            ..Kinds::default()
+        };
+        let compiled =
+            trackway_filter::compile::compile("user == 5", &kinds).expect("it makes sense");
+        let object = compiled.into_object().encode().expect("an object");
+        let filter = Filter::new(&object, 0, &enter, &mut memory).expect("it can be asked");
+        let fds = (buffers.map_fd(), None);
+        let filters = [filter.expect("it has all")];
+        let enter = filtered(&enter, &layout, fds, (0, 0), &filters).expect("it fits").bytes;
+        let exit = program(&exit, &layout, fds, (1, 1)).expect("it fits");
+        buffers.words(DEPTH).for_each(|depth| depth.store(LEVELS as u64, Ordering::Relaxed));
+        let attached: Vec<_> = [enter, exit]
+            .iter()
+            .zip(&events)
+            .map(|(code, event)| {
+                let loaded = Loaded::new(code).expect("the kernel takes it");
+                loaded.attach(event.id.expect("a number")).expect("it is there")
+            })
+            .collect();
+        for _ in 0..CALLS {
+            let chowned = std::os::unix::fs::lchown("/nowhere/at/all", Some(7), None);
+            assert!(chowned.is_err());
+        }
+        drop(attached);
+        assert!((CALLS..2 * CALLS).contains(&buffers.unasked()), "{}", buffers.unasked());
+        assert!((CALLS..2 * CALLS).contains(&buffers.too_deep()), "{}", buffers.too_deep());
     }
 }

@@ -4,6 +4,7 @@
 //!      0  depth     u64   programs under way on this CPU
 //!      8  too_deep  u64   events that found all levels taken
 //!     16  stopped   u64   not 0: nothing is recorded: now, or of this CPU
+//!     24  unasked   u64   the same as `too_deep`, before their filters could be asked
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
 //!         unread    u64 × events: those whose filters asked for what was not in memory
@@ -30,6 +31,8 @@ const INNER_COUNT_SHIFT: u32 = 2;
 pub(crate) const DEPTH: usize = 0;
 /// Where it is counted what found no level.
 pub(crate) const TOO_DEEP: usize = 8;
+/// Where it is counted what found no level to ask filters on.
+pub(crate) const UNASKED: usize = 24;
 /// Where it is said that nothing is recorded, by these bits.
 pub(crate) const STOPPED: usize = 16;
 /// Nothing is recorded any more.

@@ -8,8 +8,8 @@
 use trackway_jit::insn::{alu, jump};
 
 use super::behind::{
-    Count, Pointer, SOCKET_BYTES_MAX, SOCKET_FIELDS_BYTES_MAX, TEXTS_BYTES_MAX,
-    TEXTS_EACH_BYTES_MAX, TEXTS_MAX, Taken, USER_TEXT_BYTES_MAX, When,
+    Count, Pointer, SOCKET_BYTES_MAX, SOCKET_FIELDS_BYTES_MAX, SOCKET_OTHER_BYTES_MAX,
+    TEXTS_BYTES_MAX, TEXTS_EACH_BYTES_MAX, TEXTS_MAX, Taken, USER_TEXT_BYTES_MAX, When,
 };
 use super::program::{AT, CONTEXT, CPU, Maker, STACK, helper, short, stack};
 use super::scope;
@@ -20,10 +20,11 @@ use crate::asm::{Label, Register};
 const UNIX: i32 = 1;
 const INTERNET: i32 = 2;
 const INTERNET_6: i32 = 10;
+const NETLINK: i32 = 16;
+const PACKET: i32 = 17;
+const VSOCK: i32 = 40;
 const INTERNET_BYTES: i32 = 8;
 const INTERNET_6_BYTES: i32 = 24;
-/// `struct user_msghdr`: the first four words are an address and its length, vectors and how many.
-const MESSAGE_BYTES: i32 = 16;
 
 impl Maker<'_> {
     /// What is to be known before the first step.
@@ -86,11 +87,14 @@ impl Maker<'_> {
         arguments.iter().position(|of| *of == Some(at)).unwrap_or(7)
     }
 
+    /// How wide an address is for the call, in bytes.
+    fn address_bytes(&self) -> u32 {
+        if self.staged.call.is_some_and(|call| call.is_compat) { 4 } else { 8 }
+    }
+
     /// Loads an argument, as wide as the call has it.
     fn register(&mut self, to: Register, at: u32) {
-        let is_compat = self.staged.call.is_some_and(|call| call.is_compat);
-        let bytes = if is_compat { 4 } else { 8 };
-        self.asm.load_of(bytes, to, CONTEXT, short(at as usize));
+        self.asm.load_of(self.address_bytes(), to, CONTEXT, short(at as usize));
     }
 
     /// Notes that something is missing of an argument.
@@ -250,7 +254,7 @@ impl Maker<'_> {
 
     /// Copies texts behind their number.
     fn user_texts(&mut self, pointer: Pointer) {
-        let number = self.number(pointer.at);
+        let (number, bytes) = (self.number(pointer.at), self.address_bytes());
         let (is_missing, is_end) = (self.asm.label(), self.asm.label());
         self.address(pointer);
         self.asm.storei(STACK, stack::COUNT, 0);
@@ -259,10 +263,10 @@ impl Maker<'_> {
         self.asm.jumpi(jump::JEQ, 3, 0, is_end);
         for text in 0..=TEXTS_MAX {
             self.asm.load(3, STACK, stack::ADDRESS);
-            self.asm.alui(alu::ADD, 3, 8 * text as i32);
-            self.read_to_stack(stack::WORD, 8);
+            self.asm.alui(alu::ADD, 3, (bytes * text) as i32);
+            self.read_to_stack(stack::WORD, bytes as i32);
             self.asm.jumpi(jump::JNE, 0, 0, is_missing);
-            self.asm.load(3, STACK, stack::WORD);
+            self.asm.load_of(bytes, 3, STACK, stack::WORD);
             self.asm.jumpi(jump::JEQ, 3, 0, is_end);
             if text < TEXTS_MAX {
                 self.user_text_of_some(number, is_missing);
@@ -453,21 +457,22 @@ impl Maker<'_> {
         }
     }
 
-    /// The address that a `struct user_msghdr` leads to.
+    /// The address that a `struct user_msghdr` leads to, or a `struct compat_msghdr`: both begin
+    /// with an address and its length, of 32 bits.
     fn message(&mut self, pointer: Pointer) {
-        let number = self.number(pointer.at);
+        let (number, bytes) = (self.number(pointer.at), self.address_bytes());
         let is_read = self.asm.label();
         self.address(pointer);
-        self.read_to_stack(stack::MESSAGE, MESSAGE_BYTES);
+        self.read_to_stack(stack::MESSAGE, bytes as i32 + 4);
         self.asm.jumpi(jump::JEQ, 0, 0, is_read);
         self.note_if_there(number);
         self.asm.storei(STACK, stack::MESSAGE, 0);
         self.asm.storei(STACK, stack::MESSAGE + 8, 0);
         self.asm.place(is_read);
         let fits = self.asm.label();
-        self.asm.load(1, STACK, stack::MESSAGE);
+        self.asm.load_of(bytes, 1, STACK, stack::MESSAGE);
         self.asm.store(STACK, stack::ADDRESS, 1);
-        self.asm.load_of(4, 4, STACK, stack::MESSAGE + 8);
+        self.asm.load_of(4, 4, STACK, stack::MESSAGE + bytes as i16);
         self.asm.jumpi(jump::JLE, 4, SOCKET_BYTES_MAX as i32, fits);
         self.asm.movi(4, SOCKET_BYTES_MAX as i32);
         self.asm.place(fits);
@@ -503,7 +508,8 @@ impl Maker<'_> {
         self.asm.store_of(4, 5, 8, 1);
         self.asm.storei_of(4, 5, 12, 0);
         self.asm.storei_of(4, 5, 16, 0);
-        self.asm.alui(alu::ADD, AT, 20);
+        self.asm.storei_of(4, 5, 20, 0);
+        self.asm.alui(alu::ADD, AT, 24);
         self.asm.goto(is_end);
         self.asm.place(is_internet_6);
         self.asm.jumpi(jump::JLT, 2, INTERNET_6_BYTES, is_other);
@@ -515,24 +521,67 @@ impl Maker<'_> {
             self.asm.store_of(8, 5, 12 + half, 1);
         }
         self.asm.storei_of(4, 5, 28, 0);
-        self.asm.alui(alu::ADD, AT, 32);
+        self.asm.storei_of(4, 5, 32, 0);
+        self.asm.alui(alu::ADD, AT, 36);
+        self.asm.goto(is_end);
+        self.asm.place(is_other);
+        let is_taken = self.asm.label();
+        for family in [NETLINK, PACKET, VSOCK] {
+            self.asm.jumpi(jump::JEQ, 1, family, is_taken);
+        }
+        let is_bare = self.asm.label();
+        self.asm.goto(is_bare);
+        self.asm.place(is_taken);
+        self.other();
         self.asm.goto(is_end);
         self.asm.place(is_none);
         self.target(5, 0);
         self.asm.storei_of(2, 5, 0, 0);
-        self.asm.place(is_other);
+        self.asm.place(is_bare);
         self.nowhere(0);
         self.asm.place(is_end);
         self.renew();
     }
 
-    /// No port, no address of the internet, and so many paths behind that.
+    /// No port, no address of the internet or another one, and so many paths behind that.
     fn nowhere(&mut self, paths: i32) {
+        self.no_internet();
+        self.asm.storei_of(4, 5, 12, 0);
+        self.asm.storei_of(4, 5, 16, paths);
+        self.asm.alui(alu::ADD, AT, 20);
+    }
+
+    fn no_internet(&mut self) {
         self.asm.storei_of(2, 5, 2, 0);
         self.asm.storei_of(4, 5, 4, 0);
         self.asm.storei_of(4, 5, 8, 0);
-        self.asm.storei_of(4, 5, 12, paths);
+    }
+
+    /// What is behind the family of one that is of another kind. The length is in r2, the address
+    /// in r4, and what is written in r5.
+    fn other(&mut self) {
+        const FAMILY_BYTES: u32 = 2;
+        let fits = self.asm.label();
+        self.asm.jumpi(jump::JLE, 2, SOCKET_OTHER_BYTES_MAX as i32, fits);
+        self.asm.movi(2, SOCKET_OTHER_BYTES_MAX as i32);
+        self.asm.place(fits);
+        self.asm.alui(alu::SUB, 2, FAMILY_BYTES as i32);
+        self.no_internet();
+        self.asm.store_of(4, 5, 12, 2);
+        // All that there may be: what is behind those that there are is written over.
+        let (mut done, bytes) = (0, SOCKET_OTHER_BYTES_MAX - FAMILY_BYTES);
+        while done < bytes {
+            let unit = if bytes - done >= 8 { 8 } else { FAMILY_BYTES };
+            self.asm.load_of(unit, 1, 4, short((FAMILY_BYTES + done) as usize));
+            self.asm.store_of(unit, 5, short((16 + done) as usize), 1);
+            done += unit;
+        }
         self.asm.alui(alu::ADD, AT, 16);
+        self.asm.alu(alu::ADD, AT, 2);
+        self.renew();
+        self.target(5, 0);
+        self.asm.storei_of(4, 5, 0, 0);
+        self.asm.alui(alu::ADD, AT, 4);
     }
 
     /// The port, which networks have the other way round.
@@ -559,7 +608,7 @@ impl Maker<'_> {
         self.asm.alui(alu::ADD, 3, 2);
         self.asm.load_of(1, 1, 4, 2);
         self.asm.jumpi(jump::JNE, 1, 0, is_file);
-        self.asm.storei_of(1, 5, 16, i32::from(b'@'));
+        self.asm.storei_of(1, 5, 20, i32::from(b'@'));
         self.asm.alui(alu::ADD, 3, 1);
         self.asm.alui(alu::ADD, AT, 1);
         self.asm.alui(alu::SUB, 2, 1);

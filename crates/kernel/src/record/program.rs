@@ -19,7 +19,7 @@ use trackway_jit::insn::{alu, jump};
 use super::arguments;
 use super::attach::{EVENT_SHIFT, EVENTS, Programs};
 use super::filter::{self, Filter};
-use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP};
+use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP, UNASKED};
 use super::release::Guard;
 use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
@@ -203,7 +203,8 @@ fn make(
         maker.asm.place(is_in);
     }
     maker.find_event();
-    maker.enter(map_fd);
+    // Of what a filter is not asked nobody knows whether it was wanted.
+    maker.enter(map_fd, if filters.is_empty() { TOO_DEEP } else { UNASKED });
     let labels = Labels {
         out: maker.out,
         full: maker.asm.label(),
@@ -426,8 +427,9 @@ impl Maker<'_> {
         asm.store(STACK, stack::EVENT, 1);
     }
 
-    /// Finds the CPU's part and the level's region. Ends the program if all levels are taken.
-    fn enter(&mut self, map_fd: i32) {
+    /// Finds the CPU's part and the level's region. Ends the program if all levels are taken, which
+    /// is counted there in the CPU's part.
+    fn enter(&mut self, map_fd: i32, too_deep: usize) {
         let (layout, guard, which) = (self.layout, self.staged.guard, self.which);
         let asm = &mut self.asm;
         if let Some(guard) = guard {
@@ -459,7 +461,7 @@ impl Maker<'_> {
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
         // Whoever interrupts us here counts in the same place.
         asm.movi(1, 1);
-        asm.atomic(ATOMIC_ADD, CPU, short(TOO_DEEP), 1);
+        asm.atomic(ATOMIC_ADD, CPU, short(too_deep), 1);
         pass(asm, guard);
         asm.place(has_level);
         asm.store(STACK, stack::DEPTH, 1);

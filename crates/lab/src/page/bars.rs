@@ -1,7 +1,8 @@
-//! Bars: tracers in groups of cases, all on one scale, with the interval that rounds span.
+//! Bars: tracers in groups of cases, all of a unit on one scale, with the interval that rounds
+//! span.
 
 use super::plot::{NAMES, Plot, ROW, Scale, WIDTH, colour, mark};
-use crate::rows::{Row, SuiteRows};
+use crate::rows::{Row, SuiteRows, Unit};
 use crate::text::{figure, times};
 
 /// Room above the bars, and below them.
@@ -10,11 +11,23 @@ const BOTTOM: f64 = 44.0;
 /// Room behind the longest bar, for its figure.
 const FIGURES: f64 = 130.0;
 
-/// A bar for each row that was measured; `None` if none was.
-pub(super) fn draw(suite: &SuiteRows) -> Option<String> {
-    let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.spread.is_some()).collect();
+/// A figure for each unit, with a bar for each row that was measured; those of single events have
+/// figures of their own.
+pub(super) fn draw(suite: &SuiteRows) -> Vec<String> {
+    let is_drawn = |row: &&Row| row.spread.is_some() && row.tail.is_none();
+    let rows: Vec<&Row> = suite.rows.iter().filter(is_drawn).collect();
+    let mut units: Vec<Unit> = Vec::new();
+    for row in &rows {
+        if !units.contains(&row.unit) {
+            units.push(row.unit);
+        }
+    }
+    let of = |unit| rows.iter().copied().filter(|row| row.unit == unit).collect();
+    units.into_iter().filter_map(|unit| draw_rows(suite, unit, of(unit))).collect()
+}
+
+fn draw_rows(suite: &SuiteRows, unit: Unit, rows: Vec<&Row>) -> Option<String> {
     let scale = Scale::around(rows.iter().filter_map(|row| row.median()))?;
-    let unit = rows.first()?.unit;
     let mut cases: Vec<&str> = rows.iter().map(|row| row.case.as_str()).collect();
     let mut seen = std::collections::BTreeSet::new();
     cases.retain(|case| seen.insert(*case));

@@ -4,11 +4,13 @@
 //! plot   what figures are drawn with
 //! bars   tracers in cases
 //! lines  a figure for each x
+//! tails  single events, how they are distributed
 //! ```
 
 mod bars;
 mod lines;
 mod plot;
+mod tails;
 
 use std::fmt::Write as _;
 
@@ -87,11 +89,11 @@ fn section(name: &str, suite: &SuiteRows) -> String {
     );
     let tracers = suite.tracers();
     let has_x = suite.rows.iter().any(|row| row.x.is_some());
-    let figure = match has_x {
-        true => lines::draw(suite, &tracers, &suite.x_axis),
+    let figures = match has_x {
+        true => lines::draw(suite, &tracers, &suite.x_axis).into_iter().collect(),
         false => bars::draw(suite),
     };
-    if let Some(figure) = figure {
+    for figure in figures.into_iter().chain(tails::draw(suite)) {
         let command = escaped(&suite.command);
         let _ = write!(
             html,

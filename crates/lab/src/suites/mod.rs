@@ -3,9 +3,13 @@
 pub(crate) mod breakdown;
 pub(crate) mod cases;
 pub(crate) mod events;
+pub(crate) mod filter;
 pub(crate) mod paths;
 pub(crate) mod preload;
 mod programs;
+pub(crate) mod reading;
+pub(crate) mod sharing;
+pub(crate) mod size;
 pub(crate) mod spans;
 mod together;
 
@@ -19,8 +23,12 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(events::Events::scaling()),
         Box::new(paths::Paths::new()),
         Box::new(breakdown::Breakdown::new()),
-        Box::new(events::Events::startup()),
+        Box::new(filter::Filter::default()),
+        Box::new(sharing::Sharing::default()),
+        Box::new(size::Size::default()),
         Box::new(events::Events::drain()),
+        Box::new(events::Events::startup()),
+        Box::new(reading::Reading::default()),
         Box::new(spans::Spans::default()),
         Box::new(preload::Preload::default()),
     ]

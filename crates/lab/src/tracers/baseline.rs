@@ -1,9 +1,10 @@
-//! What tracers are measured against: nothing, the clock, and the lightest tracer there could be.
+//! What tracers are measured against: nothing, the clock, the lightest tracer there could be, and
+//! the one that everybody has written: text.
 
 use std::process::Command;
 
 use super::{batch_arguments, name};
-use crate::case::{Case, Context, Payload, Plan};
+use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::Result;
 use crate::place::{Place, has};
@@ -11,10 +12,12 @@ use crate::results::Account;
 use crate::tracer::{Availability, Starts, Tracer};
 use crate::workload::{self, Batch};
 
-/// The program of all baselines.
-const PROGRAM: &str = "baseline";
+/// The program of all baselines but one.
+pub(crate) const PROGRAM: &str = "baseline";
+/// Of that one.
+const PRINTF_PROGRAM: &str = "printf";
 
-/// One of the loops of baseline.c.
+/// One of the loops of baseline.c, or printf.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Baseline {
     /// The loop alone.
@@ -23,6 +26,17 @@ pub(crate) enum Baseline {
     Rdtsc,
     /// The survey's "LW-UST": clock, and a copy to a ring of this CPU.
     LwUst,
+    /// `snprintf` of the time and the fields into a ring of the thread.
+    Printf,
+}
+
+impl Baseline {
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Empty | Self::Rdtsc | Self::LwUst => PROGRAM,
+            Self::Printf => PRINTF_PROGRAM,
+        }
+    }
 }
 
 impl Tracer for Baseline {
@@ -31,6 +45,7 @@ impl Tracer for Baseline {
             Self::Empty => name::EMPTY,
             Self::Rdtsc => name::RDTSC,
             Self::LwUst => name::LW_UST,
+            Self::Printf => name::PRINTF,
         }
     }
 
@@ -43,30 +58,50 @@ impl Tracer for Baseline {
             && match self {
                 Self::Empty | Self::Rdtsc => case.payload == Payload::Number,
                 Self::LwUst => case.payload.is_in_table(),
+                Self::Printf => case.payload.is_in_table() || case.payload == Payload::Printf,
             }
     }
 
     fn batch_events(&self) -> u64 {
-        if *self == Self::Empty { 400_000 } else { 20_000 }
+        match self {
+            Self::Empty => 400_000,
+            Self::Rdtsc | Self::LwUst => 20_000,
+            Self::Printf => 4_000,
+        }
     }
 
     fn set_up(&mut self, place: &Place) -> Result<()> {
-        place.compile(PROGRAM, &[]).map(|_| ())
+        place.compile(self.program(), &[]).map(|_| ())
     }
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let work = match self {
-            Self::Empty => "empty",
-            Self::Rdtsc => "rdtsc",
-            Self::LwUst => case.payload.work(),
-        };
-        let mut command = Command::new(place.path(PROGRAM));
-        command.args(batch_arguments(work, case, plan, self.batch_events()));
-        workload::batches(&child::run(&mut command, self.name())?.stdout)
+        let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
+        workload::batches(&self.emit(place, case, Mode::Overwrite, &arguments)?)
     }
 
     fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
         Ok(None)
+    }
+
+    fn records(&self) -> bool {
+        false
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        &[Mode::Overwrite]
+    }
+
+    fn work(&self, case: &Case) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Rdtsc => "rdtsc",
+            Self::LwUst | Self::Printf => case.payload.work(),
+        }
+    }
+
+    fn emit(&mut self, place: &Place, _: &Case, _: Mode, arguments: &[String]) -> Result<String> {
+        let mut command = Command::new(place.path(self.program()));
+        Ok(child::run(command.args(arguments), self.name())?.stdout)
     }
 
     fn starts_programs(&self) -> bool {
@@ -121,6 +156,8 @@ mod tests {
         assert!(Baseline::LwUst.supports(&record) && !Baseline::LwUst.supports(&Case::PRINTF));
         let vtid = Case { context: Context::Vtid, ..Case::SIMPLEST };
         assert!(!Baseline::LwUst.supports(&vtid));
+        assert_eq!(Baseline::Rdtsc.work(&Case::SIMPLEST), "rdtsc");
+        assert!(Baseline::Printf.supports(&Case::PRINTF) && Baseline::Printf.supports(&record));
     }
 
     #[test]

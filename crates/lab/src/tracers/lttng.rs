@@ -4,14 +4,15 @@
 use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
 use super::baseline::{launch, needs_compiler};
 use super::daemon::{Daemon, Home};
-use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
-use crate::case::{Case, Context, Payload, Plan};
+use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
+use super::{batch_arguments, flow_arguments, name};
+use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
@@ -38,17 +39,34 @@ pub(super) fn shared_daemon() -> SharedDaemon {
     Rc::default()
 }
 
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The daemon is there, a session is not.
+    Off,
+    /// Tracepoints.
+    Tracepoint,
+    /// `lttng_ust_tracef`.
+    Tracef,
+}
+
 /// The adapter.
 pub(crate) struct Lttng {
-    is_on: bool,
+    way: Way,
     daemon: SharedDaemon,
-    emitted: u64,
+    mode: Mode,
+    /// Of the latest run, by thread.
+    emitted: Vec<u64>,
 }
 
 impl Lttng {
+    fn new(way: Way, daemon: &SharedDaemon) -> Self {
+        Self { way, daemon: Rc::clone(daemon), mode: Mode::Overwrite, emitted: Vec::new() }
+    }
+
     /// With the daemon, without a session.
     pub(super) fn off(daemon: &SharedDaemon) -> Self {
-        Self { is_on: false, daemon: Rc::clone(daemon), emitted: 0 }
+        Self::new(Way::Off, daemon)
     }
 
     /// Recording, with a daemon that nobody else uses.
@@ -58,7 +76,16 @@ impl Lttng {
 
     /// Recording.
     pub(super) fn on(daemon: &SharedDaemon) -> Self {
-        Self { is_on: true, daemon: Rc::clone(daemon), emitted: 0 }
+        Self::new(Way::Tracepoint, daemon)
+    }
+
+    /// Recording text.
+    pub(super) fn tracef(daemon: &SharedDaemon) -> Self {
+        Self::new(Way::Tracef, daemon)
+    }
+
+    fn is_on(&self) -> bool {
+        self.way != Way::Off
     }
 
     fn daemon(&self) -> Result<Ref<'_, Daemon>> {
@@ -67,17 +94,22 @@ impl Lttng {
     }
 
     /// Makes and starts a session that writes to a new folder.
-    fn begin(&self, place: &Place, kind: Kind, case: &Case, bytes: u64) -> Result<()> {
+    fn begin(&self, place: &Place, mode: Mode, case: &Case) -> Result<()> {
         place.clear(TRACE);
         let daemon = self.daemon()?;
         // One may be left from a run that failed.
         let _ = daemon.lttng(&["destroy", SESSION]);
         let output = format!("--output={}", place.path(TRACE).display());
-        let size = format!("--subbuf-size={}", bytes / SUB_BUFFERS);
-        let count = format!("--num-subbuf={SUB_BUFFERS}");
-        match kind {
-            Kind::Snapshot => daemon.lttng(&["create", SESSION, "--snapshot", &output])?,
-            Kind::File => daemon.lttng(&["create", SESSION, &output])?,
+        let (bytes, count) = match mode {
+            Mode::Overwrite => (RING_BYTES, SUB_BUFFERS),
+            Mode::Steady => (FLOW_BYTES, SUB_BUFFERS),
+            Mode::Producer => (PRODUCER_BYTES, PRODUCER_SUB_BUFFERS),
+        };
+        let size = format!("--subbuf-size={}", bytes / count);
+        let count = format!("--num-subbuf={count}");
+        match mode {
+            Mode::Overwrite => daemon.lttng(&["create", SESSION, "--snapshot", &output])?,
+            Mode::Steady | Mode::Producer => daemon.lttng(&["create", SESSION, &output])?,
         }
         daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
         let rule = if case.payload == Payload::Printf { "lttng_ust_tracef:*" } else { "lab:*" };
@@ -117,18 +149,13 @@ impl Lttng {
     }
 }
 
-/// Kinds of sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A flight recorder.
-    Snapshot,
-    /// To a file, as it comes.
-    File,
-}
-
 impl Tracer for Lttng {
     fn name(&self) -> &'static str {
-        if self.is_on { name::LTTNG } else { name::LTTNG_OFF }
+        match self.way {
+            Way::Off => name::LTTNG_OFF,
+            Way::Tracepoint => name::LTTNG,
+            Way::Tracef => name::TRACEF,
+        }
     }
 
     fn availability(&self, place: &Place) -> Availability {
@@ -151,13 +178,15 @@ impl Tracer for Lttng {
     }
 
     fn supports(&self, case: &Case) -> bool {
-        let has_workload = case.payload.is_in_table() || case.payload == Payload::Printf;
-        has_workload
-            && (self.is_on || (case.context == Context::None && case.payload.is_in_table()))
+        match self.way {
+            Way::Off => case.context == Context::None && case.payload.is_in_table(),
+            Way::Tracepoint => case.payload.is_in_table(),
+            Way::Tracef => *case == Case::PRINTF,
+        }
     }
 
     fn batch_events(&self) -> u64 {
-        if self.is_on { 10_000 } else { 400_000 }
+        if self.is_on() { 10_000 } else { 400_000 }
     }
 
     fn set_up(&mut self, place: &Place) -> Result<()> {
@@ -171,73 +200,94 @@ impl Tracer for Lttng {
     }
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        if self.is_on {
-            self.begin(place, Kind::Snapshot, case, RING_BYTES)?;
-        }
-        let mut command = self.workload(place)?;
-        command.args(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
-        let finished = child::run(&mut command, self.name())?;
-        if self.is_on {
-            let daemon = self.daemon()?;
-            daemon.lttng(&["stop"])?;
-            daemon.lttng(&["snapshot", "record"])?;
-            daemon.lttng(&["destroy", SESSION])?;
-        }
-        let batches = workload::batches(&finished.stdout)?;
-        self.emitted = batches.iter().map(|batch| batch.events).sum();
+        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.emitted = workload::emitted_by_thread(&batches);
         Ok(batches)
     }
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        if !self.is_on {
-            return Ok(None);
+        let trace = place.path(TRACE);
+        match (self.way, self.mode) {
+            (Way::Off, _) => Ok(None),
+            (_, Mode::Overwrite) => readback::overwritten(&trace, &self.emitted).map(Some),
+            _ => readback::kept(&trace, &self.emitted).map(Some),
         }
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-        Ok(Some(Account {
-            emitted: self.emitted,
-            recorded: counted.events,
-            lost: counted.discarded,
-            overwritten: counted.before_first,
-            record_bytes: counted.record_bytes,
-        }))
+    }
+
+    fn records(&self) -> bool {
+        self.is_on()
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        if self.way == Way::Tracepoint { &Mode::ALL } else { &[Mode::Overwrite] }
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        self.mode = mode;
+        if self.is_on() {
+            self.begin(place, mode, case)?;
+        }
+        let mut command = self.workload(place)?;
+        let finished = child::run(command.args(arguments), self.name())?;
+        if self.is_on() {
+            let daemon = self.daemon()?;
+            daemon.lttng(&["stop"])?;
+            if mode == Mode::Overwrite {
+                daemon.lttng(&["snapshot", "record"])?;
+            }
+            daemon.lttng(&["destroy", SESSION])?;
+        }
+        Ok(finished.stdout)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.emitted = emitted.to_vec();
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        self.is_on().then(|| place.path(TRACE))
     }
 
     fn streams(&self) -> bool {
-        self.is_on
+        self.way == Way::Tracepoint
     }
 
     fn starts_programs(&self) -> bool {
-        !self.is_on
+        !self.is_on()
     }
 
     fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
         if !self.streams() {
             return Ok(None);
         }
-        self.begin(place, Kind::File, &Case::SIMPLEST, FLOW_BYTES)?;
+        self.begin(place, Mode::Steady, &Case::SIMPLEST)?;
         let mut command = self.workload(place)?;
         let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
         self.daemon()?.lttng(&["destroy", SESSION])?;
         let threads = workload::emitted(&finished.stdout)?;
         let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
+        let emitted: Vec<u64> = threads.iter().map(|thread| thread.events).collect();
+        let account = readback::kept(&place.path(TRACE), &emitted)?;
         place.clear(TRACE);
         Ok(Some(Flow {
             tracer: self.name().to_owned(),
             seconds: longest_ns as f64 / 1e9,
             buffer_bytes: FLOW_BYTES,
-            account: Account {
-                emitted: threads.iter().map(|thread| thread.events).sum(),
-                recorded: counted.events,
-                lost: counted.discarded,
-                overwritten: 0,
-                record_bytes: counted.record_bytes,
-            },
+            account,
         }))
     }
 
     fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
-        if self.is_on {
+        if self.is_on() {
             return Ok(None);
         }
         let daemon = self.daemon()?;

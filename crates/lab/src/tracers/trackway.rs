@@ -1,20 +1,25 @@
 //! Trackway itself, through its own command, as a user runs it: `trackway record -- WORKLOAD`.
 
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
+mod parts;
+
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::baseline::{launch, needs_compiler};
-use super::{FLOW_BYTES, RING_BYTES, batch_arguments, flow_arguments, name};
-use crate::case::{Case, Context, Payload, Plan};
+use super::baseline::launch;
+use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
+use super::{batch_arguments, flow_arguments, name};
+use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
-use crate::error::{Error, Result};
-use crate::place::{Kit, Place, has, make_dir};
-use crate::readback::{self, RecorderSummary};
+use crate::error::Result;
+use crate::place::{Place, has};
 use crate::results::{Account, Flow};
 use crate::rust;
 use crate::tracer::{Availability, Starts, Tracer};
 use crate::workload::{self, Batch};
+
+pub(crate) use parts::{
+    account, allocated_bytes, availability, in_window, link_flags, off_window_dir,
+};
 
 /// The workload in C.
 const PROGRAM: &str = "trackway";
@@ -24,8 +29,6 @@ const RUST_PROGRAM: &str = "rust-events";
 const CXX_PROGRAM: &str = "trackway-cxx";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "trackway-trace";
-/// How a program asks the C library not to register restartable sequences.
-const NO_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
 
 /// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,19 @@ enum Way {
     Sequence,
     /// By claims, as where there are no restartable sequences.
     Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+}
+
+impl Way {
+    /// Its name on Trackway's command line.
+    const fn reserve(self) -> &'static str {
+        match self {
+            Self::Off | Self::Sequence => "rseq",
+            Self::Claim => "claim",
+            Self::Lockless => "lockless",
+        }
+    }
 }
 
 /// What the latest run left.
@@ -57,12 +73,14 @@ pub(crate) struct Trackway {
     way: Way,
     /// Of the workload, by its program.
     program: &'static str,
+    /// Whether it is measured with text, and nothing else.
+    is_printf: bool,
     latest: Option<Latest>,
 }
 
 impl Trackway {
     const fn new(way: Way, program: &'static str) -> Self {
-        Self { way, program, latest: None }
+        Self { way, program, is_printf: false, latest: None }
     }
 
     /// With the library, without a session.
@@ -78,6 +96,17 @@ impl Trackway {
     /// Without restartable sequences.
     pub(crate) const fn by_claim() -> Self {
         Self::new(Way::Claim, PROGRAM)
+    }
+
+    /// With the 2012 paper's buffers.
+    pub(crate) const fn lockless() -> Self {
+        Self::new(Way::Lockless, PROGRAM)
+    }
+
+    /// `trackway_printf`.
+    pub(crate) const fn printf() -> Self {
+        let (way, program) = (Way::Sequence, PROGRAM);
+        Self { way, program, is_printf: true, latest: None }
     }
 
     /// From Rust, without a session.
@@ -108,16 +137,20 @@ impl Trackway {
         self.program == CXX_PROGRAM
     }
 
+    /// How many events the latest run had.
+    const fn set_emitted(&mut self, emitted: u64) {
+        if let Some(latest) = &mut self.latest {
+            latest.emitted = emitted;
+        }
+    }
+
     /// The workload, recorded to a new folder.
     fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Command {
         place.clear(TRACE);
         let mut command = Command::new(&place.kit.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
+        command.args(["--reserve", self.way.reserve()]);
         command.arg("-o").arg(place.path(TRACE)).arg("--");
-        if self.way == Way::Claim {
-            // Only the program goes without; the recorder finds the machine as it is.
-            command.args(["env", NO_RSEQ]);
-        }
         command.arg(place.path(self.program));
         in_window(&mut command, place.window_dir());
         command
@@ -132,8 +165,10 @@ impl Tracer for Trackway {
             Way::Off => name::TRACKWAY_OFF,
             Way::Sequence if self.is_rust() => name::RUST,
             Way::Sequence if self.is_cxx() => name::CXX,
+            Way::Sequence if self.is_printf => name::TRACKWAY_PRINTF,
             Way::Sequence => name::TRACKWAY,
             Way::Claim => name::TRACKWAY_CLAIM,
+            Way::Lockless => name::TRACKWAY_LOCKLESS,
         }
     }
 
@@ -148,6 +183,9 @@ impl Tracer for Trackway {
     }
 
     fn supports(&self, case: &Case) -> bool {
+        if self.is_printf {
+            return *case == Case::PRINTF;
+        }
         match self.way {
             // Rust has no formatted events: a `format!` is a value as any other.
             Way::Off if self.is_rust() => {
@@ -161,8 +199,8 @@ impl Tracer for Trackway {
                     && case.context == Context::None
                     && case.payload != Payload::Printf
             }
-            Way::Sequence => true,
-            Way::Claim => case.payload.is_in_table() || case.payload == Payload::Printf,
+            Way::Sequence => case.payload != Payload::Printf,
+            Way::Claim | Way::Lockless => case.payload.is_in_table(),
         }
     }
 
@@ -189,18 +227,9 @@ impl Tracer for Trackway {
 
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let mut command = if self.way == Way::Off {
-            let mut command = Command::new(place.path(self.program));
-            in_window(&mut command, &off_window_dir(place)?);
-            command
-        } else {
-            let options = ["--flight-recorder", "--context", case.context.name()];
-            self.record(place, &options, RING_BYTES)
-        };
-        let finished = child::run(command.args(arguments), self.name())?;
-        let batches = workload::batches(&finished.stdout)?;
-        let emitted = batches.iter().map(|batch| batch.events).sum();
-        self.latest = Some(Latest { messages: finished.stderr, emitted });
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.set_emitted(batches.iter().map(|batch| batch.events).sum());
         Ok(batches)
     }
 
@@ -211,8 +240,52 @@ impl Tracer for Trackway {
         }
     }
 
+    fn records(&self) -> bool {
+        self.way != Way::Off
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        let is_plain = self.program == PROGRAM && !self.is_printf && self.way != Way::Off;
+        if is_plain { &Mode::ALL } else { &[Mode::Overwrite] }
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        let context = ["--context", case.context.name()];
+        let sub_buffers = PRODUCER_SUB_BUFFERS.to_string();
+        let (options, bytes) = match mode {
+            Mode::Overwrite => (vec!["--flight-recorder"], RING_BYTES),
+            Mode::Steady => (Vec::new(), FLOW_BYTES),
+            Mode::Producer => (vec!["--sub-buffers", &sub_buffers], PRODUCER_BYTES),
+        };
+        let mut command = if self.way == Way::Off {
+            let mut command = Command::new(place.path(self.program));
+            in_window(&mut command, &off_window_dir(place)?);
+            command
+        } else {
+            self.record(place, &[&context[..], &options].concat(), bytes)
+        };
+        let finished = child::run(command.args(arguments), self.name())?;
+        self.latest = Some(Latest { messages: finished.stderr, emitted: 0 });
+        Ok(finished.stdout)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.set_emitted(emitted.iter().sum());
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        (self.way != Way::Off).then(|| place.path(TRACE))
+    }
+
     fn streams(&self) -> bool {
-        self.way != Way::Off && self.program == PROGRAM
+        self.way != Way::Off && self.program == PROGRAM && !self.is_printf
     }
 
     fn starts_programs(&self) -> bool {
@@ -250,114 +323,16 @@ impl Tracer for Trackway {
     fn tear_down(&mut self) {}
 }
 
-/// What became of the events of a recording, by its summary and by the trace.
-pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
-    let what = "trackway record";
-    let summary = RecorderSummary::parse(messages)
-        .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
-    let counted = readback::count(trace)?.unwrap_or_default();
-    if counted.events != 0 && counted.events != summary.recorded {
-        let message = format!(
-            "it says that it recorded {} events, and the trace has {}",
-            summary.recorded, counted.events
-        );
-        return Err(Error::output(what, message));
-    }
-    Ok(Account {
-        emitted,
-        recorded: summary.recorded,
-        lost: summary.lost,
-        overwritten: summary.overwritten,
-        record_bytes: counted.record_bytes,
-    })
-}
-
-/// What a program needs to be compiled with the header and linked with the library.
-pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
-    let (Some(include), Some(library)) = (&place.kit.include, &place.kit.library) else {
-        return Err(Error::output("trackway", "its header and library are not found"));
-    };
-    // A checkout may not have the library under the name that programs load it by.
-    let folder = place.path("lib");
-    make_dir(&folder)?;
-    for name in ["libtrackway.so", "libtrackway.so.1"] {
-        let link = folder.join(name);
-        if !link.exists() {
-            symlink(library, &link).map_err(Error::io(format!("cannot make {link:?}")))?;
-        }
-    }
-    let folder = folder.display();
-    Ok(vec![
-        format!("-I{}", include.display()),
-        format!("-L{folder}"),
-        // The program refers to it only weakly: some linkers would leave it out.
-        "-Wl,--no-as-needed".to_owned(),
-        "-ltrackway".to_owned(),
-        format!("-Wl,-rpath,{folder}"),
-    ])
-}
-
-/// Folder of a window that no session ever was in.
-pub(crate) fn off_window_dir(place: &Place) -> Result<PathBuf> {
-    let folder = place.window_dir().join("off");
-    make_dir(&folder)?;
-    Ok(folder)
-}
-
-/// The program, and whatever it starts, uses the lab's own window and no session of the user's.
-pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
-    command.env("TRACKWAY_WINDOW_DIR", window_dir);
-    command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
-}
-
-pub(crate) fn availability(kit: &Kit, has_compiler: bool) -> Availability {
-    if kit.include.is_none() {
-        Availability::Missing("trackway/trackway.h is not beside this executable".to_owned())
-    } else if kit.library.is_none() {
-        Availability::Missing("libtrackway.so is not beside this executable".to_owned())
-    } else {
-        needs_compiler(has_compiler)
-    }
-}
-
-/// Memory that the files in `folder` take: their blocks, not their lengths.
-pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
-    /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
-    const BLOCK_BYTES: u64 = 512;
-    let what = || format!("cannot read {folder:?}");
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(folder).map_err(Error::io(what()))? {
-        let metadata = entry.and_then(|entry| entry.metadata()).map_err(Error::io(what()))?;
-        if metadata.is_file() {
-            bytes += metadata.blocks() * BLOCK_BYTES;
-        }
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::workload::SOURCES;
 
     #[test]
-    fn reasons_name_what_is_missing() {
-        let mut kit = Kit::of("/nowhere/trackway".into());
-        let missing = |kit: &Kit| match availability(kit, true) {
-            Availability::Missing(reason) => reason,
-            Availability::Ready => String::new(),
-        };
-        assert_eq!(missing(&kit), "trackway/trackway.h is not beside this executable");
-        kit.include = Some("include".into());
-        assert_eq!(missing(&kit), "libtrackway.so is not beside this executable");
-        kit.library = Some("libtrackway.so".into());
-        assert_eq!(availability(&kit, true), Availability::Ready);
-        assert_ne!(availability(&kit, false), Availability::Ready);
-    }
-
-    #[test]
     fn every_way_but_off_records_everything() {
-        assert!(Trackway::by_claim().supports(&Case::PRINTF));
+        assert!(Trackway::printf().supports(&Case::PRINTF));
+        assert!(!Trackway::printf().supports(&Case::SIMPLEST));
+        assert!(!Trackway::by_sequence().supports(&Case::PRINTF));
         assert!(!Trackway::off().supports(&Case::PRINTF));
         assert!(!Trackway::rust().supports(&Case::PRINTF));
         assert!(Trackway::off().supports(&Case::SIMPLEST));
@@ -375,6 +350,8 @@ mod tests {
             Trackway::rust_off(),
             Trackway::by_sequence(),
             Trackway::by_claim(),
+            Trackway::lockless(),
+            Trackway::printf(),
             Trackway::cxx(),
             Trackway::rust(),
         ];

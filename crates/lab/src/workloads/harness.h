@@ -6,11 +6,16 @@
  *     WORKLOAD nothing                          ends at once
  *     WORKLOAD threads                          prints "threads N": how many there are in it
  *     WORKLOAD idle MILLISECONDS                prints "ready", then waits
- *     WORKLOAD batches WORK THREADS COUNT EVENTS   "batch THREAD NUMBER EVENTS NS" for each
- *     WORKLOAD for WORK THREADS MILLISECONDS       "emitted THREAD EVENTS NS CPU_NS" for each
+ *     WORKLOAD batches WORK THREADS COUNT EVENTS [PAUSE_US]
+ *                                               "batch THREAD NUMBER EVENTS NS" for each
+ *     WORKLOAD for WORK THREADS MILLISECONDS    "emitted THREAD EVENTS NS CPU_NS" for each
+ *     WORKLOAD singles WORK WARM TURNS EVENTS PAUSE_US
+ *                                               what single events take: see lab_measure_singles
+ *     WORKLOAD steps WORK WARM EVENTS           "steps EVENTS INSTRUCTIONS", twice: see steps.h
  *
  * Each thread numbers its events from 0, and they carry their number, so that a reader of the
- * trace can tell whether all of them are there.
+ * trace can tell whether all of them are there. In batches, the threads' numbers begin a multiple
+ * of 2^22 apart, so that it can tell whose they are.
  */
 #ifndef LAB_HARNESS_H
 #define LAB_HARNESS_H
@@ -31,7 +36,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "singles.h"
+#include "steps.h"
+
 enum { LAB_THREADS_MAX = 1024, LAB_BATCHES_MAX = 10000, LAB_FOR_EVENTS = 10000 };
+enum { LAB_PAUSE_US_MAX = 1000000, LAB_THREAD_BITS = 22 };
 
 /* Emits `count` events, numbered from `first`. */
 typedef void (*lab_loop)(uint64_t first, uint64_t count);
@@ -44,6 +53,7 @@ struct lab_work {
 struct lab_thread {
     pthread_t thread;
     int cpu;
+    uint64_t first; /* number of its first event */
     uint64_t emitted;
     uint64_t elapsed_ns;
     uint64_t cpu_ns; /* of them, on its CPU */
@@ -56,6 +66,7 @@ static struct {
     int batches;
     uint64_t events;
     uint64_t duration_ns;
+    long pause_us;
     atomic_uint arrived;
 } lab;
 
@@ -91,6 +102,13 @@ static void lab_meet(void)
             sched_yield();
 }
 
+static void lab_pause(void)
+{
+    const struct timespec time = {lab.pause_us / 1000000, lab.pause_us % 1000000 * 1000};
+    if (lab.pause_us > 0)
+        nanosleep(&time, NULL);
+}
+
 static void lab_pin(int cpu)
 {
     cpu_set_t set;
@@ -119,9 +137,10 @@ static void *lab_run(void *argument)
         return NULL;
     }
     for (int batch = 0; batch < lab.batches; batch++) {
+        lab_pause();
         lab_meet();
         const uint64_t begin = lab_now_ns();
-        lab.loop(self->emitted, lab.events);
+        lab.loop(self->first + self->emitted, lab.events);
         self->batches_ns[batch] = lab_now_ns() - begin;
         self->emitted += lab.events;
     }
@@ -168,6 +187,7 @@ static int lab_measure(void)
     static struct lab_thread threads[LAB_THREADS_MAX];
     for (int i = 0; i < lab.threads; i++) {
         threads[i].cpu = lab_cpu(i);
+        threads[i].first = (uint64_t)i << LAB_THREAD_BITS;
         threads[i].batches_ns = calloc((size_t)lab.batches + 1, sizeof(uint64_t));
         if (threads[i].batches_ns == NULL)
             return 3;
@@ -189,6 +209,37 @@ static int lab_measure(void)
     return 0;
 }
 
+/*
+ * Prints "timing TICKS COUNT" for each difference of two readings with nothing in between, "single
+ * TICKS COUNT" for each with an event, the greatest of each as "…-most TICKS", and "ticks TICKS
+ * NS": how many there are in so many ns.
+ */
+static int lab_measure_singles(uint64_t warm, uint64_t turns)
+{
+    uint64_t emitted = warm;
+    lab_pin(lab_cpu(0));
+    lab.loop(0, warm);
+    const uint64_t begin_ns = lab_now_ns(), begin = lab_ticks();
+    for (uint64_t turn = 0; turn < turns; turn++) {
+        lab_pause();
+        lab_one_by_one(lab_nothing, emitted, lab.events, &lab_timing);
+        lab_one_by_one(lab.loop, emitted, lab.events, &lab_singles);
+        emitted += lab.events;
+    }
+    const uint64_t ns = lab_now_ns() - begin_ns, ticks = lab_ticks() - begin;
+    lab_print("timing", &lab_timing);
+    lab_print("single", &lab_singles);
+    printf("ticks %llu %llu\n", (unsigned long long)ticks, (unsigned long long)ns);
+    return 0;
+}
+
+static int lab_number(const char *text, uint64_t most, uint64_t *number)
+{
+    char *end;
+    *number = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && *end == 0 && *number <= most;
+}
+
 static int lab_main(int argc, char **argv, const struct lab_work *works)
 {
     const char *mode = argc > 1 ? argv[1] : "nothing";
@@ -200,23 +251,41 @@ static int lab_main(int argc, char **argv, const struct lab_work *works)
         return lab_threads();
     if (strcmp(mode, "idle") == 0 && argc == 3)
         return lab_idle(atol(argv[2]));
-    const int is_batches = strcmp(mode, "batches") == 0 && argc == 6;
+    const int is_batches = strcmp(mode, "batches") == 0 && (argc == 6 || argc == 7);
     const int is_for = strcmp(mode, "for") == 0 && argc == 5;
-    for (const struct lab_work *work = works; (is_batches || is_for) && work->name; work++)
+    const int is_singles = strcmp(mode, "singles") == 0 && argc == 7;
+    const int is_steps = strcmp(mode, "steps") == 0 && argc == 5;
+    const int is_known = is_batches || is_for || is_singles || is_steps;
+    for (const struct lab_work *work = works; is_known && work->name; work++)
         if (strcmp(work->name, argv[2]) == 0)
             lab.loop = work->loop;
-    if (lab.loop == NULL) {
+    uint64_t numbers[4] = {0, 0, 0, 0};
+    int are_numbers = lab.loop != NULL;
+    for (int i = 3; i < argc && are_numbers; i++)
+        are_numbers = lab_number(argv[i], (uint64_t)1 << 40, &numbers[i - 3]);
+    lab.pause_us = (long)numbers[3];
+    if (!are_numbers || lab.pause_us > LAB_PAUSE_US_MAX) {
         fprintf(stderr, "usage: see harness.h\n");
         return 2;
     }
-    lab.threads = atoi(argv[3]);
-    if (is_batches) {
-        lab.batches = atoi(argv[4]);
-        lab.events = strtoull(argv[5], NULL, 10);
-    } else {
-        lab.duration_ns = strtoull(argv[4], NULL, 10) * 1000000u;
+    if (is_steps) {
+        lab_pin(lab_cpu(0));
+        return lab_step(lab.loop, numbers[0], numbers[1]);
     }
-    if (lab.threads < 1 || lab.threads > LAB_THREADS_MAX || lab.batches > LAB_BATCHES_MAX)
+    if (is_singles) {
+        lab.events = numbers[2];
+        return lab_measure_singles(numbers[0], numbers[1]);
+    }
+    if (numbers[0] < 1 || numbers[0] > LAB_THREADS_MAX || numbers[1] > 1u << 31)
+        return 2;
+    lab.threads = (int)numbers[0];
+    if (is_batches) {
+        lab.batches = (int)numbers[1];
+        lab.events = numbers[2];
+    } else {
+        lab.duration_ns = numbers[1] * 1000000u;
+    }
+    if (lab.batches > LAB_BATCHES_MAX)
         return 2;
     return lab_measure();
 }

@@ -1,5 +1,6 @@
 //! The folder that is written to, and the files in it.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -34,8 +35,16 @@ impl Held {
     fn make(&self, name: &str) -> io::Result<Self> {
         let path = self.path().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
+        Self::open_ours(path.clone()).inspect_err(|_| {
+            // Nothing is in it yet: what has anything in it is somebody else's, and stays.
+            let _ = fs::remove_dir(path);
+        })
+    }
+
+    /// Opens a folder that was just made: it belongs to whom all does that we make. Another one in
+    /// its place does not.
+    fn open_ours(path: PathBuf) -> io::Result<Self> {
         let made = Self::open(path, libc::O_NOFOLLOW)?;
-        // It belongs to whom all does that we make: another one in its place does not.
         let probe = made.path().join(".whose");
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
         let _ = fs::remove_file(probe);
@@ -128,15 +137,27 @@ impl Folder {
 
     /// What was written stays.
     pub(super) fn done(mut self) -> Result<(), ExportError> {
-        let failed = |error| ExportError::Write(self.path.clone(), error);
-        let folder = self.held.path();
-        for entry in fs::read_dir(self.staging()).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            fs::rename(entry.path(), folder.join(entry.file_name())).map_err(failed)?;
+        let mut moved = Vec::new();
+        if let Err(error) = self.move_out(&mut moved) {
+            // Half of it does not stay either.
+            for name in moved {
+                let _ = fs::rename(self.held.path().join(&name), self.staging().join(&name));
+            }
+            return Err(ExportError::Write(self.path.clone(), error));
         }
-        fs::remove_dir(folder.join(&self.name)).map_err(failed)?;
         self.is_done = true;
         Ok(())
+    }
+
+    /// Moves all that was written to where it is to be; the names of what was moved.
+    fn move_out(&self, moved: &mut Vec<OsString>) -> io::Result<()> {
+        let folder = self.held.path();
+        for entry in fs::read_dir(self.staging())? {
+            let entry = entry?;
+            fs::rename(entry.path(), folder.join(entry.file_name()))?;
+            moved.push(entry.file_name());
+        }
+        fs::remove_dir(folder.join(&self.name))
     }
 }
 
@@ -303,6 +324,21 @@ mod tests {
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["theirs"]);
         assert!(matches!(Folder::new(&place.join("out")), Err(ExportError::NotEmpty(_))));
+    }
+
+    #[test]
+    fn what_cannot_be_moved_to_its_place_leaves_nothing_there() {
+        let place = TemporaryFolder::new();
+        let folder = Folder::new(&place.join("out")).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::create_dir(folder.staging().join(name)).unwrap();
+            fs::write(folder.staging().join(name).join("file"), "x").unwrap();
+        }
+        // Somebody has put something in the place of one.
+        fs::create_dir_all(place.join("out/b/theirs")).unwrap();
+        assert!(matches!(folder.done(), Err(ExportError::Write(..))));
+        let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]

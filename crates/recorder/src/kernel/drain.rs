@@ -63,6 +63,7 @@ pub(super) struct Lost {
     missed_lost: Vec<u64>,
     /// Because programs interrupted each other.
     too_deep: u64,
+    unasked: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
     unread: Vec<u64>,
 }
@@ -81,6 +82,7 @@ impl Lost {
         take(&mut self.unread, &before.unread);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
+        self.unasked = self.unasked.saturating_sub(before.unasked);
         self
     }
 
@@ -362,6 +364,7 @@ impl Draining {
             lost_at_end: counts.unwritten,
             missed: lost.missed(),
             missed_lost: self.missed_lost(&lost),
+            unasked: lost.unasked,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             narrow: self.kernel.narrow(),
             cpus_later: self.newcomers.count(&cpus::online()),
@@ -414,6 +417,7 @@ impl Draining {
             missed_of_none: self.kernel.missed_of_none,
             missed_lost: events.iter().map(|event| event.missed_lost).collect(),
             too_deep: buffers.too_deep(),
+            unasked: buffers.unasked(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
         }
     }

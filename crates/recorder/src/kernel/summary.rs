@@ -20,6 +20,8 @@ pub(crate) struct KernelSummary {
     pub(super) missed: u64,
     /// How many of those are some of `lost`.
     pub(super) missed_lost: u64,
+    /// Events with filters that interrupted so many others that the filters could not be asked.
+    pub(super) unasked: u64,
     /// Events whose filters asked for what was not in memory, and how many of each.
     pub(super) unread: Vec<(String, u64)>,
     /// The event that lost most, and how many.
@@ -59,6 +61,13 @@ impl KernelSummary {
         }
         if self.missed > 0 {
             self.say_missed(notices);
+        }
+        if self.unasked > 0 {
+            notices.say(format_args!(
+                "up to {} more may be lost: they interrupted too many others for their filters to \
+                 be asked",
+                Grouped(self.unasked)
+            ));
         }
         if self.deleted > 0 {
             notices.say(format_args!(
@@ -176,6 +185,12 @@ mod tests {
              kernel's events: No space left on device; of those lost, 667 were still to be \
              written|1,333 of those lost the kernel passed over while another of its events was \
              recorded|1 sub-buffer of the kernel's could not be read"
+        );
+        let summary = KernelSummary { unasked: 1234, ..KernelSummary::default() };
+        assert_eq!(
+            said(&summary),
+            "kernel: 0 events recorded, 0 lost, 0 overwritten|up to 1,234 more may be lost: they \
+             interrupted too many others for their filters to be asked"
         );
     }
 }

@@ -146,15 +146,27 @@ impl Drainer {
 
     /// What a flight recorder has now.
     pub(super) fn look_beside(&mut self) -> io::Result<Vec<SeenCpu>> {
+        let (seen, read) = self.take_over();
+        read.map(|()| seen)
+    }
+
+    /// Takes what the kernel has of a flight recorder: all that is held then, and whether that is
+    /// all there was.
+    fn take_over(&mut self) -> (Vec<SeenCpu>, io::Result<()>) {
         let places = 0..self.output.streams.len();
         // What was overwritten was so before what is read.
         places.clone().for_each(|place| self.look(place));
-        self.turn(true)?;
+        let read = self.turn(true).map(drop);
+        if read.is_err() {
+            // What was read until then is held, too.
+            let _ = self.output.settle(u64::MAX);
+            places.clone().for_each(|place| drop(self.output.packet(place)));
+        }
         let seen = |place| SeenCpu {
             held: self.output.held(place).clone(),
             stats: self.output.streams[place].stats,
         };
-        Ok(places.map(seen).collect())
+        (places.map(seen).collect(), read)
     }
 
     /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
@@ -167,7 +179,11 @@ impl Drainer {
                 places.for_each(|place| self.look(place));
                 return Ended { counts: Counts::of(&self.output), written: Ok(()), closed: Ok(()) };
             }
-            true => self.look_beside().and_then(|seen| write_seen(&mut self.output, &seen, 0)),
+            // What is held is written, or counted as lost, whether or not there is more.
+            true => {
+                let (seen, read) = self.take_over();
+                read.and(write_seen(&mut self.output, &seen, 0))
+            }
             false => self.write_all(),
         };
         let mut closed = Ok(());

@@ -2,7 +2,10 @@
 //!
 //! What a member forks the kernel follows by itself (`event-fork`). Whoever comes from elsewhere is
 //! taken in at the next look, and whoever has gone is left out, once two looks have not found him:
-//! one that moves from group to group may be seen in none. How often that was, and how far looks
+//! one that moves from group to group may be seen in none. Who was started by a member straight
+//! into another group (clone3(2) with CLONE_INTO_CGROUP), or was moved there before a look found
+//! him, is followed by the kernel and in no group's list: so every now and then its own list is
+//! asked who else is in it ([`Looking::find_strangers`]). How often that was, and how far looks
 //! were apart, is said at the end: nobody knows who has come and gone between two of them.
 
 use std::collections::HashSet;
@@ -21,6 +24,8 @@ use crate::kernel::failed;
 
 /// How often groups are looked at.
 const PERIOD: Duration = Duration::from_millis(5);
+/// How many looks go by until the kernel is asked whom else it follows.
+const STRANGERS_EVERY: u32 = 4;
 /// How many times as long as a look takes the next one is waited for, at least.
 const REST: u32 = 20;
 /// PF_EXITING (include/linux/sched.h).
@@ -56,6 +61,8 @@ struct Looking {
     absent: HashSet<u32>,
     /// Whether somebody was left out at some time.
     has_left_out: bool,
+    /// Looks until the kernel is asked whom else it follows.
+    until_asked: u32,
 }
 
 /// Finds control groups, and has nobody but their threads recorded from when recording begins.
@@ -73,7 +80,9 @@ impl Follower {
     pub(super) fn start(shared: &Arc<Shared>, folders: Folders) -> Result<Self, RecordError> {
         let shared = Arc::clone(shared);
         let (known, absent) = (HashSet::new(), HashSet::new());
-        let mut looking = Looking { shared, folders, known, absent, has_left_out: false };
+        let until_asked = STRANGERS_EVERY;
+        let mut looking =
+            Looking { shared, folders, known, absent, has_left_out: false, until_asked };
         // Who came before anything is recorded has missed nothing.
         let looked = looking.look(&mut Moves::default());
         looked.map_err(|error| failed("cannot record control groups by tracefs", error))?;
@@ -136,7 +145,24 @@ impl Looking {
         self.absent = once.into_iter().collect();
         self.known = now;
         self.known.extend(&self.absent);
-        taken
+        taken.and_then(|()| self.find_strangers())
+    }
+
+    /// Finds those, every now and then, whom the kernel follows since a member has started them,
+    /// and who are in no group of ours. They are taken for some that a look has found before: so
+    /// they are left out once two more have not, as one may have been started since this one.
+    fn find_strangers(&mut self) -> io::Result<()> {
+        self.until_asked = self.until_asked.saturating_sub(1);
+        if self.until_asked > 0 {
+            return Ok(());
+        }
+        self.until_asked = STRANGERS_EVERY;
+        let instance = &self.shared.instance;
+        let followed = instance.taken_in()?;
+        let left_out = if self.has_left_out { instance.left_out()? } else { Vec::new() };
+        let left_out: HashSet<u32> = left_out.into_iter().collect();
+        self.known.extend(followed.iter().filter(|tid| !left_out.contains(tid)));
+        Ok(())
     }
 
     /// Takes in those of the new ones that the kernel does not follow by itself, and those that it

@@ -15,7 +15,7 @@ mod ways;
 use crate::bars::at_most;
 use crate::error::{Error, Result};
 use crate::machine::allowed_cpus;
-use crate::reader::measured;
+use crate::measured;
 use crate::results::Bar;
 use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn batches_that_warm_up_do_not_count() {
-        let batch = |number, ns| Batch { number, events: 10, ns };
+        let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
         let batches = [batch(0, 9000), batch(2, 9000), batch(3, 10), batch(4, 30), batch(5, 20)];
         assert_eq!(median_ns(&batches), Some(2.0));
         assert_eq!(median_ns(&batches[..2]), None);

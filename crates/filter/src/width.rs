@@ -1,0 +1,119 @@
+//! What a filter makes of integers without a sign whose width is not known.
+//!
+//! One of less than 64 bits counts with a sign, as it has room for one; one of 64 bits without. So
+//! `a - b < 0` may be true of the former, and never of the latter. But only where arithmetic leaves
+//! what both have alike: neither what is compared as it stands, nor a sum of such, depends on it.
+
+use std::collections::BTreeSet;
+
+use trackway_jit::Kind;
+
+use crate::parse::Binary;
+use crate::types::{Expr, Filter, Node, Type};
+
+/// The greatest value of an integer of less than 64 bits.
+const NARROW_MAX: u128 = u32::MAX as u128;
+/// The greatest that is the same with a sign and without.
+const SAME_MAX: u128 = i64::MAX as u128;
+
+/// The needs whose width may matter to what a filter says, which was made for integers of less than
+/// 64 bits.
+pub(crate) fn needs_that_count(filter: &Filter) -> BTreeSet<usize> {
+    let is_unsigned =
+        |need: usize| filter.needs.get(need).is_some_and(|need| need.kind == Kind::Unsigned);
+    let mut needs = BTreeSet::new();
+    find(&filter.root, &is_unsigned, &mut needs);
+    needs
+}
+
+fn find(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool, needs: &mut BTreeSet<usize>) {
+    let is_arithmetic =
+        matches!(expr.node, Node::Arithmetic(..) | Node::Negate(_) | Node::Complement(_));
+    // (What is made a float was the same before.)
+    if is_arithmetic && expr.of != Type::Float && most(expr, is_unsigned).is_none() {
+        loads(expr, is_unsigned, needs);
+    }
+    expr.children().into_iter().for_each(|child| find(child, is_unsigned, needs));
+}
+
+/// The unsigned ones that an expression loads.
+fn loads(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool, needs: &mut BTreeSet<usize>) {
+    if let Node::Load(need) = expr.node
+        && is_unsigned(need)
+    {
+        needs.insert(need);
+    }
+    expr.children().into_iter().for_each(|child| loads(child, is_unsigned, needs));
+}
+
+/// The most that an expression can come to, if it is never less than 0, and the same with a sign
+/// and without.
+fn most(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool) -> Option<u128> {
+    let of = |expr: &Expr| most(expr, is_unsigned);
+    let value = match &expr.node {
+        Node::Number(bits) => u128::from(*bits),
+        Node::Load(need) => is_unsigned(*need).then_some(NARROW_MAX)?,
+        Node::Arithmetic(operation, a, b) => {
+            let (a, b) = (of(a)?, of(b)?);
+            match operation {
+                Binary::Add => a + b,
+                Binary::Multiply => a * b,
+                Binary::Divide | Binary::Remainder | Binary::ShiftRight => a,
+                Binary::And => a.min(b),
+                Binary::Or | Binary::Xor => (a.max(b) + 1).next_power_of_two() - 1,
+                _ => return None,
+            }
+        }
+        // Whether something is so.
+        Node::Not(_)
+        | Node::Compare(..)
+        | Node::Matches(..)
+        | Node::StringTest(..)
+        | Node::Ranges(..)
+        | Node::Within(..)
+        | Node::All(_)
+        | Node::Either(_) => 1,
+        _ => return None,
+    };
+    (value <= SAME_MAX).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_schema::Scalar;
+
+    use super::*;
+    use crate::layout::{Layout, Member};
+    use crate::types::check;
+
+    fn that_count(text: &str) -> Vec<String> {
+        let of = [("a", Scalar::U32), ("b", Scalar::U32), ("i", Scalar::I32), ("f", Scalar::F64)];
+        let member = |(name, of): (&str, Scalar)| Member { name: name.into(), of: of.into() };
+        let fields = of.into_iter().map(member).collect();
+        let filter = check(text, &Layout { fields, ..Layout::default() }).expect(text);
+        let needs = needs_that_count(&filter);
+        needs.into_iter().map(|need| filter.needs[need].path.clone()).collect()
+    }
+
+    #[test]
+    fn widths_count_where_something_can_be_less_than_nothing() {
+        for (text, expected) in [
+            ("a - b < 0", &["a", "b"][..]),
+            ("-a < 0 && b > 5", &["a"]),
+            ("~a == 7", &["a"]),
+            ("a + i < 0", &["a"]),
+            ("a + -5 < 0 || b == 0", &["a"]),
+            ("a << b == 0", &["a", "b"]),
+            ("(a * b) * (a * b) > 1", &["a", "b"]),
+            ("f * a > 1.5", &[]),
+            ("(a - 1) / 2 > b", &["a"]),
+        ] {
+            assert_eq!(that_count(text), expected, "{text}");
+        }
+        for text in
+            ["a > 5", "a < i", "a + b > 5", "a & 1", "a % 4 == i", "a * 8 + 1 > b", "i - 1 < 0"]
+        {
+            assert_eq!(that_count(text), [""; 0], "{text}");
+        }
+    }
+}

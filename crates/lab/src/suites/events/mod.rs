@@ -1,0 +1,223 @@
+//! Suites of events that programs emit, one after another: each tracer's program does a case, in a
+//! loop, one by one, or step by step.
+//!
+//! ```text
+//! turn    what a tracer does when it has its turn
+//! which   the suites: what there is to do in each
+//! ```
+
+mod turn;
+mod which;
+
+use std::process::Command;
+
+use crate::child;
+use crate::error::{Error, Result};
+use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
+use crate::tracer::{Availability, Tracer};
+use crate::tracers::{self, baseline, name};
+use turn::Turn;
+
+pub(crate) use turn::THREADS;
+
+/// A row: which tracer does what.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    tracer: usize,
+    turn: Turn,
+}
+
+/// A suite of them.
+pub(crate) struct Events {
+    about: About,
+    /// Seconds that a full run takes about, and a quick one.
+    seconds: (f64, f64),
+    /// What there is to do on so many CPUs.
+    turns: fn(usize) -> Vec<Turn>,
+    /// Whether the suite means anything for the tracer of this name.
+    takes: fn(&str) -> bool,
+    /// The tracers that others are told in terms of: the first that does the same case.
+    beside: &'static [&'static str],
+    tracers: Vec<Box<dyn Tracer>>,
+    rows: Vec<Place>,
+}
+
+impl Events {
+    fn new(about: About, seconds: (f64, f64), turns: fn(usize) -> Vec<Turn>) -> Self {
+        let (tracers, rows) = (Vec::new(), Vec::new());
+        let beside = &[name::TRACKWAY, name::TRACKWAY_PRINTF];
+        Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
+    }
+
+    /// Rows of a tracer: those of its cases that mean something.
+    fn rows_of(&self, tracer: usize, hall: &Hall<'_>) -> Vec<Place> {
+        let turns = (self.turns)(hall.cpus).into_iter();
+        let turns = turns.filter(|turn| turn.is_for(self.tracers[tracer].as_ref()));
+        turns.map(|turn| Place { tracer, turn }).collect()
+    }
+
+    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    fn set_up(&mut self, tracer: usize, hall: &Hall<'_>) -> Result<Entry> {
+        let tracer = &mut self.tracers[tracer];
+        if hall.settings.quick && hall.settings.tracers.is_empty() && tracer.is_slow_to_set_up() {
+            let reason = "to build it takes longer than --quick has; --tracers names it";
+            return Ok(Entry { absent: Some(reason.to_owned()), ..Entry::default() });
+        }
+        hall.progress.say(&format!("setting up {}", tracer.name()));
+        match tracer.availability(hall.place) {
+            Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..Entry::default() }),
+            Availability::Ready => match tracer.set_up(hall.place) {
+                Ok(()) => Ok(Entry::default()),
+                Err(Error::Interrupted) => Err(Error::Interrupted),
+                // It is here, and should have worked.
+                Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+            },
+        }
+    }
+
+    fn entry(&self, place: Place, ready: &Entry) -> Entry {
+        let tracer = &self.tracers[place.tracer];
+        let name = tracer.name();
+        Entry {
+            tracer: name.to_owned(),
+            case: place.turn.words(),
+            x: match place.turn {
+                Turn::Batches(case, _) if self.about.name == "scaling" => Some(case.threads.into()),
+                _ => None,
+            },
+            absent: ready.absent.clone(),
+            failed: ready.failed.clone(),
+            unit: place.turn.unit(),
+            records: tracer.records() && place.turn != Turn::Starts,
+            command: format!("trackway bench {} --tracers {name}", self.about.name),
+            ..Entry::default()
+        }
+    }
+}
+
+/// Why programs cannot be stepped through here, if they cannot.
+fn why_no_steps(hall: &Hall<'_>) -> Result<Option<String>> {
+    let program = hall.place.compile(baseline::PROGRAM, &[])?;
+    let mut command = Command::new(program);
+    match child::run(command.args(["steps", "empty", "0", "1"]), "stepping") {
+        Ok(_) => Ok(None),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => Ok(Some(format!("programs cannot be stepped through here ({error})"))),
+    }
+}
+
+impl Suite for Events {
+    fn about(&self) -> About {
+        self.about
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { self.seconds.1 } else { self.seconds.0 }
+    }
+
+    fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
+        let beside = self.beside;
+        self.tracers = tracers::all();
+        let takes = self.takes;
+        self.tracers.retain(|tracer| {
+            let name = tracer.name();
+            takes(name) && (hall.settings.wants(name) || Some(&name) == beside.first())
+        });
+        let mut found: Vec<(Entry, Place)> = Vec::new();
+        for tracer in 0..self.tracers.len() {
+            let rows = self.rows_of(tracer, hall);
+            if rows.is_empty() {
+                continue;
+            }
+            let ready = self.set_up(tracer, hall)?;
+            found.extend(rows.into_iter().map(|place| (self.entry(place, &ready), place)));
+        }
+        // Cases in the order in which the suite has them, and of each the tracers in theirs.
+        let turns = (self.turns)(hall.cpus);
+        found.sort_by_key(|(_, place)| turns.iter().position(|turn| *turn == place.turn));
+        let (mut entries, rows): (Vec<Entry>, Vec<Place>) = found.into_iter().unzip();
+        self.rows = rows;
+        self.leave_out_steps(&mut entries, hall)?;
+        self.add_control(&mut entries);
+        tell_beside(&mut entries, self.beside);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample> {
+        let place = self.rows[row];
+        place.turn.run(self.tracers[place.tracer].as_mut(), hall)
+    }
+
+    fn leave(&mut self) {
+        for tracer in &mut self.tracers {
+            tracer.tear_down();
+        }
+        self.tracers.clear();
+        self.rows.clear();
+    }
+}
+
+impl Events {
+    /// Rows of steps are absent where they cannot be.
+    fn leave_out_steps(&self, entries: &mut [Entry], hall: &Hall<'_>) -> Result<()> {
+        let is_ready = |entry: &Entry, place: &Place| {
+            entry.can_be_measured() && matches!(place.turn, Turn::Steps(_))
+        };
+        let mut rows = entries.iter_mut().zip(&self.rows).filter(|one| is_ready(one.0, one.1));
+        let Some((first, _)) = rows.next() else { return Ok(()) };
+        let reason = why_no_steps(hall)?;
+        first.absent.clone_from(&reason);
+        rows.for_each(|(entry, _)| entry.absent.clone_from(&reason));
+        Ok(())
+    }
+
+    /// The first row of the tracer that others are told in terms of, a second time.
+    fn add_control(&mut self, entries: &mut Vec<Entry>) {
+        let first = entries.iter().position(|entry| Some(&&*entry.tracer) == self.beside.first());
+        let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
+        let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+        let tracer = format!("{} again", control.tracer);
+        entries.push(Entry { tracer, ..control });
+        self.rows.push(self.rows[first]);
+    }
+}
+
+/// Each row beside the one in the same case of the first of these tracers that has one, unless it
+/// is that.
+fn tell_beside(entries: &mut [Entry], names: &[&str]) {
+    let others: Vec<Option<usize>> = entries
+        .iter()
+        .enumerate()
+        .map(|(at, entry)| {
+            let of = |name: &&str| {
+                let is_it = |other: &Entry| {
+                    other.tracer == **name && other.case == entry.case && other.can_be_measured()
+                };
+                entries.iter().position(is_it)
+            };
+            names.iter().find_map(of).filter(|&other| other != at)
+        })
+        .collect();
+    for (entry, other) in entries.iter_mut().zip(others) {
+        entry.beside = entry.beside.or(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_told_in_terms_of_the_same_case() {
+        let entry = |tracer: &str, case: &str| Entry {
+            tracer: tracer.to_owned(),
+            case: case.to_owned(),
+            ..Entry::default()
+        };
+        let mut entries =
+            [entry("trackway", "a"), entry("trackway", "b"), entry("other", "b"), entry("x", "c")];
+        tell_beside(&mut entries, &["trackway", "x"]);
+        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
+        assert_eq!(beside, [None, None, Some(1), None]);
+    }
+}

@@ -1,0 +1,245 @@
+//! What a tracer does when it has its turn, and how much of it.
+
+use crate::case::{Case, Mode, Plan};
+use crate::error::{Error, Result};
+use crate::results::Account;
+use crate::rows::Unit;
+use crate::singles::Singles;
+use crate::stats::Spread;
+use crate::suite::{Hall, Sample};
+use crate::tracer::Tracer;
+use crate::tracers::{self, name, paced_arguments};
+use crate::workload::{self, Batch};
+
+/// Starts of a program in a turn.
+const STARTS: u32 = 25;
+const STARTS_QUICK: u32 = 5;
+/// How long programs emit at full speed, in ms.
+const FLOW_MS: u32 = 2000;
+const FLOW_MS_QUICK: u32 = 300;
+/// Events of a batch that a recorder or a large buffer keeps up with, and the rest before each that
+/// lets the recorder drain: two million events a second.
+const BATCH_EVENTS: u64 = 10_000;
+const REST_US: u64 = 5000;
+/// Events before single ones are timed, so that a ring of the table has come round: the shortest
+/// records are of 8 bytes.
+const ROUND_EVENTS: u64 = 200_000;
+/// Events before those that are stepped through, and of those the first lot: few, as each of their
+/// instructions takes some µs.
+const STEPS_WARM: u64 = 20_000;
+const STEPS_EVENTS: u64 = 16;
+
+/// What else is known of starts: threads in the program.
+pub(crate) const THREADS: &str = "threads";
+/// What else is known of single events: what timing takes, in ns, which is subtracted.
+pub(crate) const TIMING: &str = "timing, subtracted";
+/// And what the clock steps by, in ns.
+pub(crate) const STEP: &str = "step of the clock";
+/// What else is known of threads: the mean of all batches, also of those that were interrupted.
+pub(crate) const MEAN: &str = "mean with interruptions";
+
+/// What a turn of a tracer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Batches of a case: ns of an event.
+    Batches(Case, Mode),
+    /// Events of a case one by one: ns of an event.
+    Singles(Case, Mode),
+    /// Events of a case step by step: instructions of an event.
+    Steps(Case),
+    /// Starts of its program: µs.
+    Starts,
+    /// Two threads at full speed, to a file: events a second that arrive.
+    Flow,
+}
+
+impl Turn {
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::Batches(case, Mode::Overwrite) => case.words(),
+            Self::Batches(case, mode) => format!("{}, {}", case.payload.title(), mode.words()),
+            Self::Singles(case, mode) => {
+                format!("{}, single events, {}", case.payload.title(), mode.words())
+            }
+            Self::Steps(case) => format!("{}, instructions", case.payload.title()),
+            Self::Starts => "spawn, run, wait".to_owned(),
+            Self::Flow => "two threads at full speed, to a file".to_owned(),
+        }
+    }
+
+    /// What its figure is, where it is not what the suite's are.
+    pub(super) const fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Steps(_) => Some(Unit::InstructionsPerEvent),
+            _ => None,
+        }
+    }
+
+    /// Whether it means anything for a tracer.
+    pub(super) fn is_for(self, tracer: &dyn Tracer) -> bool {
+        let name = tracer.name();
+        let has = |case: &Case, mode| tracer.supports(case) && tracer.modes().contains(&mode);
+        match self {
+            Self::Batches(case, Mode::Overwrite) => tracer.supports(&case),
+            Self::Batches(case, mode) => tracer.records() && has(&case, mode),
+            // What takes less than the clock can tell is measured in loops alone. So are bindings,
+            // which have the same events.
+            Self::Singles(case, mode) => {
+                let is_bound = [name::CXX, name::RUST].contains(&name);
+                has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
+            }
+            // What the kernel does for an event is no instruction of the program's.
+            Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
+            Self::Starts => tracer.starts_programs(),
+            Self::Flow => tracer.streams(),
+        }
+    }
+
+    /// A tracer's turn.
+    pub(super) fn run(self, tracer: &mut dyn Tracer, hall: &Hall<'_>) -> Result<Sample> {
+        let quick = hall.settings.quick;
+        match self {
+            Self::Batches(case, Mode::Overwrite) => {
+                let plan = Plan { warm_up: 20, batches: if quick { 20 } else { 120 } };
+                let batches = tracer.run(hall.place, &case, &plan)?;
+                let account = tracer.read_back(hall.place)?;
+                let sample = Sample { account, ..of_batches(&batches, &plan)? };
+                // A thread alone is hardly ever interrupted within a batch.
+                let is_alone = case.threads == 1;
+                let extra = if is_alone { Vec::new() } else { sample.extra };
+                Ok(Sample { extra, ..sample })
+            }
+            Self::Batches(case, mode) => {
+                let plan = Plan { warm_up: 5, batches: if quick { 20 } else { 60 } };
+                let rest_us = if mode == Mode::Steady { REST_US } else { 0 };
+                let pace = (BATCH_EVENTS, rest_us);
+                let arguments = paced_arguments(tracer.work(&case), &case, &plan, pace);
+                let output = tracer.emit(hall.place, &case, mode, &arguments)?;
+                let batches = workload::batches(&output)?;
+                let emitted = workload::emitted_by_thread(&batches);
+                let account = tracer.account(hall.place, &emitted)?;
+                nothing_lost(tracer.name(), account.as_ref())?;
+                Ok(Sample { account, extra: Vec::new(), ..of_batches(&batches, &plan)? })
+            }
+            Self::Singles(case, mode) => singles(tracer, hall, &case, mode),
+            Self::Steps(case) => {
+                let numbers = [STEPS_WARM, STEPS_EVENTS].map(|number| number.to_string());
+                let arguments = words(["steps", tracer.work(&case)], numbers);
+                let output = tracer.emit(hall.place, &case, Mode::Overwrite, &arguments)?;
+                let figure = workload::instructions(&output)?;
+                let account = tracer.account(hall.place, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
+                Ok(Sample { figure, account, ..Sample::default() })
+            }
+            Self::Starts => starts(tracer, hall),
+            Self::Flow => {
+                let ms = if quick { FLOW_MS_QUICK } else { FLOW_MS };
+                let flow = tracer.stream(hall.place, ms)?;
+                let flow = flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?;
+                let account: Account = flow.account;
+                let figure = account.recorded as f64 / flow.seconds;
+                Ok(Sample { figure, account: Some(account), ..Sample::default() })
+            }
+        }
+    }
+}
+
+fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<String> {
+    first.map(str::to_owned).into_iter().chain(numbers).collect()
+}
+
+/// Where there is room for all events, or time to drain them, none may be lost.
+fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
+    match account {
+        Some(account) if account.lost + account.overwritten > 0 => {
+            Err(Error::output(tracer, format_args!("events were lost: {}", account.words())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) -> Result<Sample> {
+    let (warm, turns, events, rest_us) = match mode {
+        Mode::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
+        // Many turns, so that the recorder drains between and beside them.
+        Mode::Steady => (BATCH_EVENTS, 100, 1000, REST_US),
+        Mode::Producer => (BATCH_EVENTS, 20, 5000, 0),
+    };
+    let turns = if hall.settings.quick { turns / 5 } else { turns };
+    let numbers = [warm, turns, events, rest_us].map(|number| number.to_string());
+    let arguments = words(["singles", tracer.work(case)], numbers);
+    let output = tracer.emit(hall.place, case, mode, &arguments)?;
+    let singles = Singles::parse(&output, turns * events)?;
+    let account = tracer.account(hall.place, &[warm + turns * events])?;
+    if mode != Mode::Overwrite {
+        nothing_lost(tracer.name(), account.as_ref())?;
+    }
+    Ok(Sample {
+        figure: singles.typical,
+        histogram: singles.histogram,
+        account,
+        extra: vec![(TIMING, singles.timing), (STEP, singles.step)],
+    })
+}
+
+fn starts(tracer: &mut dyn Tracer, hall: &Hall<'_>) -> Result<Sample> {
+    let count = if hall.settings.quick { STARTS_QUICK } else { STARTS };
+    let starts = tracer.starts(hall.place, count)?;
+    // The fastest: a start that the machine interrupts takes several times as long.
+    let starts = starts.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
+    let fastest = Spread::of(&starts.us).map(|us| us.min);
+    let figure = fastest.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
+    let extra = vec![(THREADS, starts.threads as f64)];
+    Ok(Sample { figure, extra, ..Sample::default() })
+}
+
+/// ns of an event, of batches that count: the median, which does not see those that were
+/// interrupted, and beside it the mean, which does.
+fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
+    let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
+    let ns: Vec<f64> = counted().map(Batch::event_ns).collect();
+    let spread = Spread::of(&ns).ok_or_else(|| Error::output("workload", "no batches"))?;
+    let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();
+    let events: f64 = counted().map(|batch| batch.events as f64).sum();
+    let extra = vec![(MEAN, all_ns / events)];
+    Ok(Sample { figure: spread.median, extra, ..Sample::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracers::{Baseline, Trackway};
+
+    #[test]
+    fn batches_of_the_warm_up_do_not_count() {
+        let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
+        let plan = Plan { warm_up: 1, batches: 3 };
+        let batches = [batch(0, 9000), batch(1, 200), batch(2, 300), batch(3, 1000)];
+        let sample = of_batches(&batches, &plan).expect("three");
+        assert_eq!((sample.figure, sample.extra), (30.0, vec![(MEAN, 50.0)]));
+        assert!(of_batches(&batches[..1], &plan).is_err());
+    }
+
+    #[test]
+    fn turns_are_for_tracers_that_have_them() {
+        let one = Case::SIMPLEST;
+        let for_each = |turn: Turn| {
+            let tracers: [&dyn Tracer; 4] =
+                [&Baseline::Empty, &Baseline::LwUst, &Trackway::off(), &Trackway::by_claim()];
+            tracers.map(|tracer| turn.is_for(tracer))
+        };
+        assert_eq!(for_each(Turn::Batches(one, Mode::Overwrite)), [true; 4]);
+        assert_eq!(for_each(Turn::Batches(one, Mode::Steady)), [false, false, false, true]);
+        assert_eq!(for_each(Turn::Singles(one, Mode::Overwrite)), [false, true, false, true]);
+        assert_eq!(for_each(Turn::Steps(one)), [true; 4]);
+        assert!(!Turn::Singles(one, Mode::Overwrite).is_for(&Trackway::rust()));
+        assert!(Turn::Steps(one).is_for(&Trackway::rust()));
+    }
+
+    #[test]
+    fn what_is_lost_where_nothing_may_be_is_a_failure() {
+        let account = Account { emitted: 3, recorded: 2, lost: 1, ..Account::default() };
+        assert!(nothing_lost("x", Some(&account)).is_err());
+        assert!(nothing_lost("x", Some(&Account { lost: 0, ..account })).is_ok());
+        assert!(nothing_lost("x", None).is_ok());
+    }
+}

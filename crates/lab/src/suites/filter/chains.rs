@@ -1,0 +1,187 @@
+//! What filters are made of here: what predicates compare, how they are joined and which of them
+//! are true, and who answers.
+
+/// How many predicates chains have.
+pub(super) const PREDICATES: [usize; 6] = [1, 3, 5, 9, 20, 50];
+/// The same for a look that all works.
+pub(super) const PREDICATES_QUICK: [usize; 3] = [1, 9, 50];
+/// How many predicates filters of traced programs have: LTTng's tracepoints had no more strings in
+/// the paper.
+pub(super) const TRACED_PREDICATES: [usize; 4] = [1, 3, 5, 9];
+/// The same for a look that all works.
+pub(super) const TRACED_PREDICATES_QUICK: [usize; 2] = [1, 9];
+
+/// What predicates compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// A field of 32 or 64 bits with a constant.
+    Integers,
+    /// A string field with a constant of 8 to 12 bytes: whether they are the same.
+    Strings,
+}
+
+impl Operands {
+    /// All of them.
+    pub(super) const ALL: [Self; 2] = [Self::Integers, Self::Strings];
+
+    /// In words.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Integers => "integers",
+            Self::Strings => "strings",
+        }
+    }
+}
+
+/// How predicates are joined, and which of them are true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chain {
+    /// All must be true, and are.
+    AndTrue,
+    /// All must be true, and the first is not.
+    AndFalseFirst,
+    /// All must be true, and only the last is not.
+    AndFalseLast,
+    /// One must be true, and only the last is.
+    OrTrueLast,
+    /// One must be true, and the first is.
+    OrTrueFirst,
+}
+
+impl Chain {
+    /// All of them, those of the paper's figures first.
+    pub(super) const ALL: [Self; 5] = [
+        Self::AndTrue,
+        Self::AndFalseLast,
+        Self::AndFalseFirst,
+        Self::OrTrueLast,
+        Self::OrTrueFirst,
+    ];
+    /// Those that filters of traced programs are.
+    pub(super) const TRACED: [Self; 3] = [Self::AndFalseLast, Self::AndFalseFirst, Self::AndTrue];
+
+    /// In words.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::AndTrue => "&&, all true",
+            Self::AndFalseFirst => "&&, the first false",
+            Self::AndFalseLast => "&&, the last false",
+            Self::OrTrueLast => "||, the last true",
+            Self::OrTrueFirst => "||, the first true",
+        }
+    }
+
+    /// Whether one true predicate is enough.
+    pub(super) const fn is_or(self) -> bool {
+        matches!(self, Self::OrTrueLast | Self::OrTrueFirst)
+    }
+
+    /// Whether there is such a chain of so many predicates that is not another one already: of a
+    /// single predicate, the first is the last.
+    pub(super) const fn is_of(self, predicates: usize) -> bool {
+        predicates > 1 || matches!(self, Self::AndTrue | Self::AndFalseLast)
+    }
+
+    /// Which predicates are true, of `predicates`.
+    pub(super) fn truths(self, predicates: usize) -> Vec<bool> {
+        let usual = !self.is_or();
+        let mut truths = vec![usual; predicates];
+        let exception = match self {
+            Self::AndTrue => None,
+            Self::AndFalseFirst | Self::OrTrueFirst => truths.first_mut(),
+            Self::AndFalseLast | Self::OrTrueLast => truths.last_mut(),
+        };
+        if let Some(exception) = exception {
+            *exception = !usual;
+        }
+        truths
+    }
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runner {
+    /// The same test in C.
+    C,
+    /// Our machine code.
+    Compiled,
+    /// Our interpreter.
+    Interpreted,
+    /// The machine code that rbpf makes of our bytecode.
+    RbpfCompiled,
+    /// rbpf's interpreter, of our bytecode.
+    RbpfInterpreted,
+}
+
+impl Runner {
+    /// All of them.
+    pub(super) const ALL: [Self; 5] =
+        [Self::C, Self::Compiled, Self::Interpreted, Self::RbpfCompiled, Self::RbpfInterpreted];
+
+    /// Its row.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Compiled => "trackway-compiled",
+            Self::Interpreted => "trackway-interpreted",
+            Self::RbpfCompiled => "rbpf-compiled",
+            Self::RbpfInterpreted => "rbpf-interpreted",
+        }
+    }
+
+    /// Whether it is somebody else's, who has other helpers: to be asked about integers only.
+    pub(super) const fn is_rbpf(self) -> bool {
+        matches!(self, Self::RbpfCompiled | Self::RbpfInterpreted)
+    }
+
+    /// Whether it is machine code that is made here.
+    pub(super) const fn is_code(self) -> bool {
+        matches!(self, Self::Compiled | Self::RbpfCompiled)
+    }
+}
+
+/// Whose tracepoints a program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilterTracer {
+    /// LTTng-UST's.
+    Lttng,
+    /// Ours.
+    Trackway,
+    /// None: the test stands in the program, in C, behind the load of a word.
+    C,
+}
+
+impl FilterTracer {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::C, Self::Trackway, Self::Lttng];
+
+    /// Its row.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Lttng => crate::tracers::name::LTTNG,
+            Self::Trackway => crate::tracers::name::TRACKWAY,
+            Self::C => "c-in-the-loop",
+        }
+    }
+}
+
+/// So many of them, in words.
+pub(super) fn predicates_words(count: usize) -> String {
+    format!("{count} predicate{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_are_as_true_as_their_names() {
+        assert_eq!(Chain::AndTrue.truths(3), [true, true, true]);
+        assert_eq!(Chain::AndFalseFirst.truths(3), [false, true, true]);
+        assert_eq!(Chain::AndFalseLast.truths(3), [true, true, false]);
+        assert_eq!(Chain::OrTrueLast.truths(3), [false, false, true]);
+        assert_eq!(Chain::OrTrueFirst.truths(3), [true, false, false]);
+        let of_one = Chain::ALL.into_iter().filter(|chain| chain.is_of(1)).count();
+        assert_eq!(of_one, 2);
+    }
+}

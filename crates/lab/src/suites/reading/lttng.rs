@@ -1,0 +1,41 @@
+//! LTTng's trace: recorded, not written, so that it is what its users have.
+
+use std::path::Path;
+
+use super::traces::TraceFolder;
+use crate::error::{Error, Result};
+use crate::place::Place;
+use crate::readback;
+use crate::tracer::{Availability, Tracer as _};
+use crate::tracers::Lttng;
+
+/// Whether it can be recorded here; why not.
+pub(super) fn availability(place: &Place) -> std::result::Result<(), String> {
+    match Lttng::alone().availability(place) {
+        Availability::Ready => Ok(()),
+        Availability::Missing(reason) => Err(reason),
+    }
+}
+
+/// Records so many events, by `recorder`, which is set up first if it was not.
+pub(super) fn record(
+    recorder: &mut Option<Lttng>,
+    place: &Place,
+    folder: &Path,
+    events: u64,
+) -> Result<TraceFolder> {
+    if recorder.is_none() {
+        let mut lttng = Lttng::alone();
+        lttng.set_up(place)?;
+        *recorder = Some(lttng);
+    }
+    let recorder = recorder.as_ref().ok_or_else(|| Error::output("LTTng", "it is not set up"))?;
+    let emitted = recorder.record_all(place, folder, events)?;
+    let counted = readback::count(folder)?.unwrap_or_default();
+    if counted.events != emitted {
+        let message = format!("{emitted} events emitted, {} in the trace", counted.events);
+        return Err(Error::output("LTTng", message));
+    }
+    let bytes = readback::stream_bytes(folder)?;
+    Ok(TraceFolder { path: folder.to_owned(), events: emitted, bytes })
+}

@@ -1,0 +1,371 @@
+//! bpf(2) as its users call it: an array of the kernel's, read and written one element a call, many
+//! a call, through a mapping, and by the kernel's own programs (include/uapi/linux/bpf.h).
+//!
+//! Whatever is made here is known by its descriptor alone, and gone when that is closed: nothing is
+//! pinned or attached.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+const MAP_CREATE: i32 = 0;
+const MAP_LOOKUP: i32 = 1;
+const MAP_UPDATE: i32 = 2;
+const PROG_LOAD: i32 = 5;
+const PROG_RUN: i32 = 10;
+const MAP_LOOKUP_BATCH: i32 = 24;
+const MAP_UPDATE_BATCH: i32 = 26;
+const MAP_TYPE_ARRAY: u32 = 2;
+/// The map can be mapped.
+const F_MMAPABLE: u32 = 1 << 10;
+/// The type of program that may be run so many times in one call.
+const PROG_TYPE_SOCKET_FILTER: u32 = 1;
+/// The licence, as the kernel asks for it: nothing that it keeps for its own is used.
+const LICENSE: &[u8] = b"MIT\0";
+/// Bytes of a packet for such a program, which does not look at them: no Ethernet frame has less.
+const PACKET_BYTES: usize = 64;
+
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+
+#[repr(C)]
+struct Element {
+    map_fd: u32,
+    zero: u32,
+    key: *const u32,
+    value: *mut u8,
+    flags: u64,
+}
+
+#[repr(C)]
+struct Batch {
+    from: *const u32,
+    next: *mut u32,
+    keys: *mut u32,
+    values: *mut u64,
+    count: u32,
+    map_fd: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_count: u32,
+    insns: *const u64,
+    license: *const u8,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgRun {
+    prog_fd: u32,
+    answer: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration_ns: u32,
+}
+
+/// # Safety
+/// All addresses in `attribute` must be good for what the kernel does there with this command.
+unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+    let size = size_of::<T>();
+    // SAFETY: `attribute` is as long as is said; what it points to is the caller's obligation.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: bpf(2) has just opened it, and nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn number(fd: &OwnedFd) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// An array of words.
+#[derive(Debug)]
+pub(super) struct Map {
+    fd: OwnedFd,
+    count: u32,
+}
+
+impl Map {
+    /// So many words, all zero, which can be mapped.
+    pub(super) fn new(count: u32) -> io::Result<Self> {
+        let mut create = MapCreate {
+            map_type: MAP_TYPE_ARRAY,
+            key_size: 4,
+            value_size: 8,
+            max_entries: count,
+            map_flags: F_MMAPABLE,
+        };
+        // SAFETY: there are no addresses in it.
+        let fd = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        Ok(Self { fd, count })
+    }
+
+    /// Reads one.
+    pub(super) fn get(&self, key: u32) -> io::Result<u64> {
+        let mut value = 0;
+        self.element(MAP_LOOKUP, key, &mut value).map(|()| value)
+    }
+
+    /// Writes one.
+    pub(super) fn set(&self, key: u32, mut value: u64) -> io::Result<()> {
+        self.element(MAP_UPDATE, key, &mut value)
+    }
+
+    fn element(&self, command: i32, key: u32, value: &mut u64) -> io::Result<()> {
+        let value = (&raw mut *value).cast();
+        let map_fd = number(&self.fd);
+        let mut element = Element { map_fd, zero: 0, key: &raw const key, value, flags: 0 };
+        // SAFETY: the key has the map's size, and the value that of its values.
+        unsafe { bpf(command, &mut element) }.map(drop)
+    }
+
+    /// Reads as many as there is room for, from the first on; whether there were as many.
+    pub(super) fn get_many(&self, keys: &mut [u32], values: &mut [u64]) -> io::Result<bool> {
+        self.batch(MAP_LOOKUP_BATCH, keys, values)
+    }
+
+    /// Writes those of these numbers; whether all of them.
+    pub(super) fn set_many(&self, keys: &mut [u32], values: &mut [u64]) -> io::Result<bool> {
+        self.batch(MAP_UPDATE_BATCH, keys, values)
+    }
+
+    fn batch(&self, command: i32, keys: &mut [u32], values: &mut [u64]) -> io::Result<bool> {
+        let wanted = keys.len().min(values.len()) as u32;
+        let mut next = 0_u32;
+        let is_lookup = command == MAP_LOOKUP_BATCH;
+        let mut batch = Batch {
+            from: std::ptr::null(),
+            next: if is_lookup { &raw mut next } else { std::ptr::null_mut() },
+            keys: keys.as_mut_ptr(),
+            values: values.as_mut_ptr(),
+            count: wanted,
+            map_fd: number(&self.fd),
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: there is room for so many keys and values of the map's sizes, and for the key
+        // that comes next.
+        unsafe { bpf(command, &mut batch) }?;
+        Ok(batch.count == wanted)
+    }
+
+    /// Maps it here.
+    pub(super) fn mapped(&self) -> io::Result<Mapped> {
+        let count = self.count as usize;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (any, fd) = (std::ptr::null_mut(), self.fd.as_raw_fd());
+        // SAFETY: a new mapping, where the kernel finds room.
+        let base = unsafe { libc::mmap(any, 8 * count, access, libc::MAP_SHARED, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapped { base, count })
+    }
+}
+
+/// The words of a map, as memory.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    base: NonNull<AtomicU64>,
+    count: usize,
+}
+
+impl Mapped {
+    /// All of them.
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is ours, of so many words, and as long as this borrow; the kernel's
+        // programs write it too, and all of it is atomics.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: our mapping; whoever looks into it borrows this value.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), 8 * self.count) };
+    }
+}
+
+/// Writes the whole first element of any map.
+///
+/// `value` must be as long as its values: the kernel reads as much.
+pub(super) fn set_first(map_fd: i32, value: &mut [u8]) -> io::Result<()> {
+    let (key, map_fd) = (0_u32, map_fd.cast_unsigned());
+    let value = value.as_mut_ptr();
+    let mut element = Element { map_fd, zero: 0, key: &raw const key, value, flags: 0 };
+    // SAFETY: the key has the map's size; the value is the caller's promise.
+    unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
+}
+
+/// A program of the kernel's.
+#[derive(Debug)]
+pub(super) struct Program(OwnedFd);
+
+/// What a program's runs came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// The last one's answer.
+    pub(super) answer: u32,
+    /// ns of one of them, as the kernel measures it: their mean.
+    pub(super) ns: u32,
+}
+
+impl Program {
+    /// Has it verified and compiled.
+    fn new(insns: &[u64]) -> io::Result<Self> {
+        let mut load = ProgLoad {
+            prog_type: PROG_TYPE_SOCKET_FILTER,
+            insn_count: insns.len() as u32,
+            insns: insns.as_ptr(),
+            license: LICENSE.as_ptr(),
+        };
+        // SAFETY: there are as many instructions as is said, and the licence ends with a NUL.
+        unsafe { bpf(PROG_LOAD, &mut load) }.map(|fd| Self(owned(fd)))
+    }
+
+    /// Adds up elements 0 to `count` − 1 of a map; the answer is the lower half of the sum.
+    pub(super) fn adding(map: &Map, count: u32) -> io::Result<Self> {
+        let load = [insn(LOAD, 3, 0, 0, 0), insn(ADD, 7, 3, 0, 0)];
+        Self::new(&each(map, count, &[], &load))
+    }
+
+    /// Writes elements 0 to `count` − 1: the first is what element `seed` says, each other one
+    /// `stride` more than the one before.
+    pub(super) fn filling(map: &Map, count: u32, seed: u32, stride: i32) -> io::Result<Self> {
+        let begin = lookup(map, insn(STORE_IMMEDIATE, FRAME, 0, -4, seed.cast_signed()));
+        let begin = [&begin[..], &[insn(LOAD, 7, 0, 0, 0)]].concat();
+        let store = [insn(STORE, 0, 7, 0, 0), insn(ADD_IMMEDIATE, 7, 0, 0, stride)];
+        Self::new(&each(map, count, &begin, &store))
+    }
+
+    /// Runs it so many times.
+    pub(super) fn run(&self, times: u32) -> io::Result<Ran> {
+        let packet = [0_u8; PACKET_BYTES];
+        let mut run = ProgRun {
+            prog_fd: number(&self.0),
+            data_size_in: PACKET_BYTES as u32,
+            data_in: packet.as_ptr() as u64,
+            repeat: times,
+            ..ProgRun::default()
+        };
+        // SAFETY: the packet is as long as is said, and nothing is to be written.
+        unsafe { bpf(PROG_RUN, &mut run) }?;
+        Ok(Ran { answer: run.answer, ns: run.duration_ns })
+    }
+}
+
+/// Instructions, by their first bytes (RFC 9669).
+const LOAD: u8 = 0x79;
+const STORE: u8 = 0x7b;
+const STORE_REGISTER_32: u8 = 0x63;
+const STORE_IMMEDIATE: u8 = 0x62;
+const ADD: u8 = 0x0f;
+const ADD_IMMEDIATE: u8 = 0x07;
+const MOVE: u8 = 0xbf;
+const MOVE_IMMEDIATE: u8 = 0xb7;
+const LOAD_WIDE: u8 = 0x18;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+const JUMP_IF_NOT: u8 = 0x55;
+const JUMP_IF_LESS: u8 = 0xa5;
+/// The register of the frame's end.
+const FRAME: u8 = 10;
+/// What marks a wide load as that of a map's address.
+const OF_MAP: u8 = 1;
+/// The helper that finds an element.
+const MAP_LOOKUP_ELEMENT: i32 = 1;
+
+const fn insn(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
+    let registers = (from << 4 | to) as u64;
+    let (offset, immediate) = (offset.cast_unsigned() as u64, immediate.cast_unsigned() as u64);
+    code as u64 | registers << 8 | offset << 16 | immediate << 32
+}
+
+/// The address of the element whose number `key` stores at the frame's end − 4, in register 0; ends
+/// the program if there is none.
+fn lookup(map: &Map, key: u64) -> [u64; 8] {
+    [
+        key,
+        insn(LOAD_WIDE, 1, OF_MAP, 0, map.fd.as_raw_fd()),
+        0,
+        insn(MOVE, 2, FRAME, 0, 0),
+        insn(ADD_IMMEDIATE, 2, 0, 0, -4),
+        insn(CALL, 0, 0, 0, MAP_LOOKUP_ELEMENT),
+        insn(JUMP_IF_NOT, 0, 0, 1, 0),
+        insn(EXIT, 0, 0, 0, 0),
+    ]
+}
+
+/// A program that does `what` with the address in register 0 of each of so many elements, and
+/// answers what is in register 7 in the end.
+fn each(map: &Map, count: u32, begin: &[u64], what: &[u64]) -> Vec<u64> {
+    let mut all = vec![insn(MOVE_IMMEDIATE, 6, 0, 0, 0), insn(MOVE_IMMEDIATE, 7, 0, 0, 0)];
+    all.extend_from_slice(begin);
+    let again = all.len();
+    all.extend(lookup(map, insn(STORE_REGISTER_32, FRAME, 6, -4, 0)));
+    all.extend_from_slice(what);
+    all.push(insn(ADD_IMMEDIATE, 6, 0, 0, 1));
+    let back = again as i16 - all.len() as i16 - 1;
+    all.push(insn(JUMP_IF_LESS, 6, 0, back, count.cast_signed()));
+    all.push(insn(MOVE, 0, 7, 0, 0));
+    all.push(insn(EXIT, 0, 0, 0, 0));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn all_ways_see_what_the_others_write() {
+        let Ok(map) = Map::new(16) else {
+            eprintln!("skipped, because the kernel gives us no map");
+            return;
+        };
+        let mapped = map.mapped().expect("a mapping");
+        map.set(15, 1000).expect("the seed");
+        let filling = Program::filling(&map, 10, 15, 7).expect("a program");
+        filling.run(3).expect("it runs");
+        let expected: Vec<u64> = (0..10).map(|at| 1000 + 7 * at).collect();
+        let words = || mapped.words()[..10].iter().map(|word| word.load(Ordering::Relaxed));
+        assert!(words().eq(expected.iter().copied()));
+        assert!((0..10).map(|at| map.get(at).expect("it")).eq(expected.iter().copied()));
+        let (mut keys, mut values) = ([0; 10], [0; 10]);
+        assert!(map.get_many(&mut keys, &mut values).expect("all"));
+        assert!(values[..] == expected[..] && keys[9] == 9);
+        let sum = Program::adding(&map, 10).expect("a program").run(1).expect("it runs").answer;
+        assert_eq!(u64::from(sum), expected.iter().sum::<u64>());
+        values[9] = 1 << 40;
+        assert!(map.set_many(&mut keys, &mut values).expect("all"));
+        assert_eq!(words().last(), Some(1 << 40));
+    }
+
+    #[test]
+    fn instructions_have_their_bytes() {
+        assert_eq!(
+            insn(STORE_REGISTER_32, FRAME, 6, -4, 0).to_le_bytes()[..4],
+            [0x63, 0x6a, 252, 255]
+        );
+        assert_eq!(insn(EXIT, 0, 0, 0, 0), 0x95);
+    }
+}

@@ -1,0 +1,139 @@
+//! uftrace: a function with one number, compiled with -pg, of which it records entry, argument and
+//! exit, in one buffer for each thread that a process of its own drains to a file.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::baseline::needs_compiler;
+use super::numbers::{Numbers, number_after};
+use super::{RING_BYTES, batch_arguments, name};
+use crate::case::{Case, Mode, Plan};
+use crate::child;
+use crate::error::Result;
+use crate::place::{Place, has};
+use crate::results::Account;
+use crate::tracer::{Availability, Tracer};
+use crate::workload::{self, Batch};
+
+/// The workload.
+const PROGRAM: &str = "functions";
+/// What it writes, in the scratch folder.
+const OUTPUT: &str = "uftrace.data";
+/// The function.
+const FUNCTION: &str = "lab_value";
+
+/// The adapter.
+#[derive(Debug, Default)]
+pub(crate) struct Uftrace {
+    emitted: u64,
+}
+
+impl Uftrace {
+    /// The workload with these arguments, recorded: what it printed.
+    fn record(place: &Place, arguments: &[String]) -> Result<String> {
+        place.clear(OUTPUT);
+        let mut command = Command::new("uftrace");
+        command.args(["record", "--no-pager", "--no-libcall", "--no-event", "--no-sched"]);
+        command.args(["-b", &RING_BYTES.to_string(), "-F", FUNCTION]);
+        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(place.path(OUTPUT));
+        command.arg(place.path(PROGRAM)).args(arguments);
+        Ok(child::run(&mut command, "uftrace record")?.stdout)
+    }
+
+    /// What became of so many events.
+    fn found(place: &Place, emitted: u64) -> Result<Account> {
+        let mut replay = Command::new("uftrace");
+        replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
+        let finished = child::run(replay.arg(place.path(OUTPUT)), "uftrace replay")?;
+        let (numbers, is_lossy) = calls(&finished.stdout);
+        // It says that records are lost, of which a call has three: calls that are not there.
+        let lost = if is_lossy { numbers.missing(emitted) } else { 0 };
+        numbers.account(name::UFTRACE, emitted, lost, 0)
+    }
+}
+
+impl Tracer for Uftrace {
+    fn name(&self) -> &'static str {
+        name::UFTRACE
+    }
+
+    fn availability(&self, _place: &Place) -> Availability {
+        if has("uftrace") {
+            needs_compiler(has("cc"))
+        } else {
+            Availability::Missing("uftrace is not installed".to_owned())
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        *case == Case::SIMPLEST
+    }
+
+    fn batch_events(&self) -> u64 {
+        1_000
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        place.compile(PROGRAM, &["-pg"]).map(|_| ())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
+        let batches = workload::batches(&Self::record(place, &arguments)?)?;
+        self.emitted = batches.iter().map(|batch| batch.events).sum();
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        Self::found(place, self.emitted).map(Some)
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        _mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        Self::record(place, arguments)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.emitted = emitted.iter().sum();
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(OUTPUT))
+    }
+
+    fn tear_down(&mut self) {}
+}
+
+/// The calls of a replay, and whether it says that some are lost: lines `lab_value(17);` and
+/// `/* LOST 3 records!! */`.
+fn calls(replay: &str) -> (Numbers, bool) {
+    let (mut numbers, mut is_lossy) = (Numbers::default(), false);
+    for line in BufReader::new(replay.as_bytes()).lines().map_while(|line| line.ok()) {
+        if let Some(number) = number_after(&line, &format!("{FUNCTION}(")) {
+            numbers.add(number);
+        }
+        is_lossy |= line.contains("LOST ");
+    }
+    (numbers, is_lossy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_with_their_numbers() {
+        let (numbers, is_lossy) = calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
+        let whole = numbers.account("uftrace", 3, 0, 0).expect("all");
+        assert_eq!((whole.recorded, is_lossy), (3, false));
+        let (numbers, is_lossy) = calls("lab_value(0);\n/* LOST 3 records!! */\nlab_value(2);\n");
+        assert_eq!((numbers.missing(3), is_lossy), (1, true));
+    }
+}

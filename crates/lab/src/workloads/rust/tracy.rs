@@ -1,0 +1,140 @@
+//! Points of a plot of Tracy, as its users write them: a number with its time is the least event
+//! that Tracy has. It keeps them in memory until somebody connects: while events are measured nobody
+//! does; afterwards we do, and count what arrives.
+//!
+//! Tracy's protocol is that of the version in Cargo.lock, by its sources: TracyProtocol.hpp,
+//! TracyQueue.hpp. Another version refuses us, and anything that we do not know is an error.
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+/// Version of the protocol.
+const PROTOCOL: u32 = 82;
+/// What a viewer says first, and what it is to be answered.
+const GREETING: &[u8] = b"TracyPrf";
+const WELCOME: u8 = 1;
+/// Bytes of the message of welcome, and where in it the process's number is.
+const WELCOME_BYTES: usize = 1170;
+const PID_AT: usize = 48;
+/// Most bytes of a block, compressed and not.
+const BLOCK_BYTES: usize = 256 * 1024;
+const COMPRESSED_BYTES: usize = BLOCK_BYTES + BLOCK_BYTES / 255 + 16;
+/// How far back a block may refer to blocks before.
+const HISTORY_BYTES: usize = 64 * 1024;
+/// How long it may be silent.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Kind of an item that is a number with its time.
+const PLOT: u8 = 57;
+
+/// Emits events.
+#[unsafe(no_mangle)]
+pub extern "C" fn peer_number(first: u64, count: u64) {
+    let client = tracy_client::Client::start();
+    for number in first..first + count {
+        client.plot(tracy_client::plot_name!("number"), number as f64);
+    }
+}
+
+/// Says what has arrived.
+#[unsafe(no_mangle)]
+pub extern "C" fn peer_arrived(emitted: u64) {
+    let mut arrived = Arrived::default();
+    if let Err(error) = arrived.take(emitted) {
+        eprintln!("what Tracy sends: {error}");
+    }
+    eprintln!("arrived {} {}", arrived.events, arrived.sum);
+}
+
+/// Numbers that have arrived.
+#[derive(Default)]
+struct Arrived {
+    events: u64,
+    sum: u64,
+}
+
+impl Arrived {
+    /// Takes them until there are as many as were emitted.
+    fn take(&mut self, emitted: u64) -> Result<(), Box<dyn Error>> {
+        let port: u16 = std::env::var("TRACY_PORT")?.parse()?;
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(GREETING)?;
+        stream.write_all(&PROTOCOL.to_le_bytes())?;
+        let mut welcome = [0; 1 + WELCOME_BYTES];
+        stream.read_exact(&mut welcome[..1])?;
+        if welcome[0] != WELCOME {
+            return Err(format!("it does not speak version {PROTOCOL} of its protocol").into());
+        }
+        stream.read_exact(&mut welcome[1..])?;
+        let pid = u64::from_le_bytes(welcome[1 + PID_AT..][..8].try_into()?);
+        if pid != u64::from(std::process::id()) {
+            return Err(format!("another program listens on port {port}").into());
+        }
+        let mut blocks = Blocks { stream, history: Vec::new() };
+        while self.events < emitted {
+            self.add(&blocks.next()?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the items of a block.
+    fn add(&mut self, mut items: &[u8]) -> Result<(), Box<dyn Error>> {
+        while let Some(&kind) = items.first() {
+            let bytes = item_bytes(items).ok_or_else(|| format!("it has an item of kind {kind}"))?;
+            let (item, rest) = items.split_at_checked(bytes).ok_or("its last item is cut off")?;
+            if kind == PLOT {
+                self.events += 1;
+                self.sum += f64::from_le_bytes(item[17..].try_into()?) as u64;
+            }
+            items = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the first item, if it is of a kind that may come.
+fn item_bytes(items: &[u8]) -> Option<usize> {
+    Some(match *items.first()? {
+        PLOT => 25,
+        // The thread that what follows is of; a sign of life.
+        75 => 5,
+        74 => 1,
+        // The load of the whole machine; where a CPU is in it.
+        97 => 13,
+        111 => 17,
+        // What it has to say itself, and its text, which goes before.
+        2 => 10,
+        114 => 2 + usize::from(*items.get(1)?),
+        112 => 3 + 256 + usize::from(u16::from_le_bytes([*items.get(1)?, *items.get(2)?])),
+        _ => return None,
+    })
+}
+
+/// Blocks, each compressed in terms of those before.
+struct Blocks {
+    stream: TcpStream,
+    history: Vec<u8>,
+}
+
+impl Blocks {
+    fn next(&mut self) -> Result<Vec<u8>, Box<dyn Error>> {
+        let mut size = [0; 4];
+        self.stream.read_exact(&mut size)?;
+        let size = u32::from_le_bytes(size) as usize;
+        if size > COMPRESSED_BYTES {
+            return Err(io::Error::other("a block is too large").into());
+        }
+        let mut compressed = vec![0; size];
+        self.stream.read_exact(&mut compressed)?;
+        let mut block = vec![0; BLOCK_BYTES];
+        let bytes = lz4_flex::block::decompress_into_with_dict(
+            &compressed, &mut block, &self.history,
+        )?;
+        block.truncate(bytes);
+        self.history.extend(&block);
+        self.history.drain(..self.history.len().saturating_sub(HISTORY_BYTES));
+        Ok(block)
+    }
+}

@@ -1,0 +1,125 @@
+//! Suites of `trackway bench` whose rows are filters, shared data and readers, as a user runs them:
+//! what was measured, what was not and why, and accounts. No figure is asserted.
+
+use std::fs;
+
+use serde_json::Value;
+use trackway_tests::{World, has, skipped};
+
+/// Rows of a quick run of a suite with these tracers, which must have no failures.
+fn rows(world: &World, suite: &str, tracers: &str) -> Vec<Value> {
+    let out = world.path("results");
+    let mut bench = world.trackway(&["bench", suite, "--quick", "--tracers", tracers, "--out"]);
+    let output = bench.arg(&out).env("TMPDIR", world.path("")).output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(out.join("results.json")).expect("results.json");
+    let results: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(results["is_partial"], false);
+    let left = fs::read_dir(world.path("")).expect("its folder").flatten();
+    let is_left = |name: &str| name.starts_with("trackway-lab");
+    let left: Vec<_> = left.filter(|entry| is_left(&entry.file_name().to_string_lossy())).collect();
+    assert!(left.is_empty(), "{left:?}");
+    results["suites"][suite]["rows"].as_array().expect("rows").clone()
+}
+
+fn is(row: &Value, member: &str, what: &str) -> bool {
+    row[member].as_str().expect("text") == what
+}
+
+/// Those of a tracer that were measured.
+fn measured<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
+    let is_one = |row: &&Value| is(row, "tracer", tracer) && is(row, "status", "measured");
+    rows.iter().filter(is_one).collect()
+}
+
+/// BENCH filters, ours and an interpreter of others. EXPECT every chain of each, told in terms of C
+/// where that can be compiled, and all events of the traced programs accounted for: dropped by a
+/// filter, all but one.
+#[test]
+fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
+    let world = World::new("bench-filter");
+    let rows = rows(&world, "filter", "trackway,rbpf-interpreted");
+    // Of integers and of strings: 2 chains of one predicate, 5 of 9 and of 50.
+    let chains = 2 + 5 + 5;
+    let has_code = cfg!(target_arch = "x86_64");
+    let expected = [
+        ("trackway-interpreted", 2 * chains),
+        // And from text to answer.
+        ("trackway-compiled", if has_code { 2 * chains + 2 } else { 0 }),
+        ("trackway-compiled again", usize::from(has_code)),
+        ("rbpf-interpreted", chains),
+    ];
+    for (tracer, count) in expected {
+        assert_eq!(measured(&rows, tracer).len(), count, "{tracer}");
+    }
+    let in_c = measured(&rows, "c");
+    assert_eq!(in_c.len(), if has("clang") || has("cc") { 2 * chains } else { 0 });
+    for row in measured(&rows, "trackway-interpreted") {
+        assert_eq!(row["times"].is_object(), !in_c.is_empty(), "{row}");
+    }
+    let traced = measured(&rows, "trackway");
+    let is_absent = |row: &&Value| is(row, "tracer", "trackway") && is(row, "status", "absent");
+    match rows.iter().find(is_absent) {
+        Some(row) => skipped(&format!("of traced programs: {}", row["reason"])),
+        None => assert_eq!(traced.len(), 2 * 7),
+    }
+    for row in traced {
+        let count = |member: &str| row[member].as_u64();
+        let [emitted, recorded] = ["emitted", "recorded"].map(count);
+        let case = row["case"].as_str().expect("text");
+        if case.contains("dropped by the last, 0 ") {
+            assert_eq!(emitted, None, "nobody records: {row}");
+        } else if case.contains("dropped") {
+            assert!(emitted > Some(1) && recorded == Some(1), "all but the first: {row}");
+        } else {
+            let all = recorded.expect("recorded") + count("lost").expect("lost");
+            assert_eq!(Some(all + count("overwritten").expect("overwritten")), emitted, "{row}");
+        }
+        assert!(row["times"].is_object() || row["x"] == 0.0, "beside what has no filter: {row}");
+    }
+}
+
+/// BENCH what is shared with the kernel. EXPECT memory, and either each way with an interval of
+/// times or why it cannot be had.
+#[test]
+fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
+    let world = World::new("bench-sharing");
+    let rows = rows(&world, "sharing", "");
+    assert_eq!(measured(&rows, "memory").len(), 2);
+    let ways = ["mmap", "trackway-recorder", "bpf-program", "bpf-batch", "bpf-syscall"];
+    for way in ways {
+        let of_it: Vec<&Value> = rows.iter().filter(|row| is(row, "tracer", way)).collect();
+        assert_eq!(of_it.len(), if way == "trackway-recorder" { 1 } else { 2 });
+        for row in of_it {
+            let is_absent = is(row, "status", "absent") && row["reason"].is_string();
+            let is_told = row["times"].is_object() && row["tail"]["count"].as_u64() > Some(0);
+            assert!(is_absent || is_told, "{row}");
+        }
+    }
+}
+
+/// BENCH our reader. EXPECT all works on all traces that can be made here, told in terms of
+/// babeltrace2's where that is installed.
+#[test]
+fn our_reader_is_measured_beside_the_other_one() {
+    let world = World::new("bench-reading");
+    let rows = rows(&world, "reading", "trackway");
+    let ours = measured(&rows, "trackway");
+    let cases: Vec<&str> = ours.iter().map(|row| row["case"].as_str().expect("text")).collect();
+    for kind in ["Trackway's, u32", "Trackway's, strings"] {
+        for work in ["text", "decode only", "count", "first line"] {
+            let case = format!("{kind}: {work}");
+            assert!(cases.contains(&case.as_str()), "{case}: {cases:?}");
+        }
+    }
+    let theirs = measured(&rows, "babeltrace2");
+    // For each kind of trace three works, and first lines of two sizes.
+    let kinds = cases.len() / 6;
+    assert_eq!(theirs.len(), if has("babeltrace2") { 5 * kinds } else { 0 });
+    for row in ours {
+        let is_larger = row["case"].as_str().expect("text").contains("five times");
+        assert!(row["times"].is_object() || theirs.is_empty(), "{row}");
+        assert!(!is_larger || row["tracer"] == "trackway", "{row}");
+    }
+}

@@ -1,0 +1,111 @@
+//! `trackway bench tracepoint`: events in loops, one by one, step by step; what becomes of them.
+
+use std::process::Output;
+
+use serde_json::Value;
+use trackway_tests::{World, has, skipped};
+
+/// Runs the suite once, with what is always there: the rows of its results.
+fn rows(world: &World, tracers: &str) -> Option<Vec<Value>> {
+    if !has("cc") {
+        skipped("no C compiler (cc) is installed");
+        return None;
+    }
+    let out = world.path("results");
+    let folder = out.to_str().expect("a path");
+    let arguments = ["bench", "tracepoint", "--quick", "--tracers", tracers, "--out", folder];
+    let Output { status, stdout, stderr } =
+        world.trackway(&arguments).output().expect("trackway runs");
+    let texts = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{status}: {texts:?}");
+    for name in ["results.json", "report.html"] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    let json = std::fs::read_to_string(out.join("results.json")).expect("results");
+    let mut report: Value = serde_json::from_str(&json).expect("JSON");
+    let Value::Array(rows) = report["suites"]["tracepoint"]["rows"].take() else {
+        panic!("no rows: {json}")
+    };
+    Some(rows)
+}
+
+fn of<'a>(rows: &'a [Value], tracer: &str, case: &str) -> &'a Value {
+    let is_it = |row: &&Value| row["tracer"] == tracer && row["case"] == case;
+    rows.iter().find(is_it).unwrap_or_else(|| panic!("no row of {tracer}: {case}"))
+}
+
+fn number(row: &Value, name: &str) -> u64 {
+    row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
+}
+
+/// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
+/// events to be in histograms, and instructions to be those of what each loop does.
+#[test]
+fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
+    let world = World::new("bench-events");
+    let tracers = "trackway-lockless,printf,rdtsc,lw-ust,trackway-off";
+    let Some(rows) = rows(&world, tracers) else { return };
+    modes(&rows);
+    singles(&rows);
+    instructions(&rows);
+}
+
+fn modes(rows: &[Value]) {
+    for tracer in ["trackway", "trackway-lockless"] {
+        for (case, may_overwrite) in [
+            ("u32, 1 thread", true),
+            ("u32, steady", false),
+            ("u32, producer only", false),
+            ("u32, single events, overwrite", true),
+            ("u32, single events, steady", false),
+            ("u32, single events, producer only", false),
+        ] {
+            let row = of(rows, tracer, case);
+            assert_eq!(row["status"], "measured", "{row}");
+            let names = ["emitted", "recorded", "lost", "overwritten"];
+            let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
+            assert_eq!(recorded + lost + overwritten, emitted, "{tracer}, {case}");
+            assert!(recorded > 0 && lost == 0, "{tracer}, {case}: {row}");
+            assert_eq!(overwritten > 0, may_overwrite, "{tracer}, {case}: {row}");
+        }
+    }
+    // What formats text is beside what formats the same text.
+    let text = of(rows, "printf", "\"%s (%d)\", 1 thread");
+    let beside = text["beside"].as_u64().expect("beside") as usize;
+    assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
+}
+
+fn singles(rows: &[Value]) {
+    for tracer in ["rdtsc", "lw-ust", "trackway"] {
+        let row = of(rows, tracer, "u32, single events, overwrite");
+        let histogram = row["histogram"].as_array().expect("a histogram");
+        let counted: u64 = histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum();
+        let tail = &row["tail"];
+        assert_eq!((counted, tail["count"].as_u64()), (20_000, Some(20_000)), "{row}");
+        let names = ["p50", "p90", "p99", "p999", "max"];
+        let figures = names.map(|name| tail[name].as_f64().expect(name));
+        assert!(figures.is_sorted(), "{tracer}: {figures:?}");
+        assert!(histogram.is_sorted_by(|a, b| a[0].as_f64() < b[0].as_f64()), "{row}");
+        let timing = row["extra"]["timing, subtracted"].as_f64();
+        assert!(timing.is_some_and(|ns| ns > 0.0), "{row}");
+    }
+}
+
+fn instructions(rows: &[Value]) {
+    let steps = |tracer: &'static str| of(rows, tracer, "u32, instructions");
+    if steps("trackway")["status"] == "absent" {
+        return skipped("programs cannot be stepped through here");
+    }
+    let instructions = |tracer: &'static str| {
+        assert_eq!(steps(tracer)["unit"], "instructions/event");
+        steps(tracer)["spread"]["median"].as_f64().expect("a figure")
+    };
+    let [clock, off, light, ours] =
+        ["rdtsc", "trackway-off", "lw-ust", "trackway"].map(instructions);
+    // By what they do: the clock alone; a word looked at; clock and copy; a record.
+    assert!((2.0..20.0).contains(&clock), "{clock}");
+    assert!((2.0..20.0).contains(&off), "{off}");
+    assert!(light > 2.0 * clock && light < 1000.0, "{light}");
+    assert!(ours > 2.0 * off && ours < 1000.0, "{ours}");
+    assert_eq!(number(steps("trackway"), "lost"), 0);
+}

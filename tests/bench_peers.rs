@@ -1,0 +1,150 @@
+//! `trackway bench` with tracers of others: what they write is looked at, and what they leave.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use trackway_tests::{World, build_dir, has, is_root, skipped};
+
+/// Runs a suite once with these tracers, and these programs before all others: its status and rows.
+fn bench(world: &World, suite: &str, tracers: &str, before: &Path) -> (Option<i32>, Vec<Value>) {
+    let out = world.path(suite);
+    let folder = out.to_str().expect("a path");
+    let mut command =
+        world.trackway(&["bench", suite, "--quick", "--tracers", tracers, "--out", folder]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", before.display()));
+    let Output { status, stdout, stderr } = command.output().expect("trackway runs");
+    let texts = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let json = fs::read_to_string(out.join("results.json"));
+    let json = json.unwrap_or_else(|error| panic!("{status}: {error}: {texts:?}"));
+    let mut report: Value = serde_json::from_str(&json).expect("JSON");
+    let Value::Array(rows) = report["suites"][suite]["rows"].take() else {
+        panic!("no rows: {json}")
+    };
+    (status.code(), rows)
+}
+
+fn of<'a>(rows: &'a [Value], tracer: &str) -> impl Iterator<Item = &'a Value> {
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
+    assert!(!rows.is_empty(), "no row of {tracer}");
+    rows.into_iter()
+}
+
+/// A row that was measured has all events, or knows where they are.
+fn is_whole(row: &Value) {
+    assert_eq!(row["status"], "measured", "{row}");
+    let number = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"));
+    let [emitted, recorded, lost, overwritten] =
+        ["emitted", "recorded", "lost", "overwritten"].map(number);
+    assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
+}
+
+/// RUN the suite `size`. EXPECT an event of ours to take as many bytes as it has, and text more.
+#[test]
+fn bytes_of_events_are_those_of_files() {
+    let world = World::new("bench-size");
+    if !has("cc") {
+        return skipped("no C compiler (cc) is installed");
+    }
+    let (status, rows) = bench(&world, "size", "babeltrace2-text", Path::new("/nonexistent"));
+    assert_eq!(status, Some(0), "{rows:?}");
+    let figure = |tracer: &str, case: &str| {
+        let mut rows = of(&rows, tracer).filter(|row| row["case"] == case);
+        let row = rows.next().unwrap_or_else(|| panic!("no row of {case}"));
+        is_whole(row);
+        assert_eq!(row["unit"], "bytes/event");
+        row["spread"]["median"].as_f64().expect("a figure")
+    };
+    // A header of four bytes and a number; packets' headers are a hundredth of that.
+    let ours = figure("trackway", "u32");
+    assert!((8.0..8.2).contains(&ours), "{ours}");
+    assert!(figure("trackway", "str,u32,u64") > 4.0 + 16.0 + 4.0 + 8.0);
+    if has("babeltrace2") {
+        assert!(figure("babeltrace2-text", "u32") > 4.0 * ours);
+    }
+    let once = rows[0]["extra"]["bytes once"].as_f64().expect("what is there once");
+    assert!(once > 0.0, "{once}");
+}
+
+/// RUN tracers that run the program and record nothing, and one that does. EXPECT figures of that
+/// one alone.
+#[test]
+fn a_tracer_that_was_silently_off_has_no_figure() {
+    let world = World::new("bench-off");
+    if !has("cc") {
+        return skipped("no C compiler (cc) is installed");
+    }
+    // What follows the last option is the program, which is run as if it were recorded.
+    let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
+               case \"$1\" in */functions | */usdt) exec \"$@\" ;; esac; shift; done\n";
+    let before = world.path("before");
+    fs::create_dir(&before).expect("a folder");
+    for program in ["uftrace", "perf"] {
+        fs::write(before.join(program), off).expect("a program");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(before.join(program), mode).expect("executable");
+    }
+    let (status, rows) = bench(&world, "tracepoint", "uftrace,perf", &before);
+    assert_eq!(status, Some(1), "{rows:?}");
+    for tracer in ["uftrace", "perf"] {
+        for row in of(&rows, tracer).filter(|row| row["status"] != "absent") {
+            assert_eq!(row["status"], "failed", "{row}");
+            assert!(row["samples"].as_array().is_some_and(Vec::is_empty), "{row}");
+        }
+    }
+    of(&rows, "uftrace").for_each(|row| assert_eq!(row["status"], "failed", "{row}"));
+    of(&rows, "trackway").for_each(is_whole);
+}
+
+/// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
+#[test]
+fn tracers_by_the_kernel_have_all_events() {
+    let world = World::new("bench-kernel-events");
+    if !has("cc") {
+        return skipped("no C compiler (cc) is installed");
+    }
+    let tracers = "ftrace-uprobe,ftrace-marker,bpftrace";
+    let (status, rows) = bench(&world, "tracepoint", tracers, Path::new("/nonexistent"));
+    assert_eq!(status, Some(0), "{rows:?}");
+    for tracer in ["ftrace-uprobe", "ftrace-marker", "bpftrace"] {
+        for row in of(&rows, tracer) {
+            if row["status"] == "absent" {
+                assert!(row["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{row}");
+            } else {
+                is_whole(row);
+            }
+        }
+    }
+}
+
+/// KILL the bench while it has a uprobe event. EXPECT neither that, nor its instance, to stay.
+#[test]
+fn a_killed_bench_leaves_no_uprobe_event() {
+    const SCRIPT: &str = "
+        tracing=/sys/kernel/tracing
+        [ -d $tracing/instances ] || mount -t tracefs nodev $tracing || exit 90
+        [ -e $tracing/uprobe_events ] || exit 90
+        \"$1\" bench tracepoint --tracers ftrace-uprobe >/dev/null 2>&1 & bench=$!
+        there() { grep -q \"^p:trackway_lab_$bench/\" $tracing/uprobe_events; }
+        i=0; until there; do
+            kill -0 $bench 2>/dev/null && [ $i -lt 2000 ] || exit 91; sleep 0.02; i=$((i+1))
+        done
+        kill -9 $bench
+        i=0; while there || [ -d $tracing/instances/trackway-lab-$bench-ftrace-uprobe ]; do
+            [ $i -lt 2000 ] || exit 92; sleep 0.02; i=$((i+1))
+        done";
+    let world = World::new("bench-uprobe");
+    let header = "/usr/include/x86_64-linux-gnu/sys/sdt.h";
+    if !is_root() || !Path::new(header).is_file() {
+        return skipped("it takes root, and systemtap-sdt-dev");
+    }
+    let mut command = world.command("unshare");
+    command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
+    match command.status().expect("unshare runs").code() {
+        Some(90) => skipped("tracefs cannot be mounted here, or has no uprobes"),
+        code => assert_eq!(code, Some(0), "91: no event, 92: it stays"),
+    }
+}
