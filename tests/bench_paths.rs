@@ -53,7 +53,8 @@ fn is_measured(row: &Value) -> bool {
 }
 
 /// RUN the suite of the buffers by themselves. EXPECT every event of every way to be found in its
-/// buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for a claim.
+/// buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for a
+/// claim.
 #[test]
 fn every_way_is_measured_on_either_path() {
     let Some(rows) = rows("paths", "trackway-claim,lockless") else { return };

@@ -1,5 +1,5 @@
-//! A process that is stepped through with ptrace(2), instruction by instruction: a child of ours, or
-//! a program that was started some other way.
+//! A process that is stepped through with ptrace(2), instruction by instruction: a child of ours,
+//! or a program that was started some other way.
 //!
 //! A trap makes the kernel abort a restartable sequence. So the thread's `rseq_cs` is cleared after
 //! each step, as `tests/kill` does it. Instructions of the kernel are not seen. Written for x86-64.

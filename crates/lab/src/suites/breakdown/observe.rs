@@ -1,5 +1,5 @@
-//! A program's loop of events, looked at from outside: how long it takes, at which instruction it is
-//! while it is sampled (by perf), and which instructions an event has (by stepping through it).
+//! A program's loop of events, looked at from outside: how long it takes, at which instruction it
+//! is while it is sampled (by perf), and which instructions an event has (by stepping through it).
 
 use std::collections::BTreeMap;
 use std::path::Path;
