@@ -37,6 +37,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
         bars.extend(events_beside_others(report));
     }
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
+    bars.extend(suites::paths::bars(report));
     bars.extend(suites::size::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
     bars.extend(suites::syscall::bars(report));

@@ -10,7 +10,6 @@
 //! page      the same as a page, with figures
 //! compare   two such reports: what changed, and how sure that is
 //! doctor    what disturbs measurements here
-//! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! ```
 //!
@@ -31,11 +30,11 @@ mod guardian;
 mod machine;
 mod measured;
 mod page;
+mod pinned;
 mod place;
 mod progress;
 mod readback;
 mod report;
-mod reserve;
 mod results;
 mod rounds;
 mod rows;
@@ -50,6 +49,8 @@ mod suite;
 mod suites;
 mod table;
 mod text;
+#[cfg(target_arch = "x86_64")]
+mod tracee;
 mod tracefs;
 mod tracer;
 mod tracer_names;
@@ -62,10 +63,6 @@ pub use doctor::{Disturbance, Quiet, disturbing, examine, print_doctor};
 pub use error::Error;
 pub use machine::Machine;
 pub use page::page;
-pub use reserve::{
-    ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
-    Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
-};
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_page, write_report};

@@ -6,11 +6,6 @@
 pub(crate) struct Shuffle(u64);
 
 impl Shuffle {
-    /// From the clock: which order it is does not matter, only that it is not the same.
-    pub(crate) fn new() -> Self {
-        Self::of(drawn_seed())
-    }
-
     /// The orders that `seed` gives, the same each time.
     pub(crate) const fn of(seed: u64) -> Self {
         Self(seed)

@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 37] = [
+pub(crate) const SOURCES: [Source; 44] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -51,6 +51,13 @@ pub(crate) const SOURCES: [Source; 37] = [
     Source { name: "marker.c", text: include_str!("workloads/marker.c") },
     Source { name: "functions.c", text: include_str!("workloads/functions.c") },
     Source { name: "rust-peer.c", text: include_str!("workloads/rust-peer.c") },
+    Source { name: "histogram.h", text: include_str!("workloads/histogram.h") },
+    Source { name: "cases-bare.c", text: include_str!("workloads/cases-bare.c") },
+    Source { name: "cases-trackway.c", text: include_str!("workloads/cases-trackway.c") },
+    Source { name: "cases-lttng.c", text: include_str!("workloads/cases-lttng.c") },
+    Source { name: "parts.h", text: include_str!("workloads/parts.h") },
+    Source { name: "parts-trackway.c", text: include_str!("workloads/parts-trackway.c") },
+    Source { name: "parts-lttng.c", text: include_str!("workloads/parts-lttng.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

@@ -4,23 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use trackway_lab::{ReserveOptions, SessionsOptions};
+use trackway_lab::SessionsOptions;
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum What {
-    /// What keeping writers apart costs: rseq and claim beside the 2012 paper's lockless buffer
-    ///
-    /// The paper's tables, in user space: one record reserved, written and committed by restartable
-    /// sequence, by claim, by the paper's algorithm, under a mutex, with signals blocked, and
-    /// without any protection, over buffers of the same size and with the same clock; on one
-    /// thread, on as many as there are CPUs, and on too many; sizes of sub-buffers; instructions,
-    /// counted one by one; and the same through trackway record --reserve. In interleaved rounds;
-    /// after each run, the records are looked for in the buffer. Figures of different machines do
-    /// not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench reserve --quick\n  \
-                            trackway bench reserve --threads 16 --json reserve.json")]
-    Reserve(Reserve),
     /// What sessions cost: several on one event, events switched on, recorders, short processes
     ///
     /// An event that 1, 2, 4 and 32 sessions record; the time from trackway event on to the first
@@ -32,28 +20,6 @@ pub(super) enum What {
     #[command(after_help = "Examples:\n  trackway bench sessions --quick\n  \
                             trackway bench sessions --seconds 600 --json sessions.json")]
     Sessions(Sessions),
-}
-
-/// Arguments of `trackway bench reserve`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Reserve {
-    /// Some seconds instead of some minutes: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Up to so many threads, besides two and eight for each CPU [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-reserve.json"
-    )]
-    json: Option<PathBuf>,
 }
 
 /// Arguments of `trackway bench sessions`.
@@ -82,7 +48,6 @@ impl What {
     /// Where the figures go.
     fn file(&self) -> Option<&Path> {
         match self {
-            Self::Reserve(arguments) => &arguments.json,
             Self::Sessions(arguments) => &arguments.json,
         }
         .as_deref()
@@ -113,22 +78,8 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
 pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
     what.file().map_or(Ok(()), check_writable)?;
     match what {
-        What::Reserve(arguments) => reserve(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
     }
-}
-
-/// Whether something failed.
-fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = ReserveOptions {
-        quick: arguments.quick,
-        rounds: arguments.rounds,
-        threads: arguments.threads.map(|threads| threads as usize),
-    };
-    let results = trackway_lab::run_reserve(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
 }
 
 /// Whether something failed.

@@ -193,7 +193,7 @@ impl Syscall {
         let emitted = 2 * (BATCHES * events + singles);
         let histogram = singles_histogram(&ran)?;
         let (account, extra) = told(&ran, emitted);
-        Ok(Sample { figure, histogram, account, extra })
+        Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
 
     /// The row of one length; the run's others are kept for their rows.

@@ -4,18 +4,46 @@ use std::hint::black_box;
 use std::sync::Barrier;
 
 use trackway_sys::clock::{monotonic_ns, tsc};
-use trackway_sys::thread::CpuSet;
 
 use super::clock::load_fence;
 use super::memory::Found;
-use super::results::Tally;
 use super::staged::{Did, Staged};
 use super::ways::{Contender, Record};
 use crate::error::{Error, Result};
+use crate::pinned::{pin, thread_cpu_ns};
+use crate::results::Account;
 use crate::stats::Spread;
 
 /// Events between two looks at the clock.
 const BATCH_EVENTS: u64 = 5_000;
+
+/// What became of the events of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Events emitted.
+    pub(super) emitted: u64,
+    /// Events recorded, those that were overwritten later included.
+    pub(super) recorded: u64,
+    /// Events that opened a sub-buffer.
+    pub(super) switches: u64,
+    /// Sequences that were aborted, and claim regions that were found in use.
+    pub(super) restarts: u64,
+}
+
+impl Tally {
+    /// Events lost: there was no place for them, and that was counted.
+    pub(super) const fn lost(&self) -> u64 {
+        self.emitted - self.recorded
+    }
+
+    /// Adds another run.
+    const fn add(&mut self, other: &Self) {
+        self.emitted += other.emitted;
+        self.recorded += other.recorded;
+        self.switches += other.switches;
+        self.restarts += other.restarts;
+    }
+}
 
 /// Stages and records events, and counts what became of them.
 #[inline(always)]
@@ -65,16 +93,16 @@ impl Runner {
             self.emit(BATCH_EVENTS);
             figures.push((thread_cpu_ns() - begin) as f64 / BATCH_EVENTS as f64);
         }
-        self.check()?;
         median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
     }
 
-    /// Emits `events` events and takes the time of each: the middle one of those that stayed in
-    /// their sub-buffer, and of those that opened one, in ticks. What taking the time takes is
+    /// Emits `events` events and takes the time of each: the average of the middle half of those
+    /// that stayed in their sub-buffer, and of those that opened one, in ticks. (Counters of some
+    /// machines go on in steps: a median would be one of those.) What taking the time takes is
     /// taken away.
     pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
         let empty: Vec<f64> = (0..events.min(2_000)).map(|_| timed(|| ()).0).collect();
-        let Some(empty) = median(&empty) else { return Ok(None) };
+        let Some(empty) = middle(empty) else { return Ok(None) };
         let (record, writer) = self.contender.parts();
         let record = black_box(record);
         let (mut fast, mut switches) = (Vec::with_capacity(events as usize), Vec::new());
@@ -92,13 +120,7 @@ impl Runner {
             }
         }
         self.tally.emitted += events;
-        self.check()?;
-        Ok(median(&fast).zip(median(&switches)))
-    }
-
-    /// What became of all events.
-    pub(super) fn tally(&self) -> Tally {
-        self.tally
+        Ok(middle(fast).zip(middle(switches)))
     }
 
     /// How often an event has opened a sub-buffer.
@@ -106,16 +128,17 @@ impl Runner {
         self.tally.switches as f64 / self.tally.emitted as f64
     }
 
-    /// Whether the buffers hold what was recorded. One thread on one CPU leaves no gaps.
-    pub(super) fn check(&self) -> Result<()> {
+    /// What became of all events, if the buffers hold what was recorded. One thread on one CPU
+    /// leaves no gaps.
+    pub(super) fn check(&self) -> Result<Account> {
         let found = self.contender.find(self.staged.body_bytes)?;
         let gaps: u64 = found.iter().map(|found| found.gaps).sum();
-        check(&self.contender, &found, &self.tally)?;
+        let account = check(&self.contender, &found, &self.tally)?;
         if gaps > self.tally.lost() {
             let message = format!("{gaps} events are missing in between: {:?}", self.tally);
             return Err(Error::output(self.contender.way.name(), message));
         }
-        Ok(())
+        Ok(account)
     }
 }
 
@@ -143,13 +166,20 @@ impl Runner {
     }
 }
 
-/// Whether buffers hold what was recorded, by their own count, and no more than that is in them.
-fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<()> {
+/// What became of the events, if buffers hold what was recorded, by their own count, and no more
+/// than that is in them.
+fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Account> {
     let mut all = Found::default();
     found.iter().for_each(|found| all.add(found));
     let is_there = all.records > 0 && all.records <= tally.recorded;
     if all.counted == tally.recorded && is_there {
-        return Ok(());
+        return Ok(Account {
+            emitted: tally.emitted,
+            recorded: all.records,
+            lost: tally.lost(),
+            overwritten: all.counted - all.records,
+            record_bytes: 0,
+        });
     }
     let message = format!("events do not add up: {tally:?}, in the buffers: {all:?}");
     Err(Error::output(contender.way.name(), message))
@@ -169,21 +199,16 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (end.wrapping_sub(begin) as f64, done)
 }
 
+/// The average of the middle half of figures.
+fn middle(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    let quarter = figures.len() / 4;
+    let half = figures.get(quarter..figures.len() - quarter).filter(|half| !half.is_empty())?;
+    Some(half.iter().sum::<f64>() / half.len() as f64)
+}
+
 fn median(figures: &[f64]) -> Option<f64> {
     Spread::of(figures).map(|spread| spread.median)
-}
-
-/// Makes the calling thread stay on `cpu`.
-pub(super) fn pin(cpu: usize) -> Result<()> {
-    CpuSet::only(cpu as u32).apply().map_err(|error| Error::output("sched_setaffinity", error))
-}
-
-/// Time that the calling thread had on CPUs, in ns.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours, and every thread has that clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// What threads came to that emitted at once.
@@ -191,6 +216,8 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 pub(super) struct AtOnce {
     /// What became of their events.
     pub(super) tally: Tally,
+    /// By the buffers.
+    pub(super) account: Account,
     /// From the first one's begin to the last one's end, in ns.
     pub(super) ns: u64,
     /// Time that they had on CPUs, in ns.
@@ -236,8 +263,8 @@ pub(super) fn at_once(
         tally.add(&of_one);
         (begin, end, cpu_ns) = (begin.min(from), end.max(to), cpu_ns + on_cpu);
     }
-    check(contender, &contender.find(body_bytes)?, &tally)?;
-    Ok(AtOnce { tally, ns: end - begin, cpu_ns })
+    let account = check(contender, &contender.find(body_bytes)?, &tally)?;
+    Ok(AtOnce { tally, account, ns: end - begin, cpu_ns })
 }
 
 #[cfg(test)]
@@ -245,8 +272,7 @@ mod tests {
     use trackway_ring::Geometry;
 
     use super::super::clock::Still;
-    use super::super::results::Way;
-    use super::super::ways::Scale;
+    use super::super::ways::{Scale, Way};
     use super::*;
 
     fn runner(way: Way, cpu: usize) -> Runner {
@@ -256,9 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn the_middle_is_between_the_steps_of_a_counter() {
+        assert_eq!(middle(vec![30.0, 20.0, 9e9, 20.0, 30.0, 20.0, 20.0, 0.0]), Some(22.5));
+        assert_eq!((middle(vec![7.0]), middle(Vec::new())), (Some(7.0), None));
+    }
+
+    #[test]
     fn records_that_are_not_there_are_noticed() {
         let cpu = crate::machine::allowed_cpus().expect("CPUs")[0];
-        let checked = super::super::on(cpu, || {
+        let checked = crate::pinned::on(cpu, || {
             for way in [Way::Nothing, Way::Claim, Way::Lockless] {
                 let mut runner = runner(way, cpu);
                 assert!(runner.check().is_err(), "{way:?}: nothing was recorded");
@@ -283,10 +315,11 @@ mod tests {
     #[test]
     fn switches_are_told_apart_from_other_events() {
         let cpu = crate::machine::allowed_cpus().expect("CPUs")[0];
-        let done = super::super::on(cpu, || {
+        let done = crate::pinned::on(cpu, || {
             let mut runner = runner(Way::Nothing, cpu);
             runner.ticks_of_paths(1_000)?;
-            Ok(runner.tally())
+            runner.check()?;
+            Ok(runner.tally)
         });
         let tally = done.expect("events");
         // A hundred and eleven records of 36 bytes are in a sub-buffer of 4 KiB.

@@ -28,9 +28,53 @@ use trackway_ring::{Geometry, Plan, Refusal, Region, claim::Copy, write_header};
 
 use super::clock::Clock;
 use super::memory::{Found, OurRing, PaperRing, Ring};
-use super::results::Way;
 use super::staged::{Did, ID, Staged};
 use crate::error::{Error, Result};
+
+/// How writers keep apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Not at all: the floor.
+    Nothing,
+    /// By restartable sequence.
+    Rseq,
+    /// By an owner word, taken by compare-and-swap.
+    Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+    /// The same, with a clock that may be read too early: not fit for use.
+    LocklessUnfenced,
+    /// By a mutex for each CPU.
+    Mutex,
+    /// By blocking signals, with a region for each thread.
+    Signals,
+}
+
+impl Way {
+    /// All of them, in the order of the rows.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Nothing,
+        Self::Rseq,
+        Self::Claim,
+        Self::Lockless,
+        Self::LocklessUnfenced,
+        Self::Mutex,
+        Self::Signals,
+    ];
+
+    /// As a row's tracer. Trackway's own are named by `--reserve`.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "no-protection",
+            Self::Rseq => "trackway-rseq",
+            Self::Claim => "trackway-claim",
+            Self::Lockless => "trackway-lockless",
+            Self::LocklessUnfenced => "lockless-unfenced",
+            Self::Mutex => "mutex",
+            Self::Signals => "signals-blocked",
+        }
+    }
+}
 
 /// How often a sequence may be restarted before its event is lost. (The agent claims then.)
 const RESTARTS_MAX: usize = 16;
