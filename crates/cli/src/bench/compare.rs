@@ -16,7 +16,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
                   trackway bench compare before/results.json after/results.json\n  \
                   trackway bench compare A.json B.json --tracers trackway --fail-on slower\n  \
-                  trackway bench compare A.json B.json --json | jq '.rows[]|select(.verdict==\"worse\")'")]
+                  trackway bench compare A.json B.json --json | \
+                  jq '.rows[]|select(.verdict==\"worse\")'")]
 pub(super) struct Arguments {
     /// What was measured before
     #[arg(value_name = "FILE")]

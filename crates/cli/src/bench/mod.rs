@@ -31,8 +31,9 @@ const INTERRUPTED: u8 = 130;
                   trackway bench tracepoint --tracers trackway,lttng\n  \
                   trackway bench doctor\n  \
                   trackway bench compare before/results.json after/results.json\n\n\
-                  Figures of different machines do not compare; ratios do. Ctrl-C ends it: what was \
-                  measured until then is kept. The exit status is 0, 1 if something failed that \
+                  Figures of different machines do not compare; ratios do. Ctrl-C ends it: what \
+                  was measured until then is kept. The exit status is 0, 1 if something failed \
+                  that \
                   should have worked, 130 after Ctrl-C, 2 for anything else."
 )]
 pub(crate) struct Arguments {
