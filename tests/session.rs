@@ -18,6 +18,8 @@ mod filters;
 mod filters_in_c;
 #[path = "session/guides.rs"]
 mod guides;
+#[path = "session/jumps.rs"]
+mod jumps;
 #[path = "session/killed.rs"]
 mod killed;
 #[path = "session/life.rs"]
