@@ -40,6 +40,8 @@ mod place;
 mod record;
 #[path = "session/room.rs"]
 mod room;
+#[path = "session/sandboxed.rs"]
+mod sandboxed;
 #[path = "session/snapshots.rs"]
 mod snapshots;
 #[path = "session/socket.rs"]

@@ -2,12 +2,12 @@
 //! gone is free again.
 //!
 //! A region's owner word says which thread has it. That the thread has ended, or its process, the
-//! recorder finds out. That it lives and has left the region in the middle, because a signal handler
-//! jumped out of there, only this process can know ([`crate::holder`]). So who claims a region takes
-//! its *note* before, writes there what his owner word will be, and gives it back behind that.
-//! Invariant: while somebody of this process has a region by an owner word that others could free,
-//! the note says so. Who finds a note whose holder is gone frees what he had. What was written to the
-//! region is whole without the last commit, as where a writer has died.
+//! recorder finds out. That it lives and has left the region in the middle, because a signal
+//! handler jumped out of there, only this process can know ([`crate::holder`]). So who claims a
+//! region takes its *note* before, writes there what his owner word will be, and gives it back
+//! behind that. Invariant: while somebody of this process has a region by an owner word that others
+//! could free, the note says so. Who finds a note whose holder is gone frees what he had. What was
+//! written to the region is whole without the last commit, as where a writer has died.
 //!
 //! A place in the notes is several regions'; then one of two writers goes to another region.
 
@@ -80,8 +80,8 @@ impl Note {
     }
 }
 
-/// Claims a region for who has this owner word, and a footprint that lives until the claim has ended.
-/// Not `noted`: whose word says nothing that could be proved (a vfork child's).
+/// Claims a region for who has this owner word, and a footprint that lives until the claim has
+/// ended. Not `noted`: whose word says nothing that could be proved (a vfork child's).
 pub(crate) fn claim(
     region: Region<'static>,
     owner: u64,

@@ -2,8 +2,8 @@
 //!
 //! A decision holds for one generation of a session. It is kept under a sequence count, because
 //! threads and signal handlers read it while another thread replaces it: a reader that catches it
-//! in between decides for itself, on its stack. So nobody ever waits for anybody. Who replaces it is
-//! noted ([`PUBLISHERS`]), so that somebody else finishes that if he is gone.
+//! in between decides for itself, on its stack. So nobody ever waits for anybody. Who replaces it
+//! is noted ([`PUBLISHERS`]), so that somebody else finishes that if he is gone.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -197,8 +197,8 @@ impl Decision {
     }
 }
 
-/// Bit of the process stamp while it is being made; the others say by whom ([`Holder`]). No real stamp
-/// has it: process ids are shorter.
+/// Bit of the process stamp while it is being made; the others say by whom ([`Holder`]). No real
+/// stamp has it: process ids are shorter.
 const SETTLING: u64 = 1 << 63;
 
 /// Most tokens that a process may hold: recordings nested in recordings.
@@ -218,6 +218,8 @@ pub(crate) struct Process {
     /// Inode number of its process-id namespace; 0: not known.
     pid_namespace: AtomicU64,
     tokens: [AtomicU64; TOKENS_MAX],
+    /// See [`Self::is_sandboxed`].
+    sandboxed: AtomicBool,
     pub(crate) decisions: [Decision; SESSIONS_MAX],
 }
 
@@ -229,6 +231,7 @@ pub(crate) static PROCESS: Process = Process {
     pid: AtomicU32::new(0),
     pid_namespace: AtomicU64::new(0),
     tokens: [const { AtomicU64::new(0) }; TOKENS_MAX],
+    sandboxed: AtomicBool::new(false),
     decisions: [const { Decision::new() }; SESSIONS_MAX],
 };
 
@@ -408,6 +411,7 @@ impl Process {
         }
         self.pid.store(who.pid, Ordering::Relaxed);
         self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
+        self.is_sandboxed(); // what stands in the parent's place is a fork child's, too
         if let Some((home, window)) = self.home().and_then(|home| Some((home, home.window()?))) {
             let slot = if is_fork_child {
                 window.enter_fork_child(&who)
@@ -419,6 +423,20 @@ impl Process {
         // ORDERING: Release pairs with the Acquire in `stamp`.
         word.store(stamp, Ordering::Release);
         stamp
+    }
+
+    /// Whether the process is known to be in a sandbox, or was forked there: then it makes no
+    /// system call that it need not make. No process comes out of one.
+    pub(crate) fn is_sandboxed(&self) -> bool {
+        let window = || self.home().and_then(|home| Some((home, home.window()?)));
+        let is_seen = |(home, window): (&Home, &Window)| {
+            let owner = home.slot.load(Ordering::Relaxed);
+            owner != 0 && window.is_sandboxed(Owner::from_word(owner))
+        };
+        if !self.sandboxed.load(Ordering::Relaxed) && window().is_some_and(is_seen) {
+            self.sandboxed.store(true, Ordering::Relaxed);
+        }
+        self.sandboxed.load(Ordering::Relaxed)
     }
 
     /// Process id of the calling thread: a vfork child has its own, though it shares our memory.

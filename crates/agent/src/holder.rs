@@ -3,10 +3,10 @@
 //! A signal handler may jump out of what it has interrupted (siglongjmp(3)), and a thread may end
 //! in the middle (pthread_exit(3) in a handler, asynchronous cancellation): then nobody lets go.
 //! Invariant: what is held changes hands without that only if who held it is *gone*, and that is
-//! known for certain. It is, when a footprint of who comes later shares memory with his: two objects
-//! that live at the same time never do. It does not matter whose stack it is, which way it grows,
-//! or whether handlers and coroutines have stacks of their own; what is there is not looked at.
-//! (It matters to nobody but him who copies stacks away and back again, and does so in a signal
+//! known for certain. It is, when a footprint of who comes later shares memory with his: two
+//! objects that live at the same time never do. It does not matter whose stack it is, which way it
+//! grows, or whether handlers and coroutines have stacks of their own; what is there is not looked
+//! at. (It matters to nobody but him who copies stacks away and back again, and does so in a signal
 //! handler.) A thread that comes the same way again stands where it stood, so it knows at once.
 //!
 //! What who is gone has done is seen by who finds that out: it was done on the same stack, and so
@@ -158,7 +158,8 @@ impl Held {
             && Holder::from_word(word).is_of_thread_of(Holder::new(0, thread::current().addr()))
     }
 
-    /// Lets go, in a fork child, of what threads hold that it does not have; whether it has done so.
+    /// Lets go, in a fork child, of what threads hold that it does not have; whether it has done
+    /// so.
     pub(crate) fn forget(&self) -> bool {
         let is_others = !self.is_of_this_thread();
         if is_others {

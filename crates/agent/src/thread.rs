@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::decision::PROCESS;
-use crate::tls;
+use crate::{program, tls};
 
 /// What a thread remembers.
 #[repr(C)]
@@ -24,7 +24,7 @@ pub(crate) struct Thread {
     /// The process stamp for which `name` holds.
     pub(crate) name_stamp: u64,
     /// Name, NUL-padded; asked for only where a session wants it, because the system call may be
-    /// one that a sandbox forbids.
+    /// one that a sandbox forbids. In a fork child what it was in the parent.
     pub(crate) name: [u8; 17],
     /// How many filters are being evaluated: more than one where signal handlers emit.
     filter_depth: u8,
@@ -113,8 +113,12 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         if stamp != 0 && !in_vfork_child && (*thread).name_stamp == stamp {
             identity.name = (*thread).name;
         } else {
-            // PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
-            libc::prctl(libc::PR_GET_NAME, identity.name.as_mut_ptr());
+            identity.name = (*thread).name;
+            if !PROCESS.is_sandboxed() {
+                identity.name = ask_for_name();
+            } else if identity.name[0] == 0 {
+                identity.name = program::first_name();
+            }
             if !in_vfork_child {
                 (&raw mut (*thread).name).write_volatile(identity.name);
                 (&raw mut (*thread).name_stamp).write_volatile(stamp);
@@ -122,6 +126,14 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         }
     }
     identity
+}
+
+/// The calling thread's name, by a system call.
+pub(crate) fn ask_for_name() -> [u8; 17] {
+    let mut name = [0; 17];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
 /// Notes that the calling thread, whose line is given, begins to evaluate filters.
@@ -152,8 +164,8 @@ pub(crate) fn is_in_filter() -> bool {
 
 /// Until when, in ns, the calling thread may wait for another one that it has found at something,
 /// for `patience_ns` at most; `None`: not at all, because it has waited in vain a moment ago. So
-/// signal handlers that interrupt who waits wait no longer than he does, and do not come faster than
-/// they end.
+/// signal handlers that interrupt who waits wait no longer than he does, and do not come faster
+/// than they end.
 pub(crate) fn wait_until(now_ns: u64, patience_ns: u64) -> Option<u64> {
     /// How many times as long as it has waited it waits no more.
     const REST: u64 = 4;

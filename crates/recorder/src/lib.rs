@@ -51,6 +51,7 @@ mod recover;
 mod region;
 mod report;
 mod room;
+mod sandboxes;
 mod self_test;
 mod serve;
 mod served;

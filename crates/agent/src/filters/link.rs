@@ -54,8 +54,8 @@ pub(super) enum Failure {
 /// is merely preempted is back before, and there are other lanes.)
 const VAIN_MAX: u64 = 8;
 /// How many may be at it at a time. The first lane is everybody's, and waited for; the others are
-/// for those who have interrupted who is at it, for those who find no room there, and where somebody
-/// has left it in the middle who is not known to be gone yet.
+/// for those who have interrupted who is at it, for those who find no room there, and where
+/// somebody has left it in the middle who is not known to be gone yet.
 pub(super) const LANES: usize = 4;
 
 /// Where one at a time makes links.
@@ -146,8 +146,8 @@ impl Drop for Turn {
     }
 }
 
-/// Whether the calling thread is at it: then this is a signal handler. (Or it has been, and has left
-/// it in the middle.)
+/// Whether the calling thread is at it: then this is a signal handler. (Or it has been, and has
+/// left it in the middle.)
 pub(super) fn is_interrupted() -> bool {
     ALL.iter().any(|lane| lane.held.is_of_this_thread())
 }

@@ -34,8 +34,8 @@ const REST_NS: u64 = 1_000_000_000;
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; PARTS * PART_BYTES]>);
 
-// SAFETY: written by who holds the part's lane of `link`, in places that no link leads to yet; read by
-// those who came by a link, and are counted.
+// SAFETY: written by who holds the part's lane of `link`, in places that no link leads to yet; read
+// by those who came by a link, and are counted.
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; PARTS * PART_BYTES]));
@@ -301,10 +301,11 @@ impl Store {
         self.current = free.unwrap_or(self.current);
     }
 
-    /// Goes on from whatever state somebody has left this in who is gone, in the middle of anything:
-    /// lists may lead to what was never written, and a part that was being given up may say that it
-    /// has rested long ago. So no list is believed. What `used` and `code_used` say was stored before
-    /// any link that leads to there was (Release), so nothing that is in use is written over.
+    /// Goes on from whatever state somebody has left this in who is gone, in the middle of
+    /// anything: lists may lead to what was never written, and a part that was being given up may
+    /// say that it has rested long ago. So no list is believed. What `used` and `code_used` say was
+    /// stored before any link that leads to there was (Release), so nothing that is in use is
+    /// written over.
     ///
     /// Links to all parts are taken away, and made anew when they are needed.
     pub(super) fn recover(&mut self, window: &Window) {
