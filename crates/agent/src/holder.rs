@@ -71,7 +71,7 @@ impl Holder {
 
     /// The one that [`Self::word`] was of.
     pub(crate) const fn from_word(word: u64) -> Self {
-        Self(word & (1 << 63) - 1)
+        Self(word & ((1 << 63) - 1))
     }
 
     pub(crate) const fn word(self) -> u64 {
