@@ -142,9 +142,9 @@ fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
     assert!(ground.world.path("flight.old/snapshot-2/kernel/metadata").is_file());
 }
 
-/// RUN more than a flight recorder holds. EXPECT the newest in a snapshot: all of them from where on
-/// each CPU has its own. (Where the program was on one CPU, and came back when the other one had come
-/// round, the older ones have a gap.)
+/// RUN more than a flight recorder holds. EXPECT the newest in a snapshot: all of them from where
+/// on each CPU has its own. (Where the program was on one CPU, and came back when the other one had
+/// come round, the older ones have a gap.)
 #[test]
 fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
     let Some(ground) = Ground::new("ksession-round") else { return };
@@ -363,6 +363,30 @@ fn a_saved_session_has_the_kernels_events() {
     let lines = ground.lines(&folder);
     ground.check(&folder, 0..10);
     assert!(!lines.iter().any(|line| line.contains("syscall_exit")), "{lines:?}");
+}
+
+/// RUN save of a session with a filter that only the kernel's events can be asked, and load what
+/// was saved. EXPECT the filter as it was written, of both; no event of programs; and the same
+/// again.
+#[test]
+fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
+    let Some(ground) = Ground::new("ksession-save-filter") else { return };
+    let mut create = ground.command("session create k --kernel syscalls:getpgid --context prio");
+    create.args(["--filter", "$ctx.prio > 5", "-o", "trace"]);
+    let output = create.output().expect("trackway runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let save = |name: &str| ground.ok(&format!("session save {name}")).0;
+    let saved = save("k");
+    assert_eq!(saved.matches("$ctx.prio > 5").count(), 2, "{saved}");
+    assert!(!saved.contains("false"), "{saved}");
+    fs::write(ground.world.path("k.toml"), &saved).expect("a file");
+    ground.ok("session destroy k");
+    ground.ok("session create k --load k.toml -o again");
+    assert_eq!(save("k"), saved);
+    ground.calls(0..10);
+    ground.ok("session destroy k");
+    ground.check("again", 0..10);
+    assert!(!ground.lines("again").iter().any(|line| line.contains("calls:")));
 }
 
 /// RUN a session of some calls, with contexts, on one CPU; then what was saved of it. EXPECT those

@@ -30,11 +30,33 @@ fn recover_says_what_is_lost_of_the_kernel() {
     let talk = ground.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
     assert!(talk.contains("they end at 20"), "{talk}");
+    // Once: of whatever else is recovered, and of nothing else.
+    assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
+    assert!(!talk.contains("nothing to recover"), "{talk}");
     let entries = ground.numbers(&ground.lines("trace"));
     assert!(!entries.is_empty() && entries.iter().copied().eq(0..entries.len() as u64));
     let again = ground.ok("recover trace").1;
     assert!(again.contains("nothing to recover"), "{again}");
     assert!(!text(&printed().stderr).contains("trackway recover"));
+}
+
+/// RUN SIGKILL for the recorder of the kernel's events alone, and recover at once. EXPECT it to be
+/// waited for, what is lost to be told once, and that there was something.
+#[test]
+fn recover_waits_for_a_recorder_that_was_just_killed() {
+    let Some(ground) = Ground::new("ksession-just-killed") else { return };
+    for round in 0..5 {
+        let trace = format!("trace-{round}");
+        ground.ok(&format!("session create k --kernel syscalls:getpgid --kernel-only -o {trace}"));
+        let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+        let mut recover = ground.command("recover");
+        send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+        let output = recover.output().expect("it runs");
+        let talk = text(&output.stderr);
+        assert!(output.status.success(), "{talk}");
+        assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
+        assert!(!talk.contains("nothing to recover"), "{talk}");
+    }
 }
 
 /// RUN a session that writes to a disk which is full for a while. EXPECT to be told at once, and
@@ -211,8 +233,9 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
     ground.check("trace", (100..200).chain(300..500));
 }
 
-/// RUN a flight recorder by tracefs, a snapshot, more calls, and its end, where the kernel's buffers
-/// cannot be read. EXPECT what the snapshot has read in the trace, and the rest to be counted.
+/// RUN a flight recorder by tracefs, a snapshot, more calls, and its end, where the kernel's
+/// buffers cannot be read. EXPECT what the snapshot has read in the trace, and the rest to be
+/// counted.
 #[test]
 fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
     let Some(ground) = crate::tracefs::ground("ksession-held") else { return };

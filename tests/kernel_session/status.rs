@@ -170,3 +170,34 @@ fn a_cpu_that_comes_is_said_at_once() {
     let (_, talk) = ground.ok("session destroy k");
     assert!(talk.contains("1 CPU came while the kernel's events were recorded"), "{talk}");
 }
+
+/// RUN a session where a CPU seems not to be online at first, by the list of them, and calls on it.
+/// EXPECT them recorded: it was there, and so has buffers.
+#[test]
+fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
+    const SCRIPT: &str = "
+        mount --bind online /sys/devices/system/cpu/online || exit 90
+        shift; exec \"$0\" \"$@\"";
+    let Some(ground) = Ground::new("ksession-offline") else { return };
+    let real = fs::read_to_string("/sys/devices/system/cpu/online").expect("a list");
+    if real.trim() == "0" || !trackway_tests::has("taskset") {
+        return trackway_tests::skipped("there is one CPU, or no taskset");
+    }
+    let list = ground.world.path("online");
+    fs::write(&list, "0\n").expect("a file");
+    let create =
+        ground.command("session create k --kernel-only --kernel syscalls:getpgid -o trace");
+    let mut unshare = ground.world.command("unshare");
+    unshare.args(["-m", "sh", "-c", SCRIPT]).arg(create.get_program()).arg("0");
+    unshare.args(create.get_args());
+    let output = unshare.output().expect("unshare runs");
+    if output.status.code() == Some(90) {
+        return trackway_tests::skipped("nothing can be mounted here");
+    }
+    assert!(output.status.success(), "{output:?}");
+    fs::write(&list, &real).expect("a file");
+    ground.shell("taskset -c 1 \"$0\" 100 $1").wait();
+    let (_, talk) = ground.ok("session destroy k");
+    assert!(!talk.contains(" came while "), "{talk}");
+    ground.check("trace", 0..100);
+}

@@ -210,6 +210,16 @@ fn filters_are_explained() {
             assert!(text.contains("endbr64") && text.contains("cmp rsi,1F4h"), "{text}");
         }
     }
+    // And what else must be as it is in the events that the code is for.
+    let filter = "shop:sale: state == \"busy\" && any(parts > 20)";
+    let output = world.trackway(&["filter", "explain", filter]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "  state, of less than 64 bits and the labels of shop:sale\n",
+        "  parts, of elements u16\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}{}", said(&output));
+    }
     let (code, text, message) = explain(&["--event", "shop:closing"]);
     assert_eq!((code, text.as_str()), (Some(2), ""));
     assert!(message.contains("no kind of event has such a name"), "{message}");

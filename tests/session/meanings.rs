@@ -85,8 +85,8 @@ fn elements_are_those_of_each_event() {
     judge("session-meanings-elements", "m:*: any(xs == 9)", [first, later], "n = 7 }");
 }
 
-/// RUN record with a filter that makes no sense for one of a program's events. EXPECT advice about
-/// the filter, and none about buffers.
+/// RUN record with a filter that makes no sense for one of a program's events, given to it, or in a
+/// file; and a session with it. EXPECT advice about the filter, and none about buffers.
 #[test]
 fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
     let place = Place::new("session-meanings-senseless");
@@ -98,11 +98,23 @@ fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
                 return 0;\n}\n";
     let program = place.world.compile("senseless", text, true, &[]);
     let program = program.to_str().expect("a path");
-    let words = ["record", "-o", "trace", "--filter", "status > 3", "--", program];
-    let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
-    assert!(is_success && talk.contains("lost 10 × m:b"), "{talk}");
-    assert!(talk.contains("hint: the filter 'status > 3' makes no sense for m:b"), "{talk}");
-    assert!(!talk.contains("--buffer-size"), "{talk}");
+    let file = place.world.path("rules.toml");
+    std::fs::write(&file, "[[channel]]\nfilters = ['status > 3']\n").expect("a file");
+    let file = file.to_str().expect("a path");
+    let check = |talk: &str| {
+        assert!(talk.contains("lost 10 × m:b"), "{talk}");
+        assert!(talk.contains("hint: the filter 'status > 3' makes no sense for m:b"), "{talk}");
+        assert!(!talk.contains("--buffer-size"), "{talk}");
+    };
+    for options in [["--filter", "status > 3"], ["--config", file]] {
+        let words = [&["record", "-o", "trace"][..], &options, &["--", program]].concat();
+        let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+        assert!(is_success, "{talk}");
+        check(&talk);
+    }
+    place.ok(&format!("session create web --load {file} -o of-session"));
+    assert!(place.world.command(program).status().expect("it runs").success());
+    check(&place.ok("session destroy web").1);
 }
 
 /// What is wide is judged by what was compiled for all that may come, from its first one on.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use trackway_recorder::{
     BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Mode, Notices,
-    RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, take_filters,
+    RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, as_asked, take_filters,
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
@@ -123,6 +123,7 @@ fn take_file(
     }
     if let Some(kernel) = &mut options.kernel {
         kernel.filters.extend(take_filters(&kernel.patterns, &mut spec.channels)?);
+        as_asked(&kernel.filters, &mut spec.channels);
         kernel.has_own_filters = true;
     }
     options.channels = spec.channels;
@@ -134,24 +135,12 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     let notices = Notices::new(false);
     let folder = arguments.folder.as_deref();
     let recovered = trackway_recorder::recover(&notices, folder).map_err(anyhow::Error::new)?;
-    if recovered.is_empty() {
+    // What was left of the kernel's events alone was told of.
+    if recovered.is_empty() && notices.all().is_empty() {
         notices.say(format_args!("nothing to recover"));
     }
     say_recovered(&notices, &recovered)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Says of a trace with the kernel's events whose recorder was killed what is not in it: their
-/// buffers were the recorder's alone.
-fn say_kernel(notices: &Notices, trace: &std::path::Path) {
-    let kernel = trace.join("kernel");
-    if kernel.join("metadata").is_file() {
-        notices.say(format_args!(
-            "of the kernel's events, what was written to {} is all there is: what was still in \
-             buffers went with the recorder",
-            kernel.display()
-        ));
-    }
 }
 
 /// Says what was recovered, and what could not be.
@@ -174,7 +163,6 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
                 summary.say_cut(notices);
                 summary.say_damage(notices);
                 summary.say_departed(notices);
-                say_kernel(notices, &one.folder);
             }
             Err(error) => {
                 whole = false;

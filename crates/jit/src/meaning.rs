@@ -118,13 +118,17 @@ impl<'a> Meanings<'a> {
         alternative.needs().zip(0..).all(|(need, at)| self.is_met(fields, number, need.path, at))
     }
 
-    fn is_met(&self, fields: &FieldViews<'_>, alternative: usize, path: &str, need: usize) -> bool {
+    /// The meanings that a need of an alternative may have; none: any of its kind.
+    pub fn of(&self, alternative: usize, need: usize) -> impl Iterator<Item = Meaning> + 'a {
         let (records, _) = self.records.as_chunks::<RECORD_BYTES>();
-        let mut own = records
+        records
             .iter()
-            .filter(|record| [record[0], record[1]].map(usize::from) == [alternative, need])
+            .filter(move |record| [record[0], record[1]].map(usize::from) == [alternative, need])
             .filter_map(|&[_, _, meaning @ ..]| Meaning::read(meaning))
-            .peekable();
+    }
+
+    fn is_met(&self, fields: &FieldViews<'_>, alternative: usize, path: &str, need: usize) -> bool {
+        let mut own = self.of(alternative, need).peekable();
         if own.peek().is_none() {
             return true;
         }

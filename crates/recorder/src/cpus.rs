@@ -28,6 +28,12 @@ pub(crate) fn online() -> Vec<u32> {
     if online.is_empty() { (0..fallback()).collect() } else { online }
 }
 
+/// CPUs that are there, whether they are online or not.
+pub(crate) fn present() -> Vec<u32> {
+    let present = ids("/sys/devices/system/cpu/present");
+    if present.is_empty() { online() } else { present }
+}
+
 fn fallback() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }

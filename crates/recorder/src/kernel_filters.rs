@@ -515,6 +515,30 @@ pub(crate) fn of_programs(filter: &FilterSpec) -> FilterSpec {
     }
 }
 
+/// Has channels ask what filters about all events come to for programs', where the kernel's events
+/// are asked those, too: what [`as_written`] takes back.
+pub fn as_asked(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
+    for filter in channels.iter_mut().flat_map(|channel| &mut channel.filters) {
+        if of_kernel.contains(filter) {
+            *filter = of_programs(filter);
+        }
+    }
+}
+
+/// The filters of channels as they were written, where something else was made of them for
+/// programs' events ([`split_filters`]).
+pub fn as_written(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
+    for channel in channels {
+        let changed = of_kernel.iter().map(|filter| (filter, of_programs(filter)));
+        let mut changed: Vec<_> = changed.filter(|(written, made)| *written != made).collect();
+        for filter in &mut channel.filters {
+            if let Some(at) = changed.iter().position(|(_, made)| made == filter) {
+                filter.clone_from(changed.remove(at).0);
+            }
+        }
+    }
+}
+
 /// Whether a filter is about all events, programs' and the kernel's.
 pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
     spec.rules() == "*"

@@ -106,8 +106,8 @@ pub(crate) fn check_some(
 
 /// Of events that were lost, so many each, those that have what a filter names as something that
 /// it makes no sense for: how many that are in all, and what to do about the first.
-pub(crate) fn senseless(
-    filters: &[FilterSpec],
+pub(crate) fn senseless<'filter>(
+    filters: impl Iterator<Item = &'filter FilterSpec> + Clone,
     known: &[EventDescription],
     lost: &[(String, u64)],
 ) -> Option<(u64, String)> {
@@ -115,7 +115,7 @@ pub(crate) fn senseless(
         let events =
             known.iter().filter(|event| format!("{}:{}", event.provider, event.name) == name);
         let events: Vec<_> = events.cloned().collect();
-        filters.iter().find_map(|filter| {
+        filters.clone().find_map(|filter| {
             let FilterSource::Expression(text) = &filter.source else { return None };
             let layouts = layouts_of(filter, &events);
             // (Those that lack something are not counted.)

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use trackway_schema::EventDescription;
 use trackway_session::FilterSpec;
 use trackway_session::machine::{Reason, Snapshot};
 use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStatus};
@@ -32,7 +33,9 @@ use crate::stall::Stall;
 use crate::trace::{self, WindowFolder};
 use crate::unasked::{Reasons, Unasked};
 use crate::users::{Finder, Scope};
-use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, meant};
+use crate::{
+    ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, filters, meant,
+};
 
 /// How long until the next look where no part says so, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
@@ -572,6 +575,12 @@ impl Parts {
     pub(crate) fn stop(&mut self, notices: &Notices) -> Result<(), RecordError> {
         self.set_paused(true);
         self.each(Rule::Each, notices, &mut |part| part.recording.stop())
+    }
+
+    /// The events that are known in the windows of all parts.
+    pub(crate) fn known(&self) -> Vec<EventDescription> {
+        let of_part = |part: &Part| filters::known(part.recording.home.window(), "*");
+        self.parts.iter().flat_map(of_part).collect()
     }
 
     /// Forgets what was recorded.

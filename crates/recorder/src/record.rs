@@ -875,7 +875,9 @@ impl Live<'_> {
             ));
         } else if summary.lost > 0 {
             let known = self.window.as_ref().map(|(window, _)| known(window, "*"));
-            let (filters, lost) = (&self.options.filters, &summary.lost_by_event);
+            let of_channels = self.options.channels.iter().flat_map(|channel| &channel.filters);
+            let filters = self.options.filters.iter().chain(of_channels);
+            let lost = &summary.lost_by_event;
             let senseless = meant::senseless(filters, &known.unwrap_or_default(), lost);
             let (count, hint) = senseless.unzip();
             hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));

@@ -24,7 +24,7 @@ use crate::room;
 use crate::slot::{self, Slot};
 use crate::stream::is_progress_in;
 use crate::trace::{self, CALIBRATIONS, FACTS, Trace, WindowFolder, channel_of};
-use crate::{Home, RecordError, Summary, cpus};
+use crate::{Home, RecordError, Summary, cpus, dying};
 
 /// A session that was recovered.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ fn recover_as(
 ) -> Result<Vec<Recovered>, RecordError> {
     let only = only.map(Named::new);
     let recovery = Recovery { folder, notices, gone };
+    recovery.wait_for_the_dying(run)?;
     let mut in_memory = Vec::new();
     let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
     for part in recovery.parts(run, only.as_ref())? {
@@ -153,6 +154,22 @@ impl Recovery<'_> {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
             other => other.map(Some),
         }
+    }
+
+    /// Waits for recorders that were killed, and are not gone yet: those of the user's own window,
+    /// and those who hold the locks of sessions.
+    fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
+        let mut pids = Vec::new();
+        if let Some(home) = self.open(crate::home::user())? {
+            let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+            let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
+            pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
+        }
+        let files = run.map(|run| fs::read_dir(run.path())).into_iter().flatten().flatten();
+        let inodes = files.flatten().filter_map(|file| Some(file.metadata().ok()?.ino()));
+        pids.extend(dying::holders(&inodes.collect()));
+        dying::wait_for(pids.into_iter().filter(|&pid| pid != 0));
+        Ok(())
     }
 
     /// Recovers what is in the user's own window, but for parts of sessions over several users.

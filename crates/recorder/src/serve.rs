@@ -28,7 +28,7 @@ use crate::stall::{STALL_NS, Stall};
 use crate::trace;
 use crate::users::Scope;
 use crate::{
-    Home, RecordError, RecordOptions, Recording, SessionSettings, record, slot, unmatched,
+    Home, RecordError, RecordOptions, Recording, SessionSettings, meant, record, slot, unmatched,
 };
 
 /// Who asks when a signal does; nobody is told.
@@ -329,6 +329,7 @@ impl Served {
         let Some(parts) = self.parts.take() else {
             return Err(RecordError::Lost("it has ended"));
         };
+        let known_events = parts.known();
         let finished = parts.finish(&self.notices, &|| false);
         let kernel = self.desk.kernel.take().map(Draining::finish);
         let summary = finished.map_err(|error| {
@@ -351,6 +352,9 @@ impl Served {
             let folder = is_alone.then_some(self.desk.folder.as_path());
             if !is_alone {
                 summary.say(&said, &self.desk.folder, false);
+                let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
+                let senseless = meant::senseless(filters, &known_events, &summary.lost_by_event);
+                senseless.iter().for_each(|(_, hint)| said.hint(format_args!("{hint}")));
             }
             kernel.iter().for_each(|kernel| kernel.say(folder, &said));
         }

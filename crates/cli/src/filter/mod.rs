@@ -18,6 +18,7 @@ use trackway_filter::explain;
 use trackway_filter::layout::Layout;
 use trackway_filter::object::Alternative;
 use trackway_filter::parse::split_pattern;
+use trackway_jit::meaning::{Meaning, Meanings};
 use trackway_jit::object::{Alternative as Read, Object};
 use trackway_reader::{Found, layouts, open};
 
@@ -130,6 +131,7 @@ fn nothing(any: bool) -> &'static str {
 fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
     let bytes = compiled.object.encode()?;
     let object = Object::decode(&bytes).context("the object cannot be read back")?;
+    let meanings = Meanings::decode(&compiled.meanings).unwrap_or_default();
     let mut text = String::new();
     let parts = compiled.filters.iter().zip(&compiled.object.alternatives);
     for (number, ((filter, written), read)) in parts.zip(object.alternatives()).enumerate() {
@@ -142,20 +144,39 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
         names.dedup();
         writeln!(text, "{separator}For {}", names.join(", "))?;
         writeln!(text, "\nTree\n{}", indented(&explain::tree(filter)))?;
-        push_code(&mut text, written, read)?;
+        push_code(&mut text, written, read, &|slot| meant(&meanings, (number, slot), &names))?;
     }
     Ok(text)
 }
 
-/// What there is behind the tree: slots, bytecode, machine code.
-fn push_code(text: &mut String, written: &Alternative, read: Read<'_>) -> anyhow::Result<()> {
+/// What there is behind the tree: slots, with what else they must be, bytecode, machine code.
+fn push_code(
+    text: &mut String,
+    written: &Alternative,
+    read: Read<'_>,
+    meant: &dyn Fn(usize) -> String,
+) -> anyhow::Result<()> {
     writeln!(text, "Frame")?;
     for (slot, need) in written.needs.iter().enumerate() {
-        writeln!(text, "{:6}  {:10}  {}", 8 * slot, need.kind.name(), need.path)?;
+        writeln!(text, "{:6}  {:10}  {}{}", 8 * slot, need.kind.name(), need.path, meant(slot))?;
     }
     writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
     *text += &assembly::of(read)?;
     Ok(())
+}
+
+/// What a slot must be besides its kind: another event that has it as something else is not asked
+/// by this code. The events that the code is for have it so.
+fn meant(meanings: &Meanings<'_>, (alternative, slot): (usize, usize), events: &[&str]) -> String {
+    let one = |meaning: Meaning| {
+        let narrow = meaning.is_narrow.then(|| "less than 64 bits".to_owned());
+        let elements = meaning.elements.map(|of| format!("elements {}", list::scalar_name(of)));
+        let labels = meaning.labels.map(|_| format!("the labels of {}", events.join(" or ")));
+        [narrow, elements, labels].into_iter().flatten().collect::<Vec<_>>().join(" and ")
+    };
+    let mut all: Vec<String> = meanings.of(alternative, slot).map(one).collect();
+    all.dedup();
+    if all.is_empty() { String::new() } else { format!(", of {}", all.join(", or of ")) }
 }
 
 fn indented(text: &str) -> String {

@@ -134,7 +134,7 @@ pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<Exi
         }
         // Words of constants are put together as it runs: there is none to be shown as a string.
         let shown = Alternative { constants: Vec::new(), ..written.clone() };
-        super::push_code(&mut text, &shown, read)?;
+        super::push_code(&mut text, &shown, read, &|_| String::new())?;
     }
     output.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

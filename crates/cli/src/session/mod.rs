@@ -222,6 +222,7 @@ fn begin(mut spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Res
     if let Some(kernel) = &mut spec.kernel {
         let filters = trackway_recorder::take_filters(&kernel.on, &mut spec.channels)?;
         kernel.filters.extend(filters);
+        trackway_recorder::as_asked(&kernel.filters, &mut spec.channels);
     }
     if spec.name.is_empty() {
         bail!("the session has no name");
@@ -493,6 +494,9 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     };
     // Another time it goes to another folder; these processes are gone by then.
     spec.output = None;
+    if let Some(kernel) = &spec.kernel {
+        trackway_recorder::as_written(&kernel.filters, &mut spec.channels);
+    }
     let text = spec.to_toml()?;
     match arguments.output {
         Some(file) => write_file(&file, &text, arguments.force)?,

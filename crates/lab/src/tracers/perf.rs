@@ -91,7 +91,7 @@ impl Tracer for Perf {
     }
 
     fn batch_events(&self) -> u64 {
-        1_000
+        500
     }
 
     fn set_up(&mut self, place: &Place) -> Result<()> {

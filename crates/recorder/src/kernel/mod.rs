@@ -384,8 +384,7 @@ impl Kernel {
         }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
-        let cpus = cpus();
-        let layout = layout(size_bytes, cpus, events.len().saturating_add(EVENTS_SPARE))?;
+        let (cpus, layout) = layout_of_all(size_bytes, events.len().saturating_add(EVENTS_SPARE))?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
         if let Some(list) = &options.cpus {
             let chosen = cpus::chosen(list)?;
@@ -731,10 +730,19 @@ pub(crate) fn name_of(event: &Event) -> EventName {
     EventName { subsystem: event.subsystem.clone(), name: event.name.clone() }
 }
 
-/// CPUs that have buffers: those up to the last that is there. The memory of all is taken at once,
-/// and machines claim many more that never come.
-fn cpus() -> usize {
-    cpus::online().into_iter().max().map_or(1, |last| last as usize + 1)
+/// How many CPUs have buffers, and their layout: those up to the last that is there, also such as
+/// are not online, which may come, as long as the others' are no smaller for that. The memory of
+/// all is taken at once, so there is none for those that may be plugged in: machines claim many
+/// that never are.
+fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, Layout), RecordError> {
+    let until = |cpus: Vec<u32>| cpus.into_iter().max().map_or(1, |last| last as usize + 1);
+    let (online, present) = (until(cpus::online()), until(cpus::present()));
+    let of_online = layout(size_bytes, online, events)?;
+    let of_present = layout(size_bytes, present.max(online), events);
+    match of_present.is_ok_and(|layout| layout == of_online) {
+        true => Ok((present.max(online), of_online)),
+        false => Ok((online, of_online)),
+    }
 }
 
 /// A layout for so many bytes a CPU, as far as they can be had.

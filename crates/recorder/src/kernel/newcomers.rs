@@ -1,5 +1,5 @@
 //! CPUs that come while the kernel's events are recorded. Buffers are made for those that are there
-//! when it begins: nothing is recorded of the others, which is said once it is seen.
+//! when it begins, online or not: nothing is recorded of the others, which is said once it is seen.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};

@@ -12,8 +12,8 @@ use super::peer::{self, Peer};
 use super::questions::Question;
 use crate::error::{Error, Result};
 use crate::machine::allowed_cpus;
+use crate::pinned::on;
 use crate::place::Place;
-use crate::reserve::on;
 use crate::stats::Spread;
 use crate::suite::{Entry, Settings};
 
@@ -78,16 +78,24 @@ pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> Strin
     format!("{}, {}, {}", operands.name(), chain.name(), predicates_words(predicates))
 }
 
-/// Why a contestant cannot be had here.
-struct Absent {
-    c: Option<String>,
+/// Why contestants cannot be had here.
+#[derive(Default)]
+struct Lacking {
+    /// There is no compiler for C.
+    compiler: Option<String>,
+    /// There is one, and it failed.
+    failure: Option<String>,
 }
 
-impl Absent {
-    fn of(&self, runner: Runner) -> Option<String> {
+impl Lacking {
+    fn absent(&self, runner: Runner) -> Option<String> {
         let no_code = runner.is_code() && !HAS_CODE;
         let no_code = no_code.then(|| "machine code is made for x86-64 only".to_owned());
-        no_code.or_else(|| self.c.clone().filter(|_| runner == Runner::C))
+        no_code.or_else(|| self.compiler.clone().filter(|_| runner == Runner::C))
+    }
+
+    fn failed(&self, runner: Runner) -> Option<String> {
+        self.failure.clone().filter(|_| runner == Runner::C)
     }
 }
 
@@ -105,33 +113,28 @@ impl Alone {
             batches: if settings.quick { BATCHES_QUICK } else { BATCHES },
             cpus: allowed_cpus()?,
         };
-        let mut absent = Absent { c: None };
-        match alone.in_c(place) {
-            Ok(peer) => alone.peer = Some(peer),
-            Err(Error::Interrupted) => return Err(Error::Interrupted),
-            Err(error) => absent.c = Some(error.to_string()),
+        let mut lacking = Lacking::default();
+        let runners = wanted(settings);
+        match peer::compiler() {
+            _ if !runners.contains(&Runner::C) => {}
+            None => lacking.compiler = Some("neither clang nor cc is installed".to_owned()),
+            Some(compiler) => match Peer::new(compiler, place, &alone.questions()) {
+                Ok(peer) => alone.peer = Some(peer),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => lacking.failure = Some(error.to_string()),
+            },
         }
-        // C is what others are told in terms of.
-        let mut runners: Vec<Runner> = Runner::ALL.into();
-        runners.retain(|runner| *runner == Runner::C || settings.wants(runner.name()));
         let mut rows = Vec::new();
         if settings.wants(EMPTY) {
             rows.push((entry(EMPTY, "nothing is asked".to_owned(), None), Turn::Empty));
         }
-        rows.extend(alone.rows_of_chains(&runners, &absent)?);
+        rows.extend(alone.rows_of_chains(&runners, &lacking)?);
         for runner in runners.into_iter().filter(|runner| runner.is_rbpf()) {
             let absent = Some("it has other helpers for strings".to_owned());
             let entry = entry(runner.name(), "strings".to_owned(), None);
             rows.push((Entry { absent, ..entry }, Turn::Empty));
         }
         Ok((alone, rows))
-    }
-
-    /// The questions in C.
-    fn in_c(&self, place: &Place) -> Result<Peer> {
-        let missing = || Error::output("a C compiler", "neither clang nor cc is installed");
-        let compiler = peer::compiler().ok_or_else(missing)?;
-        Peer::new(compiler, place, &self.questions())
     }
 
     /// All filters, each once.
@@ -148,9 +151,9 @@ impl Alone {
     fn rows_of_chains(
         &mut self,
         runners: &[Runner],
-        absent: &Absent,
+        lacking: &Lacking,
     ) -> Result<Vec<(Entry, Turn)>> {
-        let wrong = self.wrong_answers(runners, absent)?;
+        let wrong = self.wrong_answers(runners, lacking)?;
         let mut rows = Vec::new();
         for (number, contest) in self.contests.iter_mut().enumerate() {
             let (question, case) = (contest.question(), contest.case());
@@ -167,14 +170,13 @@ impl Alone {
                 let name = format!("{}{again}", runner.name());
                 let found = wrong.iter().find(|one| (one.0, one.1) == (question, runner));
                 let entry = Entry {
-                    absent: absent.of(runner),
-                    failed: found.map(|one| one.2.clone()),
+                    absent: lacking.absent(runner),
+                    failed: lacking.failed(runner).or_else(|| found.map(|one| one.2.clone())),
                     is_control,
                     ..entry(&name, case.clone(), Some(contest.predicates))
                 };
                 rows.push((entry, Turn::Answer { contest: number, place }));
             }
-            // Who is absent, or wrong, is not asked again.
             let new = |runner| Answerer { runner, calls: 0, found: None };
             contest.places = taking_part.into_iter().map(new).collect();
         }
@@ -185,13 +187,13 @@ impl Alone {
     fn wrong_answers(
         &self,
         runners: &[Runner],
-        absent: &Absent,
+        lacking: &Lacking,
     ) -> Result<Vec<(Question, Runner, String)>> {
         let mut wrong = Vec::new();
         for question in self.questions() {
             let asked = Asked::new(question, self.peer.as_ref())?;
             let can = |runner: &&Runner| {
-                absent.of(**runner).is_none()
+                lacking.absent(**runner).or(lacking.failed(**runner)).is_none()
                     && (question.operands == Operands::Integers || !runner.is_rbpf())
             };
             for &runner in runners.iter().filter(can) {
@@ -291,6 +293,16 @@ fn middle(figures: &[f64]) -> Result<f64> {
     Ok(spread.median)
 }
 
+/// Who answers; C always does where anybody does: others are told in terms of it.
+fn wanted(settings: &Settings) -> Vec<Runner> {
+    let wants = |runner: &Runner| settings.wants(runner.name());
+    let mut runners: Vec<Runner> = Runner::ALL.into_iter().filter(wants).collect();
+    if !runners.is_empty() && !runners.contains(&Runner::C) {
+        runners.insert(0, Runner::C);
+    }
+    runners
+}
+
 /// All that is asked, about chains of so many predicates.
 fn contests(counts: &[usize]) -> Vec<Contest> {
     let mut all = Vec::new();
@@ -332,6 +344,17 @@ mod tests {
         // 2 chains of one predicate, 5 of each other number; of integers, and of strings.
         assert_eq!((cases.len(), all.len()), (2 * (2 + 5 * 5), 2 * (2 + 5 * 5)));
         assert!(cases.contains(&case(TWICE.0, TWICE.1, TWICE.2)));
+    }
+
+    #[test]
+    fn c_answers_where_anybody_does() {
+        let of = |tracer: &str| {
+            let tracers = vec![tracer.to_owned()];
+            wanted(&Settings { tracers, ..Settings::default() })
+        };
+        assert_eq!(of("trackway-int"), [Runner::C, Runner::Interpreted]);
+        assert!(of("lttng").is_empty());
+        assert_eq!(wanted(&Settings::default()), Runner::ALL);
     }
 
     #[test]

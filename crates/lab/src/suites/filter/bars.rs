@@ -1,7 +1,7 @@
 //! What filters set out to reach, held against what was measured. Reported, never asserted.
 
 use super::alone::case;
-use super::chains::{Chain, FilterTracer, Operands, Runner, predicates_words};
+use super::chains::{Chain, FilterTracer, Operands, Runner};
 use super::{prepared, traced};
 use crate::bars::{at_least, at_most, ratio};
 use crate::results::Bar;
@@ -34,13 +34,19 @@ fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
         let row = suite.row(Runner::Compiled.name(), &case(operands, chain, predicates))?;
         Some(row.times?.median)
     };
-    let (name, of) = (operands.name(), predicates_words(predicates));
     at_most(
-        &format!("filter, {name}, {of}: worst chain at most {OF_C} of C (aim 1.1)"),
+        &format!("filter, {}: worst chain at most {OF_C} of C (aim 1.1)", of(operands, predicates)),
         Chain::ALL.into_iter().filter_map(times).max_by(f64::total_cmp),
         OF_C,
         |times| format!("{times:.2}"),
     )
+}
+
+/// So many predicates, in words.
+fn of(operands: Operands, predicates: usize) -> String {
+    let name = operands.name();
+    let one = if predicates == 1 { name.trim_end_matches('s') } else { name };
+    format!("{predicates} {one}")
 }
 
 fn preparation(suite: &SuiteRows) -> Bar {
@@ -62,9 +68,9 @@ fn of_lttng(suite: &SuiteRows, operands: Operands) -> Bar {
         let row: &Row = suite.row(tracer.name(), &case)?;
         Some(row.added?.median)
     };
-    let (name, of) = (operands.name(), predicates_words(predicates));
+    let of = of(operands, predicates);
     at_least(
-        &format!("filter, {name}, {of}, dropping: LTTng's at least {OF_LTTNG:.0} times ours"),
+        &format!("filter, {of}, dropping: LTTng's at least {OF_LTTNG:.0} times ours"),
         ratio(filter_ns(FilterTracer::Lttng), filter_ns(FilterTracer::Trackway)),
         OF_LTTNG,
     )

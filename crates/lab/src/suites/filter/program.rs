@@ -2,9 +2,9 @@
 //! tracepoints, one with ours; from the same questions, with the same values.
 //!
 //! Main invariants: predicate n of a question asks for field n of the event, whose value is in
-//! memory that the compiler knows nothing of; a loop's first event, the one with number 0, is one of
-//! which all predicates are true, so that a filter that drops all others leaves one that shows that
-//! somebody was recording.
+//! memory that the compiler knows nothing of; a loop's first event, the one with number 0, is one
+//! of which all predicates are true, so that a filter that drops all others leaves one that shows
+//! that somebody was recording.
 
 use std::fmt::Write as _;
 

@@ -2,8 +2,8 @@
 //! without a filter, and events that a filter takes or drops; of LTTng-UST and of ours.
 //!
 //! LTTng's filter cannot be called alone, so a figure is a loop of tracepoints, and the filter's
-//! share what that takes beyond another row of the same round: for events that are dropped, beyond a
-//! loop of events that nobody wants; for events that are taken, beyond a loop in which all are
+//! share what that takes beyond another row of the same round: for events that are dropped, beyond
+//! a loop of events that nobody wants; for events that are taken, beyond a loop in which all are
 //! recorded.
 //!
 //! Main invariant: what is dropped leaves no record but that of the first event, which every filter

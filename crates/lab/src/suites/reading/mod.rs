@@ -6,8 +6,8 @@
 //! bars    what is held against it
 //! ```
 //!
-//! Main invariant: all readers do the same work, and that is shown: their texts of a trace are equal
-//! to the byte, and their counts are right, before their times are compared.
+//! Main invariant: all readers do the same work, and that is shown: their texts of a trace are
+//! equal to the byte, and their counts are right, before their times are compared.
 
 mod bars;
 mod lttng;

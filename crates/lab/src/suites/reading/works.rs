@@ -119,9 +119,9 @@ impl Tool {
         let options: &[&str] = match (self, work) {
             (Self::Babeltrace2, Work::Text) => &[BABELTRACE2],
             (Self::Babeltrace2, Work::Decode) => &[BABELTRACE2, "--output-format=dummy"],
-            // By itself it counts aloud.
+            // Once, in the end; a number with a sign is what it takes for one without.
             (Self::Babeltrace2, Work::Count) => {
-                &[BABELTRACE2, "--component=sink.utils.counter", "--params=step=0"]
+                &[BABELTRACE2, "--component=sink.utils.counter", "--params=step=+0"]
             }
             (_, Work::Text) => &["trackway", "print"],
             (_, Work::Decode) => &["trackway", "print", "--format", "none"],

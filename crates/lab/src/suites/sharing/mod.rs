@@ -15,7 +15,7 @@ mod ways;
 
 use crate::bars::{at_least, ratio};
 use crate::error::{Error, Result};
-use crate::reserve::thread_cpu_ns;
+use crate::pinned::thread_cpu_ns;
 use crate::results::Bar;
 use crate::rows::{Row, SuiteRows, Unit};
 use crate::signals;
@@ -184,11 +184,11 @@ fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result
 /// What sharing set out to reach. Reported, never asserted.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let ns = |way: Way| suite.row(way.name(), READ).and_then(Row::median);
-    let what = |of: &str| format!("{of}: by mmap, bpf(2) takes {TIMES:.0} times as long");
+    let what = |of: &str| format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
     let times = |way| ratio(ns(Way::Syscall), ns(way));
     vec![
-        at_least(&what("an element of a BPF map"), times(Way::Mmap), TIMES),
-        at_least(&what("a counter of the recorder's programs"), times(Way::Recorder), TIMES),
+        at_least(&what("BPF map element"), times(Way::Mmap), TIMES),
+        at_least(&what("the recorder's counter"), times(Way::Recorder), TIMES),
     ]
 }
 

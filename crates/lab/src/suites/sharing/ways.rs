@@ -23,7 +23,8 @@ const SEED: u32 = MAP_ELEMENTS - 1;
 const STRIDE: i32 = 7919;
 /// How often a program runs in one call.
 const RUNS: u32 = 20;
-/// Sub-buffers of the recorder's map, as powers of two: as small as can be, since nothing is recorded.
+/// Sub-buffers of the recorder's map, as powers of two: as small as can be, since nothing is
+/// recorded.
 const SUB_SHIFT: u32 = 12;
 const COUNT_SHIFT: u32 = 1;
 
