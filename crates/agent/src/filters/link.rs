@@ -562,7 +562,9 @@ impl Maker<'_> {
                 Ok(Some((unsafe { code::direct(part, used) }, framer.coded_bytes())))
             }
             Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
-            // It fits without: the ordinary way is one, too.
+            // Another part has room for it, or another lane; if an empty one has none, the ordinary
+            // way is one, too.
+            Err(x86::EmitError::NoRoom) if used > 0 => Err(NoRoom),
             Err(x86::EmitError::NoRoom) => Ok(None),
         }
     }
