@@ -91,11 +91,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench --out results
 	$(BUILD)/trackway bench spans preload --out results-more
-	$(BUILD)/trackway bench reader --json results-reader.json
-	$(BUILD)/trackway bench reserve --json results-reserve.json
-	$(BUILD)/trackway bench filter --json results-filter.json
 	$(BUILD)/trackway bench sessions --json results-sessions.json
-	$(BUILD)/trackway bench kernel --json results-kernel.json
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \

@@ -61,6 +61,9 @@ fn bytes_of_events_are_those_of_files() {
     // A header of four bytes and a number; packets' headers are a hundredth of that.
     let ours = figure("trackway", "u32");
     assert!((8.0..8.2).contains(&ours), "{ours}");
+    // Two bytes more where the header has an id of its own.
+    let later = figure("trackway", "u32, after 30 others");
+    assert!((10.0..10.2).contains(&later), "{later}");
     assert!(figure("trackway", "str,u32,u64") > 4.0 + 16.0 + 4.0 + 8.0);
     if has("babeltrace2") {
         assert!(figure("babeltrace2-text", "u32") > 4.0 * ours);

@@ -327,13 +327,13 @@ fn a_killed_bench_leaves_no_instance_and_no_folder() {
     const SCRIPT: &str = "
         instances=/sys/kernel/tracing/instances
         [ -d $instances ] || mount -t tracefs nodev /sys/kernel/tracing || exit 90
-        \"$1\" bench kernel --quick --only ftrace >/dev/null 2>&1 & bench=$!
-        i=0; until [ -d $instances/trackway-lab-$bench ]; do
+        \"$1\" bench syscall --quick --tracers ftrace --out \"$2\" >/dev/null 2>&1 & bench=$!
+        i=0; until [ -d $instances/trackway-lab-$bench-kernel ]; do
             kill -0 $bench 2>/dev/null && [ $i -lt 2000 ] || exit 91; sleep 0.02; i=$((i+1))
         done
         [ -n \"$(ls $TMPDIR)\" ] || exit 92
         kill -9 $bench
-        i=0; while [ -d $instances/trackway-lab-$bench ] || [ -n \"$(ls $TMPDIR)\" ]; do
+        i=0; while [ -d $instances/trackway-lab-$bench-kernel ] || [ -n \"$(ls $TMPDIR)\" ]; do
             [ $i -lt 2000 ] || exit 93; sleep 0.02; i=$((i+1))
         done";
     let world = World::new("kernel-bench");
@@ -344,7 +344,8 @@ fn a_killed_bench_leaves_no_instance_and_no_folder() {
     fs::create_dir(&folder).expect("a folder");
     let mut command = world.command("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
-    let status = command.env("TMPDIR", &folder).status().expect("unshare runs");
+    let status =
+        command.arg(world.path("results")).env("TMPDIR", &folder).status().expect("unshare runs");
     match status.code() {
         Some(90) => skipped("tracefs cannot be mounted here"),
         code => assert_eq!(code, Some(0), "91: no instance, 92: no folder, 93: they stay"),

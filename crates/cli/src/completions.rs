@@ -27,6 +27,11 @@ fn shown(declared: &'static Command) -> Command {
 
 /// With what its value is, as far as shells know of such.
 fn hinted(argument: Arg) -> Arg {
+    if argument.get_id() == "tracers" {
+        // Parts of names are taken, too; whole ones are offered.
+        let names = trackway_lab::tracer_names().iter().copied();
+        return argument.value_parser(clap::builder::PossibleValuesParser::new(names));
+    }
     if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
         return argument;
     }
@@ -58,6 +63,9 @@ mod tests {
             assert!(!words.clone().any(|word| word == hidden), "{hidden}");
         }
         assert!(words.any(|word| word == "--kernel-only"));
+        for offered in ["tracepoint", "lttng-ust"] {
+            assert!(bash.contains(offered), "{offered}");
+        }
         let zsh = text(Shell::Zsh);
         for (option, offered) in [
             ("--pid=", ""),

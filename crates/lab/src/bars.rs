@@ -5,7 +5,7 @@ use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row};
 use crate::suites;
 use crate::suites::events::THREADS;
-use crate::tracers::name::{CXX, EMPTY, LTTNG, LW_UST, RDTSC, RUST};
+use crate::tracers::name::{BPFTRACE, CXX, EMPTY, FTRACE_UPROBE, LTTNG, LW_UST, RDTSC, RUST};
 use crate::tracers::name::{TRACEF, TRACKWAY, TRACKWAY_OFF, TRACKWAY_PRINTF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
@@ -22,6 +22,8 @@ const RUST_AS_C: f64 = 1.05;
 const CXX_AS_C: f64 = 1.05;
 /// How much faster than lttng_ust_tracef() trackway_printf() must be.
 const FASTER_THAN_TRACEF: f64 = 2.0;
+/// How much faster than a probe of the kernel's on the same site it must be.
+const FASTER_THAN_PROBES: f64 = 10.0;
 /// Most bytes of an event with one `u32`.
 const EVENT_BYTES: f64 = 8.0;
 /// Most that a program's start may cost, in µs.
@@ -32,10 +34,13 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     let mut bars = Vec::new();
     if report.suites.contains_key("tracepoint") {
         bars.extend(events(report));
+        bars.extend(events_beside_others(report));
     }
     bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
+    bars.extend(suites::paths::bars(report));
     bars.extend(suites::size::bars(report));
     bars.extend(report.suites.contains_key("startup").then(|| start(report)));
+    bars.extend(suites::syscall::bars(report));
     bars.extend(report.suites.get("filter").into_iter().flat_map(suites::filter::bars));
     bars.extend(report.suites.get("sharing").into_iter().flat_map(suites::sharing::bars));
     bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));
@@ -56,7 +61,6 @@ fn event_ns(report: &Report, tracer: &str, case: &Case) -> Option<f64> {
 fn events(report: &Report) -> Vec<Bar> {
     let one = Case::SIMPLEST;
     let ns = |tracer: &str| event_ns(report, tracer, &one);
-    let printf_ns = |tracer: &str| event_ns(report, tracer, &Case::PRINTF);
     vec![
         at_most(
             &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
@@ -93,10 +97,29 @@ fn events(report: &Report) -> Vec<Bar> {
             CXX_AS_C,
             |ratio| format!("{ratio:.2} of it"),
         ),
+    ]
+}
+
+/// The same beside what formats text, and what asks the kernel; and in bytes.
+fn events_beside_others(report: &Report) -> Vec<Bar> {
+    let one = Case::SIMPLEST;
+    let ns = |tracer: &str| event_ns(report, tracer, &one);
+    let printf_ns = |tracer: &str| event_ns(report, tracer, &Case::PRINTF);
+    vec![
         at_least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
             ratio(printf_ns(TRACEF), printf_ns(TRACKWAY_PRINTF)),
             FASTER_THAN_TRACEF,
+        ),
+        at_least(
+            &format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by ftrace's uprobe"),
+            ratio(ns(FTRACE_UPROBE), ns(TRACKWAY)),
+            FASTER_THAN_PROBES,
+        ),
+        at_least(
+            &format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by bpftrace"),
+            ratio(ns(BPFTRACE), ns(TRACKWAY)),
+            FASTER_THAN_PROBES,
         ),
         at_most(
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
@@ -185,7 +208,12 @@ mod tests {
     fn bars_follow_the_figures() {
         let one = Case::SIMPLEST.words();
         let ours = Row { bytes_per_event: Some(8.004), ..row(TRACKWAY, &one, 21.0) };
-        let rows = [row(RDTSC, &one, 15.5), ours, row(LTTNG, &one, 126.0)];
+        let rows = [
+            row(RDTSC, &one, 15.5),
+            ours,
+            row(LTTNG, &one, 126.0),
+            row(FTRACE_UPROBE, &one, 105.0),
+        ];
         let bars = all(&report("tracepoint", rows));
         let found: Vec<(&str, Verdict)> =
             bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
@@ -196,6 +224,8 @@ mod tests {
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
+            ("not measured", Verdict::Unknown),
+            ("5.00 times", Verdict::Misses),
             ("not measured", Verdict::Unknown),
             ("8.00", Verdict::Holds),
         ];

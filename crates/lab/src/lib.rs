@@ -7,9 +7,10 @@
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
 //! text      the same as tables, for people
-//! reserve   what keeping writers apart costs: the 2012 paper's buffer beside ours, and others
+//! page      the same as a page, with figures
+//! compare   two such reports: what changed, and how sure that is
+//! doctor    what disturbs measurements here
 //! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
-//! kernel    what tracing the kernel costs: ours beside ftrace, perf, bpftrace and strace
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -22,17 +23,18 @@
 mod bars;
 mod case;
 mod child;
+mod compare;
+mod doctor;
 mod error;
 mod guardian;
-mod kernel;
 mod machine;
 mod measured;
 mod page;
+mod pinned;
 mod place;
 mod progress;
 mod readback;
 mod report;
-mod reserve;
 mod results;
 mod rounds;
 mod rows;
@@ -47,30 +49,29 @@ mod suite;
 mod suites;
 mod table;
 mod text;
+#[cfg(target_arch = "x86_64")]
+mod tracee;
 mod tracefs;
 mod tracer;
+mod tracer_names;
 mod tracers;
 mod workload;
 
 pub use case::{Case, Context, Payload};
+pub use compare::{Changed, Comparison, RowChange, Shift, compare, print_comparison, read_report};
+pub use doctor::{Disturbance, Quiet, disturbing, examine, print_doctor};
 pub use error::Error;
-pub use kernel::{
-    CallCost, Drain, KernelAccount, KernelEvents, KernelOptions, KernelResults, KernelTracer,
-    LoadCost, Participant, Status, Traced, print_kernel, run_kernel,
-};
 pub use machine::Machine;
 pub use page::page;
-pub use reserve::{
-    ClockKind, EventCost, Path, PathCost, ProductCost, ReserveOptions, ReserveResults, SizeCost,
-    Steps, StepsOnPath, Tally, ThreadsCost, Way as ReserveWay, print_reserve, run_reserve,
-};
 pub use results::{Account, Bar, Flow, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
-pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_report};
+pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_page, write_report};
 pub use sessions::{
     By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
     SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
 };
+pub use shuffle::drawn_seed;
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;
 pub use text::print_report;
+pub use tracer_names::tracer_names;

@@ -1,7 +1,12 @@
 //! Where the lab works: a scratch folder, the header and library beside our executable, the
 //! compiler. All that is made here is removed when it goes.
+//!
+//! Main invariant: in folders that everybody may write to, we only ever work in a folder that we
+//! have made ourselves, that nobody else can enter, and whose name nobody could know before.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +16,10 @@ use crate::workload::SOURCES;
 
 /// Folder of memory-backed files.
 const SHARED_MEMORY: &str = "/dev/shm";
+/// What the names of our folders begin with: process id and a random number come after it.
+const PREFIX: &str = "trackway-lab-";
+/// What that of the window's folder ends with.
+const WINDOW: &str = "-window";
 
 /// Trackway's own parts, found from where its executable is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +52,12 @@ impl Kit {
         let rust_crate = rust_crate.filter(|path| path.join("Cargo.toml").is_file());
         Self { trackway, include, library, rust_crate }
     }
+
+    /// Of an executable that nothing belongs to.
+    #[cfg(test)]
+    pub(crate) const fn without_parts(trackway: PathBuf) -> Self {
+        Self { trackway, include: None, library: None, rust_crate: None }
+    }
 }
 
 /// The lab's place while it works.
@@ -54,20 +69,20 @@ pub(crate) struct Place {
     dir: PathBuf,
     /// Folder of a Trackway window that only the lab uses.
     window_dir: PathBuf,
+    /// What tells other runs, also those that do not see our process, that somebody works there.
+    _locks: Vec<File>,
 }
 
 impl Place {
     /// A new place, with the workloads' sources in it.
     pub(crate) fn new(kit: Kit) -> Result<Self> {
-        let unique = format!("trackway-lab-{}", std::process::id());
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
         let window_base = if shared.is_dir() { shared } else { &base };
-        let window_dir = window_base.join(format!("{unique}-window"));
-        let place = Self { kit, dir: base.join(unique), window_dir };
-        for dir in [&place.dir, &place.window_dir] {
-            make_dir(dir)?;
-        }
+        let mut place = Self::of(kit);
+        // One after the other, so that what is made goes if the next cannot be.
+        place.dir = claim(&base, "", &mut place._locks)?;
+        place.window_dir = claim(window_base, WINDOW, &mut place._locks)?;
         for source in &SOURCES {
             let path = place.path(source.name);
             fs::write(&path, source.text).map_err(Error::io(format!("cannot write {path:?}")))?;
@@ -75,11 +90,14 @@ impl Place {
         Ok(place)
     }
 
+    fn of(kit: Kit) -> Self {
+        Self { kit, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
+    }
+
     /// A place with nothing in it but a name for the executable.
     #[cfg(test)]
     pub(crate) fn at(trackway: PathBuf) -> Self {
-        let kit = Kit { trackway, include: None, library: None, rust_crate: None };
-        Self { kit, dir: PathBuf::new(), window_dir: PathBuf::new() }
+        Self::of(Kit::without_parts(trackway))
     }
 
     /// A path in the scratch folder.
@@ -137,7 +155,8 @@ impl Drop for Place {
 }
 
 /// Removes what runs left behind that were killed, and whose guardians were, too: folders that have
-/// our form of name, are this user's, and of a process that is gone.
+/// our form of name, are this user's, no links, and of a process that is gone. A process of another
+/// container is not seen here: the lock on the folder tells that it is there.
 pub(crate) fn sweep() {
     for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
         let Ok(entries) = fs::read_dir(base) else { continue };
@@ -151,20 +170,50 @@ pub(crate) fn sweep() {
 }
 
 fn is_left(entry: &fs::DirEntry) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
     let name = entry.file_name();
-    let pid = name.to_str().and_then(|name| name.strip_prefix("trackway-lab-"));
-    let pid = pid.map(|name| name.strip_suffix("-window").unwrap_or(name));
-    let Some(pid) = pid.and_then(|pid| pid.parse::<u32>().ok()) else { return false };
-    // SAFETY: geteuid has no preconditions.
-    let us = unsafe { libc::geteuid() };
-    let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == us);
-    is_ours && !Path::new(&format!("/proc/{pid}")).exists()
+    let Some(pid) = name.to_str().and_then(maker) else { return false };
+    // Of the entry itself: what a link leads to is none of ours.
+    let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_user());
+    is_ours
+        && !Path::new(&format!("/proc/{pid}")).exists()
+        && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
 }
 
-/// Makes a folder that only this user can enter.
+/// The process that made a folder of this name, if the name has our form. Names of earlier versions
+/// have no random number.
+fn maker(name: &str) -> Option<u32> {
+    let name = name.strip_prefix(PREFIX)?;
+    let name = name.strip_suffix(WINDOW).unwrap_or(name);
+    let (pid, random) = name.split_once('-').unwrap_or((name, "0"));
+    u64::from_str_radix(random, 16).ok()?;
+    pid.parse().ok()
+}
+
+/// Who we are to the kernel.
+fn own_user() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// A new folder in `base`, which may be everybody's, locked for as long as we are.
+fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
+    let what = || format!("cannot make a folder in {}", base.display());
+    let mut bytes = [0; 8];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    random.map_err(Error::io("cannot read /dev/urandom"))?;
+    let (pid, random) = (std::process::id(), u64::from_ne_bytes(bytes));
+    let path = base.join(format!("{PREFIX}{pid}-{random:016x}{suffix}"));
+    // Not with its parents: what is there already, a link included, is refused by mkdir(2).
+    fs::DirBuilder::new().mode(0o700).create(&path).map_err(Error::io(what()))?;
+    let folder = File::open(&path).map_err(Error::io(what()))?;
+    // Where locks cannot be had, processes alone tell who is there.
+    let _ = folder.try_lock();
+    locks.push(folder);
+    Ok(path)
+}
+
+/// Makes a folder that only this user can enter, within one that nobody else can enter.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(Error::io(format!("cannot make {path:?}")))
 }
@@ -181,19 +230,51 @@ mod tests {
 
     #[test]
     fn what_killed_runs_left_is_swept_away_and_nothing_else() {
-        let temp = std::env::temp_dir();
+        let base = std::env::temp_dir();
+        let own = std::process::id();
         // No process has so great a number: PID_MAX_LIMIT is 2^22.
-        let left = temp.join("trackway-lab-4200000");
-        let ours = temp.join(format!("trackway-lab-{}", std::process::id()));
-        let other = temp.join(format!("trackway-lab-kept-{}", std::process::id()));
-        for folder in [&left, &ours, &other] {
+        let left = base.join(format!("trackway-lab-4200000-{own:016x}"));
+        let linked = base.join(format!("trackway-lab-4200001-{own:016x}"));
+        let locked = base.join(format!("trackway-lab-4200002-{own:016x}"));
+        let ours = base.join(format!("trackway-lab-{own}-0"));
+        let other = base.join(format!("trackway-lab-kept-{own}"));
+        for folder in [&left, &locked, &ours, &other] {
             fs::create_dir_all(folder).expect("a folder");
+            fs::write(folder.join("file"), "x").expect("a file");
         }
-        fs::write(left.join("file"), "x").expect("a file");
+        std::os::unix::fs::symlink(&other, &linked).expect("a link");
+        let lock = File::open(&locked).expect("it");
+        lock.try_lock().expect("a lock");
         sweep();
-        assert!(!left.exists() && ours.exists() && other.exists());
+        assert!(!left.exists() && ours.exists() && linked.exists() && locked.exists());
+        assert!(other.join("file").exists());
+        drop(lock);
+        sweep();
+        assert!(!locked.exists());
+        fs::remove_file(linked).expect("removed");
         for folder in [&ours, &other] {
             fs::remove_dir_all(folder).expect("removed");
+        }
+    }
+
+    #[test]
+    fn folders_are_new_and_for_nobody_else_and_go() {
+        let places =
+            [(); 2].map(|()| Place::new(Kit::without_parts("it".into())).expect("a place"));
+        let folders = places.each_ref().map(|place| place.path(""));
+        assert_ne!(folders[0], folders[1]);
+        for folder in &folders {
+            let about = fs::symlink_metadata(folder).expect("a folder");
+            assert!(about.is_dir());
+            assert_eq!((about.uid(), about.mode() & 0o777), (own_user(), 0o700));
+            let name = folder.file_name().and_then(|name| name.to_str()).expect("a name");
+            assert_eq!(maker(name), Some(std::process::id()));
+        }
+        drop(places);
+        assert!(!folders[0].exists() && !folders[1].exists());
+        for name in ["trackway-lab-", "trackway-lab-7-x", "trackway-lab-x-7", "trackway-lab-7-8-9"]
+        {
+            assert_eq!(maker(name), None, "{name}");
         }
     }
 

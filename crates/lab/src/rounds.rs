@@ -1,7 +1,8 @@
 //! How rows are measured: in rounds, in an order that is drawn anew for each, until their ratios
 //! are sure enough or there is no more time.
 //!
-//! Main invariants: a row's ratio is of figures of the same round; a round that a row has no figure
+//! Main invariants: a row's ratio is of figures of the same round, between which there are only
+//! rows that are told in terms of the same or do the same case; a round that a row has no figure
 //! of counts for nobody's ratio with it; what fails costs its own rows; a row whose tracer keeps
 //! events counts as measured only if the tracer's own output shows them.
 
@@ -12,16 +13,22 @@ use crate::error::{Error, Result};
 use crate::results::Account;
 use crate::rows::{Ended, Row, RowStatus, SuiteRows};
 use crate::shuffle::Shuffle;
-use crate::stats::{Ratio, Spread, Tail};
+use crate::signals;
+use crate::stats::{self, Ratio, Spread, Tail};
 use crate::suite::{Entry, Hall, Sample, Settings, Suite};
 
 /// Half of a ratio's interval of confidence, in terms of the ratio, that is sure enough.
 const SURE: f64 = 0.02;
 /// Most rounds that are made on our own account.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest: with less than six there is no interval of confidence (`stats::median_interval`), and
-/// with few more, those that happen to agree would end it too soon: it is looked at after each.
+/// Fewest after which it is over because the ratios are sure: with few more than the six that an
+/// interval needs, those that happen to agree would end it too soon: it is looked at after each.
 const ROUNDS_MIN: u32 = 12;
+/// Fewest after which it is over because there is no more time: with less there is no interval of
+/// confidence (`stats::median_interval`).
+const ROUNDS_LATE: u32 = 6;
+/// Entries from which on a histogram is made shorter.
+const HISTOGRAM_MERGED_AT: usize = 100_000;
 
 /// When a suite has had rounds enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,14 +48,11 @@ impl Limits {
         if let Some(wanted) = self.rounds {
             return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
         }
-        if rounds < ROUNDS_MIN {
-            return None;
-        }
-        if is_sure() {
+        if rounds >= ROUNDS_MIN && is_sure() {
             return Some(Ended::Sure);
         }
-        let is_late = rounds >= ROUNDS_MAX || elapsed.as_secs_f64() >= self.seconds;
-        is_late.then_some(Ended::Time)
+        let is_late = elapsed.as_secs_f64() >= self.seconds && rounds >= ROUNDS_LATE;
+        (is_late || rounds >= ROUNDS_MAX).then_some(Ended::Time)
     }
 }
 
@@ -87,13 +91,21 @@ struct Measured {
     histogram: Vec<(f64, u64)>,
     account: Option<Account>,
     extra: BTreeMap<&'static str, Vec<f64>>,
+    measuring: Vec<f64>,
     failure: Option<String>,
 }
 
 impl Measured {
     fn add(&mut self, sample: Sample) {
-        self.figures.push(Some(sample.figure));
-        self.histogram.extend(sample.histogram);
+        // What is left may be less than nothing, by as much as the two differ from turn to turn.
+        let measuring = sample.measuring.unwrap_or_default();
+        self.measuring.extend(sample.measuring);
+        self.figures.push(Some(sample.figure - measuring));
+        self.histogram.extend(sample.histogram.iter().map(|one| (one.0 - measuring, one.1)));
+        // Rounds have most of their figures in common: kept apart, they would be as many as events.
+        if self.histogram.len() > HISTOGRAM_MERGED_AT {
+            self.histogram = stats::merged(&self.histogram);
+        }
         if let Some(account) = &sample.account {
             self.account.get_or_insert_default().add(account);
         }
@@ -105,7 +117,7 @@ impl Measured {
 
 /// Whether a sample's events are where they should be.
 fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
-    if !sample.figure.is_finite() {
+    if !sample.figure.is_finite() || sample.measuring.is_some_and(|one| !one.is_finite()) {
         return Err(Error::output(&entry.tracer, "no figure"));
     }
     if !entry.records {
@@ -135,14 +147,12 @@ impl<'a> Measuring<'a> {
 
     fn all(mut self, keep: &mut dyn FnMut(&SuiteRows)) -> SuiteRows {
         let limits = Limits::of(self.suite, self.hall.settings);
-        let seed = self.hall.settings.seed;
-        let mut shuffle = if seed == 0 { Shuffle::new() } else { Shuffle::of(seed) };
+        let mut shuffle = Shuffle::of(self.hall.settings.seed);
         let ended = loop {
-            let mut order: Vec<usize> = self.taking_part().collect();
+            let order = self.order(&mut shuffle);
             if order.is_empty() {
                 break Ended::Nothing;
             }
-            shuffle.order(&mut order);
             if matches!(self.round(&order), Err(Error::Interrupted)) {
                 break Ended::Interrupted;
             }
@@ -165,17 +175,38 @@ impl<'a> Measuring<'a> {
         rows.enumerate().filter(|one| one.1).map(|one| one.0)
     }
 
+    /// Rows of the next round: groups in an order that is drawn, and the rows of each likewise.
+    ///
+    /// A group is what ratios are taken within: the machine wanders less from one row to the next
+    /// than it does in a round, which may take minutes.
+    fn order(&self, shuffle: &mut Shuffle) -> Vec<usize> {
+        let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for row in self.taking_part() {
+            let beside = self.entries[row].beside.and_then(|other| self.entries.get(other));
+            let case = beside.unwrap_or(&self.entries[row]).case.as_str();
+            groups.entry(case).or_default().push(row);
+        }
+        let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+        shuffle.order(&mut groups);
+        groups.iter_mut().for_each(|group| shuffle.order(group));
+        groups.concat()
+    }
+
     /// Each of them once; only an interruption goes on upward.
     fn round(&mut self, order: &[usize]) -> Result<()> {
-        for &row in order {
+        for (turn, &row) in order.iter().enumerate() {
+            if signals::stopped() {
+                return Err(Error::Interrupted);
+            }
             let entry = &self.entries[row];
             // Its tracer may have failed in this round.
             if self.rows[row].failure.is_some() {
                 continue;
             }
             let about = self.suite.about().name;
-            let what = format!("{about}, round {}: {}", self.rounds + 1, entry.tracer);
-            self.hall.progress.say(&format!("{what}: {}", entry.case));
+            let (round, turns) = (self.rounds + 1, order.len());
+            let which = format!("{about}, round {round}, {} of {turns}", turn + 1);
+            self.hall.progress.say(&format!("{which}: {}, {}", entry.tracer, entry.case));
             let sample = self.suite.sample(self.hall, row);
             let sample = sample.and_then(|sample| proven(entry, &sample).map(|()| sample));
             match sample {
@@ -185,6 +216,8 @@ impl<'a> Measuring<'a> {
                     measured.figures.resize(self.rounds as usize, None);
                     measured.add(sample);
                 }
+                // Who was ended by Ctrl-C may say that it has failed.
+                Err(_) if signals::stopped() => return Err(Error::Interrupted),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => self.fail(row, &error),
             }
@@ -237,7 +270,7 @@ impl<'a> Measuring<'a> {
         if self.hall.settings.quick {
             command += " --quick";
         }
-        SuiteRows {
+        let mut rows = SuiteRows {
             title: about.title.to_owned(),
             repeats: about.repeats.to_owned(),
             x_axis: about.x_axis.to_owned(),
@@ -247,7 +280,9 @@ impl<'a> Measuring<'a> {
             is_partial: ended == Ended::Interrupted,
             ended,
             rows: (0..self.entries.len()).map(|row| self.row(row)).collect(),
-        }
+        };
+        self.suite.complete(&mut rows);
+        rows
     }
 
     fn row(&self, at: usize) -> Row {
@@ -278,6 +313,7 @@ impl<'a> Measuring<'a> {
             spread: None,
             histogram: Vec::new(),
             tail: None,
+            measuring: None,
             beside: entry.beside,
             times: None,
             added: None,
@@ -292,12 +328,14 @@ impl<'a> Measuring<'a> {
         if status == RowStatus::Measured {
             row.samples.clone_from(&measured.figures);
             row.spread = Spread::of(&figures);
-            row.histogram = crate::stats::merged(&measured.histogram);
-            row.tail = Tail::of(&row.histogram);
+            let histogram = stats::merged(&measured.histogram);
+            row.tail = Tail::of(&histogram);
+            row.histogram = stats::bounded(&histogram);
             let medians = measured.extra.iter().filter_map(|(what, figures)| {
                 Some(((*what).to_owned(), Spread::of(figures)?.median))
             });
             row.extra = medians.collect();
+            row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
             row.times = self.beside(at, |figure, other| figure / other);
             row.added = self.beside(at, |figure, other| figure - other);
         }

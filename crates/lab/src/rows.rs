@@ -107,6 +107,12 @@ pub enum Unit {
     /// Events a second.
     #[serde(rename = "events/s")]
     EventsPerSecond,
+    /// Requests a second.
+    #[serde(rename = "requests/s")]
+    RequestsPerSecond,
+    /// Megabytes a second.
+    #[serde(rename = "MB/s")]
+    MbPerSecond,
 }
 
 impl Unit {
@@ -121,12 +127,14 @@ impl Unit {
             Self::BytesPerEvent => "bytes/event",
             Self::InstructionsPerEvent => "instructions/event",
             Self::EventsPerSecond => "events/s",
+            Self::RequestsPerSecond => "requests/s",
+            Self::MbPerSecond => "MB/s",
         }
     }
 
     /// Whether more is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::EventsPerSecond)
+        matches!(self, Self::EventsPerSecond | Self::RequestsPerSecond | Self::MbPerSecond)
     }
 }
 
@@ -185,6 +193,10 @@ pub struct Row {
     /// That, in short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<Tail>,
+    /// What measuring takes by itself, which is not in any of the figures: the median over the
+    /// rounds, in each of which what was measured then was subtracted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measuring: Option<f64>,
     /// Position of the row that this one is told in terms of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<usize>,
@@ -227,15 +239,48 @@ impl SuiteRows {
         self.rows.iter().find(|row| row.tracer == tracer && row.case == case)
     }
 
-    /// Tracers that have a figure, in the order of their rows.
-    pub(crate) fn tracers(&self) -> Vec<&str> {
-        let mut tracers: Vec<&str> = Vec::new();
+    /// Units of what was measured, in the order of the rows.
+    pub(crate) fn units(&self) -> Vec<Unit> {
+        let mut units = Vec::new();
         for row in self.rows.iter().filter(|row| row.spread.is_some()) {
-            if !tracers.contains(&row.tracer.as_str()) {
-                tracers.push(&row.tracer);
+            if !units.contains(&row.unit) {
+                units.push(row.unit);
             }
         }
-        tracers
+        units
+    }
+
+    /// What was measured in a unit.
+    pub(crate) fn measured_in(&self, unit: Unit) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
+    }
+
+    /// Why rows have no figure, each tracer and reason once, with how many rows it costs.
+    pub(crate) fn reasons(&self) -> Vec<(&Row, usize)> {
+        let mut said: Vec<(&Row, usize)> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.reason.is_some()) {
+            let is_same = |other: &Row| {
+                let is_one = row.tracer == other.tracer && row.status == other.status;
+                // Which case failed matters; what is absent is so in all.
+                is_one && row.reason == other.reason && row.status == RowStatus::Absent
+            };
+            match said.iter_mut().find(|one| is_same(one.0)) {
+                Some(one) => one.1 += 1,
+                None => said.push((row, 1)),
+            }
+        }
+        said
+    }
+
+    /// What else is known of some row.
+    pub(crate) fn extras<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in rows.iter().flat_map(|row| row.extra.keys()) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     /// Rows that were to be measured and were not.
@@ -307,6 +352,7 @@ pub(crate) mod tests {
             spread: Spread::of(&samples),
             histogram: Vec::new(),
             tail: None,
+            measuring: None,
             beside: None,
             times: None,
             added: None,

@@ -17,6 +17,7 @@ use crate::rows::{Ended, FORMAT, Report, SuiteRows};
 use crate::signals;
 use crate::suite::{About, Hall, Settings, Suite};
 use crate::suites;
+use crate::tracer_names;
 
 /// Load average for each CPU from which on the machine is said to be busy.
 const BUSY_LOAD: f64 = 0.25;
@@ -61,9 +62,10 @@ pub fn offers(settings: &Settings) -> Vec<Offer> {
 ///
 /// # Errors
 ///
-/// If a suite is not known.
+/// If a suite is not known, or no tracer has a name that is asked for.
 pub fn check(order: &Order) -> std::result::Result<(), Error> {
-    choose(&order.suites).map(|_| ())
+    choose(&order.suites)?;
+    tracer_names::check(&order.settings.tracers)
 }
 
 /// Seconds since 1970.
@@ -98,7 +100,11 @@ pub fn run_suites(
     let (settings, cpus) = (&order.settings, report.machine.cpus);
     let hall = Hall { place: &place, progress: &progress, settings, cpus };
     let began = Instant::now();
-    for suite in &mut chosen {
+    for at in 0..chosen.len() {
+        // What suites before took longer or shorter than they said is in the past.
+        let left: f64 = chosen[at..].iter().map(|suite| suite.seconds(settings)).sum();
+        progress.expect(left);
+        let suite = &mut chosen[at];
         let name = suite.about().name;
         let mut so_far = report.clone();
         let found = rounds::measure(suite.as_mut(), &hall, &mut |rows| {
@@ -204,6 +210,22 @@ fn versions() -> BTreeMap<String, String> {
     found.collect()
 }
 
+/// Writes a report's page alone to `folder`, as `report.html`.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
+    write_whole(folder, "report.html", &page(report))
+}
+
+/// A file that is there whole or not at all.
+fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let new = folder.join(format!(".{name}.new"));
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, folder.join(name))
+}
+
 /// Writes a report to `folder`, as `results.json` and `report.html`, each whole or not at all.
 ///
 /// # Errors
@@ -211,12 +233,8 @@ fn versions() -> BTreeMap<String, String> {
 /// Those of the file system.
 pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
     let json = report.to_json().map_err(std::io::Error::other)?;
-    for (name, text) in [("results.json", json), ("report.html", page(report))] {
-        let new = folder.join(format!(".{name}.new"));
-        std::fs::write(&new, text)?;
-        std::fs::rename(&new, folder.join(name))?;
-    }
-    Ok(())
+    write_whole(folder, "results.json", &json)?;
+    write_page(report, folder)
 }
 
 #[cfg(test)]

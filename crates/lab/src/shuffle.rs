@@ -6,11 +6,6 @@
 pub(crate) struct Shuffle(u64);
 
 impl Shuffle {
-    /// From the clock: which order it is does not matter, only that it is not the same.
-    pub(crate) fn new() -> Self {
-        Self::of(trackway_sys::clock::monotonic_ns())
-    }
-
     /// The orders that `seed` gives, the same each time.
     pub(crate) const fn of(seed: u64) -> Self {
         Self(seed)
@@ -30,6 +25,11 @@ impl Shuffle {
             of.swap(last, other);
         }
     }
+}
+
+/// A seed for who names none, of few enough digits that people can type it again.
+pub fn drawn_seed() -> u64 {
+    Shuffle::of(trackway_sys::clock::monotonic_ns()).next() % 1_000_000_000
 }
 
 #[cfg(test)]

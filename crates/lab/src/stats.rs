@@ -139,6 +139,72 @@ pub(crate) fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     sorted
 }
 
+/// Most entries of a histogram that is kept.
+const HISTOGRAM_MAX: usize = 4096;
+
+/// A histogram that is not longer than can be kept, in order: if it must be, its figures are
+/// rounded, to one part in a thousand first. No figure is left out.
+pub(crate) fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
+    let mut shorter = merged(histogram);
+    for digits in [3, 2, 1] {
+        if shorter.len() <= HISTOGRAM_MAX {
+            break;
+        }
+        let rounded: Vec<(f64, u64)> =
+            shorter.iter().map(|one| (rounded(one.0, digits), one.1)).collect();
+        shorter = merged(&rounded);
+    }
+    shorter
+}
+
+/// To so many digits behind the first.
+fn rounded(figure: f64, digits: i32) -> f64 {
+    if figure == 0.0 || !figure.is_finite() {
+        return figure;
+    }
+    let unit = 10_f64.powi(figure.abs().log10().floor() as i32 - digits);
+    (figure / unit).round() * unit
+}
+
+/// What a box plot shows (Tukey, 1977): half of all figures are in the box; whiskers end at the
+/// last figure that is within one and a half of its length; all beyond are outliers, each shown.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Quarters {
+    /// One in four is below.
+    pub(crate) low: f64,
+    /// The middle one.
+    pub(crate) median: f64,
+    /// One in four is above.
+    pub(crate) high: f64,
+    /// From where to where figures are not unusual.
+    pub(crate) whiskers: (f64, f64),
+    /// What lies beyond, and how often.
+    pub(crate) outliers: Vec<(f64, u64)>,
+}
+
+impl Quarters {
+    /// Of a histogram in order; `None` if there is nothing in it.
+    pub(crate) fn of(histogram: &[(f64, u64)]) -> Option<Self> {
+        let count: u64 = histogram.iter().map(|one| one.1).sum();
+        let quarter = |part: f64| {
+            let mut seen = 0;
+            let mut figures = histogram.iter();
+            figures.find(|one| {
+                seen += one.1;
+                seen as f64 >= part * count as f64
+            })
+        };
+        let (low, median) = (quarter(0.25)?.0, quarter(0.5)?.0);
+        let high = quarter(0.75)?.0;
+        let reach = 1.5 * (high - low);
+        let is_near = |one: &&(f64, u64)| low - reach <= one.0 && one.0 <= high + reach;
+        let first = histogram.iter().find(is_near)?.0;
+        let last = histogram.iter().rev().find(is_near)?.0;
+        let outliers = histogram.iter().filter(|one| !is_near(one)).copied().collect();
+        Some(Self { low, median, high, whiskers: (first, last), outliers })
+    }
+}
+
 /// How sure an interval of confidence is to hold what it is about.
 const CONFIDENCE: f64 = 0.95;
 
@@ -231,6 +297,31 @@ mod tests {
         assert_eq!((tail.p999, tail.max), (900.0, 1e6));
         assert!((tail.mean - 1021.84).abs() < 1e-9, "{}", tail.mean);
         assert_eq!(Tail::of(&[]), None);
+    }
+
+    #[test]
+    fn long_histograms_are_rounded_and_nothing_is_left_out() {
+        let long: Vec<(f64, u64)> = (0..100_000).map(|one| (f64::from(one) / 7.0, 2)).collect();
+        let short = bounded(&long);
+        assert!(short.len() <= HISTOGRAM_MAX, "{}", short.len());
+        assert_eq!(short.iter().map(|one| one.1).sum::<u64>(), 200_000);
+        let last = short.last().expect("figures").0;
+        assert!((last / (99_999.0 / 7.0) - 1.0).abs() < 5e-3, "{last}");
+        assert!(short.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(bounded(&[(2.0, 1), (1.0, 1), (2.0, 3)]), [(1.0, 1), (2.0, 4)]);
+        assert_eq!((rounded(-12345.0, 3), rounded(0.0, 3)), (-12350.0, 0.0));
+    }
+
+    #[test]
+    fn boxes_hold_half_of_all_and_outliers_are_beyond_their_whiskers() {
+        let figures = [(1.0, 1), (9.0, 2), (10.0, 4), (11.0, 4), (12.0, 3), (14.0, 1), (90.0, 1)];
+        let quarters = Quarters::of(&figures).expect("figures");
+        assert_eq!((quarters.low, quarters.median, quarters.high), (10.0, 11.0, 12.0));
+        assert_eq!(quarters.whiskers, (9.0, 14.0));
+        assert_eq!(quarters.outliers, [(1.0, 1), (90.0, 1)]);
+        let one = Quarters::of(&[(5.0, 1)]).expect("a figure");
+        assert_eq!((one.low, one.whiskers, one.outliers.len()), (5.0, (5.0, 5.0), 0));
+        assert_eq!(Quarters::of(&[]), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::results::Account;
-use crate::rows::Unit;
+use crate::rows::{SuiteRows, Unit};
 
 /// What a suite is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Settings {
     /// Only tracers whose name contains one of these, in whatever case; all, if there is none.
     /// What others are measured against is always there.
     pub tracers: Vec<String>,
-    /// What draws the order of turns; 0: another one each time.
+    /// What draws the order of turns: the same order for the same number.
     pub seed: u64,
 }
 
@@ -100,6 +100,10 @@ pub(crate) struct Sample {
     pub(crate) figure: f64,
     /// How often which figure was seen, where single events were measured.
     pub(crate) histogram: Vec<(f64, u64)>,
+    /// What measuring takes by itself, in the row's unit, measured in the same turn: a clock that
+    /// is read around each event. It is in `figure` and in `histogram`; the engine takes it out of
+    /// both, and says how much it was.
+    pub(crate) measuring: Option<f64>,
     /// What became of the events, by the tracer's own output; `None` if it did not say.
     pub(crate) account: Option<Account>,
     /// What else there is to know of it: what, and how much.
@@ -127,6 +131,9 @@ pub(crate) trait Suite {
 
     /// Measures the `row`th once.
     fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample>;
+
+    /// Adds to rows what only several of them tell together.
+    fn complete(&self, _rows: &mut SuiteRows) {}
 
     /// Ends what `enter` started.
     fn leave(&mut self);

@@ -1,16 +1,10 @@
 //! A report as text: a table for each suite, tracers down, cases across.
-//!
-//! ```text
-//! tails   single events, how they are distributed; and what else rows say
-//! ```
-
-mod tails;
 
 use std::io::{self, Write};
 
 use crate::report::bars_text;
 use crate::rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
-use crate::stats::Ratio;
+use crate::stats::{Ratio, Spread};
 use crate::table::Table;
 
 /// For what was not measured.
@@ -44,21 +38,77 @@ pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
 }
 
 fn suite_text(suite: &SuiteRows) -> String {
-    let unit = suite.rows.first().map_or("", |row| row.unit.words());
-    let mut text = format!("{} ({unit}; {})\n{}\n\n", suite.title, suite.repeats, method(suite));
-    let across = cases(suite);
-    for some in across.chunks(ACROSS_MAX) {
-        let table = table(suite, some);
-        text += &table;
-        text.push('\n');
+    let units = suite.units();
+    let words: Vec<&str> = units.iter().map(|unit| unit.words()).collect();
+    let (title, words) = (&suite.title, words.join(", "));
+    let mut text = format!("{title} ({words}; {})\n{}\n\n", suite.repeats, method(suite));
+    for unit in &units {
+        if units.len() > 1 {
+            text += &format!("In {}:\n\n", unit.words());
+        }
+        let rows = suite.measured_in(*unit);
+        for some in cases(&rows).chunks(ACROSS_MAX) {
+            text += &table(suite, &rows, some);
+            text.push('\n');
+        }
+        text += &tails(&rows);
+        text += &extras(&rows);
     }
-    text += &tails::tails(suite);
-    text += &tails::extras(suite);
     for row in suite.rows.iter().filter(|row| row.is_control) {
-        text += &control(row);
+        text += &control(row).map_or_else(String::new, |words| format!("  {words}\n"));
     }
+    text += &measuring(suite);
     text += &reasons(suite);
     text
+}
+
+/// How single events' figures are distributed, where they are known.
+fn tails(rows: &[&Row]) -> String {
+    let mut table = Table::default();
+    let head = ["single events", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
+    table.row(head);
+    let mut is_empty = true;
+    for row in rows {
+        let Some(tail) = row.tail else { continue };
+        let figures =
+            [tail.mean, tail.deviation, tail.p50, tail.p90, tail.p99, tail.p999, tail.max];
+        let cells = figures.map(|one| figure(row.unit, one));
+        table.row([format!("{}: {}", row.tracer, row.case)].into_iter().chain(cells));
+        is_empty = false;
+    }
+    if is_empty { String::new() } else { table.text() + "\n" }
+}
+
+/// What else there is to know.
+fn extras(rows: &[&Row]) -> String {
+    let names = SuiteRows::extras(rows);
+    let mut text = String::new();
+    for some in names.chunks(ACROSS_MAX) {
+        let mut table = Table::default();
+        table.row(["also"].iter().copied().chain(some.iter().copied()));
+        let has_one = |row: &&&Row| some.iter().any(|name| row.extra.contains_key(*name));
+        for row in rows.iter().filter(has_one) {
+            let cells = some.iter().map(|name| {
+                row.extra.get(*name).map_or_else(|| NOTHING.to_owned(), |one| number(*one))
+            });
+            table.row([format!("{}: {}", row.tracer, row.case)].into_iter().chain(cells));
+        }
+        text += &(table.text() + "\n");
+    }
+    text
+}
+
+/// What the cost of measuring was, where it was taken out.
+fn measuring(suite: &SuiteRows) -> String {
+    let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.measuring.is_some()).collect();
+    let costs: Vec<f64> = rows.iter().filter_map(|row| row.measuring).collect();
+    let (Some(first), Some(spread)) = (rows.first(), Spread::of(&costs)) else {
+        return String::new();
+    };
+    let [least, most] = [spread.min, spread.max].map(|cost| figure(first.unit, cost));
+    let unit = first.unit.words();
+    let how_many = costs.len();
+    format!("  measuring itself takes {least} to {most} {unit}: taken out of {how_many} rows\n")
 }
 
 /// How it was measured.
@@ -75,11 +125,11 @@ pub(crate) fn method(suite: &SuiteRows) -> String {
     rounds + ended
 }
 
-/// Cases, in the order of the rows, without those that have a table of their own.
-fn cases(suite: &SuiteRows) -> Vec<&str> {
+/// Cases, in the order of the rows.
+fn cases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut cases: Vec<&str> = Vec::new();
-    for row in suite.rows.iter().filter(|row| row.status == RowStatus::Measured) {
-        if row.tail.is_none() && !cases.contains(&row.case.as_str()) {
+    for row in rows {
+        if !cases.contains(&row.case.as_str()) {
             cases.push(&row.case);
         }
     }
@@ -87,10 +137,10 @@ fn cases(suite: &SuiteRows) -> Vec<&str> {
 }
 
 /// Tracers with a figure in one of these cases.
-fn tracers<'a>(suite: &'a SuiteRows, cases: &[&str]) -> Vec<&'a str> {
+fn tracers<'a>(rows: &[&'a Row], cases: &[&str]) -> Vec<&'a str> {
     let mut tracers: Vec<&str> = Vec::new();
-    for row in &suite.rows {
-        let is_in = row.median().is_some() && cases.contains(&row.case.as_str());
+    for row in rows {
+        let is_in = cases.contains(&row.case.as_str());
         if is_in && !row.is_control && !tracers.contains(&row.tracer.as_str()) {
             tracers.push(&row.tracer);
         }
@@ -98,12 +148,13 @@ fn tracers<'a>(suite: &'a SuiteRows, cases: &[&str]) -> Vec<&'a str> {
     tracers
 }
 
-fn table(suite: &SuiteRows, cases: &[&str]) -> String {
+fn table(suite: &SuiteRows, rows: &[&Row], cases: &[&str]) -> String {
     let mut table = Table::default();
     table.row([""].iter().copied().chain(cases.iter().copied()));
-    for tracer in tracers(suite, cases) {
+    for tracer in tracers(rows, cases) {
         let cells = cases.iter().map(|case| {
-            suite.row(tracer, case).map_or_else(|| NOTHING.to_owned(), |row| cell(suite, row))
+            let row = rows.iter().find(|row| row.tracer == tracer && row.case == *case);
+            row.map_or_else(|| NOTHING.to_owned(), |row| cell(suite, row))
         });
         table.row([tracer.to_owned()].into_iter().chain(cells));
     }
@@ -147,14 +198,14 @@ pub(crate) fn times(times: f64) -> String {
 }
 
 /// What measuring the same thing twice differs by.
-fn control(row: &Row) -> String {
-    let Some(times) = row.times else { return String::new() };
+pub(crate) fn control(row: &Row) -> Option<String> {
+    let times = row.times?;
     let verdict = match times.interval {
         None => "too few rounds to say",
         Some(_) if times.may_be(1.0) => "nil, as it must be",
         Some(_) => "NOT nil: what is smaller than that says nothing",
     };
-    format!("  the same twice ({}): ×{}, {verdict}\n", row.tracer, ratio(&times))
+    Some(format!("the same twice ({}): ×{}, {verdict}", row.tracer, ratio(&times)))
 }
 
 fn ratio(ratio: &Ratio) -> String {
@@ -166,24 +217,34 @@ fn ratio(ratio: &Ratio) -> String {
 
 /// Why rows have no figures: once for each tracer and reason.
 fn reasons(suite: &SuiteRows) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for row in &suite.rows {
-        let Some(reason) = &row.reason else { continue };
-        let line = match row.status {
-            RowStatus::Absent => format!("  {}: absent, because {reason}", row.tracer),
-            _ => format!("  {}, {}: FAILED: {reason}", row.tracer, row.case),
-        };
-        if !said.contains(&line) {
-            said.push(line);
+    let line = |(row, count): (&Row, usize)| {
+        let reason = row.reason.as_deref().unwrap_or_default();
+        match (row.status, count) {
+            (RowStatus::Absent, 1) => format!("  {}: absent, because {reason}\n", row.tracer),
+            (RowStatus::Absent, _) => {
+                format!("  {}: absent, because {reason} ({count} rows)\n", row.tracer)
+            }
+            _ => format!("  {}, {}: FAILED: {reason}\n", row.tracer, row.case),
         }
+    };
+    suite.reasons().into_iter().map(line).collect()
+}
+
+/// A number that has no unit that we know.
+pub(crate) fn number(number: f64) -> String {
+    match number.abs() {
+        1e9.. => format!("{:.2} G", number / 1e9),
+        1e6.. => format!("{:.2} M", number / 1e6),
+        _ if number.fract() == 0.0 => format!("{number:.0}"),
+        _ => figure(Unit::Ns, number),
     }
-    said.iter().map(|line| format!("{line}\n")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rows::tests::{report, row};
+    use crate::stats::Tail;
 
     #[test]
     fn reports_have_tables_controls_and_reasons() {
@@ -228,9 +289,36 @@ medians of 3 rounds ± half of what nine in ten span
     }
 
     #[test]
+    fn units_are_apart_and_tails_and_extras_have_tables() {
+        let tail = Tail::of(&[(20.0, 990), (900.0, 10)]);
+        let extra = [("bytes/event".to_owned(), 12.5), ("threads".to_owned(), 2.0)].into();
+        let ours = Row { tail, extra, measuring: Some(7.0), ..row("trackway", "u32", 20.0) };
+        let steps = Row { unit: Unit::InstructionsPerEvent, ..row("trackway", "u32", 60.0) };
+        let text = suite_text(&crate::rows::tests::suite([ours, steps]));
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for expected in [
+            "What an event costs (ns/event, instructions/event; survey, Tables IV and VI)",
+            "In ns/event:",
+            "trackway 20.0 ±0.45",
+            "single events mean deviation 50 % 90 % 99 % 99.9 % max",
+            "trackway: u32 28.8 87.6 20.0 20.0 20.0 900.0 900.0",
+            "also bytes/event threads",
+            "trackway: u32 12.5 2",
+            "In instructions/event:",
+            "trackway 60.0 ±0.45",
+            "measuring itself takes 7.0 to 7.0 ns/event: taken out of 1 rows",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected}: {lines:#?}");
+        }
+    }
+
+    #[test]
     fn controls_that_differ_are_said() {
         let times = Some(Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
         let text = control(&Row { times, is_control: true, ..row("trackway again", "u32", 1.0) });
-        assert!(text.contains("NOT nil"), "{text}");
+        assert!(text.is_some_and(|text| text.contains("NOT nil")));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 26] = [
+pub(crate) const SOURCES: [Source; 44] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -22,6 +22,7 @@ pub(crate) const SOURCES: [Source; 26] = [
     Source { name: "baseline.c", text: include_str!("workloads/baseline.c") },
     Source { name: "printf.c", text: include_str!("workloads/printf.c") },
     Source { name: "trackway.c", text: include_str!("workloads/trackway.c") },
+    Source { name: "trackway-many.c", text: include_str!("workloads/trackway-many.c") },
     Source { name: "rust-events.c", text: include_str!("workloads/rust-events.c") },
     Source { name: "rust-spans.c", text: include_str!("workloads/rust-spans.c") },
     Source { name: "trackway-cxx.c", text: include_str!("workloads/trackway-cxx.c") },
@@ -36,10 +37,27 @@ pub(crate) const SOURCES: [Source; 26] = [
     Source { name: "sessions.c", text: include_str!("workloads/sessions.c") },
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
+    Source { name: "load.h", text: include_str!("workloads/load.h") },
+    Source { name: "served.c", text: include_str!("workloads/served.c") },
+    Source { name: "latency.h", text: include_str!("workloads/latency.h") },
+    Source { name: "latency.c", text: include_str!("workloads/latency.c") },
+    Source { name: "latency-trackway.c", text: include_str!("workloads/latency-trackway.c") },
+    Source { name: "latency-lttng.c", text: include_str!("workloads/latency-lttng.c") },
+    Source { name: "payload.h", text: include_str!("workloads/payload.h") },
+    Source { name: "payload.c", text: include_str!("workloads/payload.c") },
+    Source { name: "payload-lttng.h", text: include_str!("workloads/payload-lttng.h") },
+    Source { name: "payload-lttng.c", text: include_str!("workloads/payload-lttng.c") },
     Source { name: "usdt.c", text: include_str!("workloads/usdt.c") },
     Source { name: "marker.c", text: include_str!("workloads/marker.c") },
     Source { name: "functions.c", text: include_str!("workloads/functions.c") },
     Source { name: "rust-peer.c", text: include_str!("workloads/rust-peer.c") },
+    Source { name: "histogram.h", text: include_str!("workloads/histogram.h") },
+    Source { name: "cases-bare.c", text: include_str!("workloads/cases-bare.c") },
+    Source { name: "cases-trackway.c", text: include_str!("workloads/cases-trackway.c") },
+    Source { name: "cases-lttng.c", text: include_str!("workloads/cases-lttng.c") },
+    Source { name: "parts.h", text: include_str!("workloads/parts.h") },
+    Source { name: "parts-trackway.c", text: include_str!("workloads/parts-trackway.c") },
+    Source { name: "parts-lttng.c", text: include_str!("workloads/parts-lttng.c") },
     Source { name: "crowd.c", text: include_str!("workloads/crowd.c") },
 ];
 

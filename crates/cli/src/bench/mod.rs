@@ -3,6 +3,8 @@
 //! The measuring is `trackway_lab`'s; here is only what the command line says and where the
 //! results go.
 
+mod compare;
+mod doctor;
 mod older;
 
 use std::io::{IsTerminal as _, Write};
@@ -21,18 +23,22 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    subcommand_value_name = "BENCH",
-    subcommand_help_heading = "Benches with options of their own",
+    subcommand_value_name = "COMMAND",
+    subcommand_help_heading = "Other commands",
     after_help = "Examples:\n  trackway bench --list\n  \
                   trackway bench --quick\n  \
                   trackway bench tracepoint scaling --out here\n  \
                   trackway bench tracepoint --tracers trackway,lttng\n  \
-                  trackway bench kernel --rounds 20 --json kernel.json\n\n\
-                  Figures of different machines do not compare; ratios do."
+                  trackway bench doctor\n  \
+                  trackway bench compare before/results.json after/results.json\n\n\
+                  Figures of different machines do not compare; ratios do. Ctrl-C ends it: what \
+                  was measured until then is kept. The exit status is 0, 1 if something failed \
+                  that \
+                  should have worked, 130 after Ctrl-C, 2 for anything else."
 )]
 pub(crate) struct Arguments {
     /// Suites to measure [default: all; see --list]
-    #[arg(value_name = "SUITE")]
+    #[arg(value_name = "SUITE", value_parser = suite_names(), hide_possible_values = true)]
     suites: Vec<String>,
     /// Only tracers whose name contains one of these, beside what they are measured against
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -53,7 +59,38 @@ pub(crate) struct Arguments {
     #[arg(long)]
     list: bool,
     #[command(subcommand)]
-    older: Option<older::What>,
+    other: Option<Other>,
+}
+
+/// What else there is.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    Compare(compare::Arguments),
+    Doctor(doctor::Arguments),
+    Page(Page),
+    #[command(flatten)]
+    Older(older::What),
+}
+
+/// Draw the page of a results.json again, of this version or of one that was interrupted
+///
+/// report.html is written beside the file, or in another folder.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  trackway bench page here/results.json --out there")]
+struct Page {
+    /// What trackway bench has written
+    #[arg(value_name = "FILE")]
+    results: PathBuf,
+    /// Folder for the page [default: that of the file]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Names of suites, so that what is misspelt is refused, and shells complete them.
+fn suite_names() -> clap::builder::PossibleValuesParser {
+    let offers = trackway_lab::offers(&Settings::default());
+    let name = |offer: trackway_lab::Offer| clap::builder::PossibleValue::new(offer.name);
+    offers.into_iter().map(name).collect::<Vec<_>>().into()
 }
 
 /// Runs it, with the tables on `output`. 1 if something failed that should have worked.
@@ -62,8 +99,11 @@ pub(crate) struct Arguments {
 ///
 /// If nothing can be measured, or the results cannot be written.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let done = match &arguments.older {
-        Some(what) => older::run(what, output),
+    let done = match &arguments.other {
+        Some(Other::Compare(arguments)) => return compare::run(arguments, output),
+        Some(Other::Doctor(arguments)) => return doctor::run(arguments, output),
+        Some(Other::Page(page)) => draw(page, output).map(|()| false),
+        Some(Other::Older(what)) => older::run(what, output),
         None if arguments.list => list(arguments, output).map(|()| false),
         None => return suites(arguments, output),
     };
@@ -87,7 +127,7 @@ impl Arguments {
             quick: self.quick,
             rounds: self.rounds,
             tracers: self.tracers.clone(),
-            seed: self.seed.unwrap_or_default(),
+            seed: self.seed.unwrap_or_else(trackway_lab::drawn_seed),
         }
     }
 
@@ -100,6 +140,17 @@ impl Arguments {
     }
 }
 
+/// Draws a page again.
+fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
+    let report = trackway_lab::read_report(&page.results)?;
+    let beside = page.results.parent().unwrap_or(Path::new("")).to_owned();
+    let folder = folder(Some(&page.out.clone().unwrap_or(beside)))?;
+    let written = trackway_lab::write_page(&report, &folder);
+    written.with_context(|| format!("cannot write in {}", folder.display()))?;
+    writeln!(output, "{}", folder.join("report.html").display())?;
+    Ok(())
+}
+
 fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
     for offer in arguments.chosen() {
         let time = time(offer.seconds);
@@ -107,6 +158,8 @@ fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
         let (name, title, repeats) = (offer.name, offer.title, offer.repeats);
         writeln!(output, "{name:<12}  {time:>6}  {title} ({repeats}{when})")?;
     }
+    let all: f64 = arguments.chosen().iter().map(|offer| offer.seconds).sum();
+    writeln!(output, "{:<12}  {:>6}", "in all", time(all))?;
     Ok(())
 }
 

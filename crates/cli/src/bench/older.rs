@@ -4,23 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use trackway_lab::{KernelOptions, ReserveOptions, SessionsOptions};
+use trackway_lab::SessionsOptions;
 
 /// What is to be measured.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum What {
-    /// What keeping writers apart costs: rseq and claim beside the 2012 paper's lockless buffer
-    ///
-    /// The paper's tables, in user space: one record reserved, written and committed by restartable
-    /// sequence, by claim, by the paper's algorithm, under a mutex, with signals blocked, and
-    /// without any protection, over buffers of the same size and with the same clock; on one
-    /// thread, on as many as there are CPUs, and on too many; sizes of sub-buffers; instructions,
-    /// counted one by one; and the same through trackway record --reserve. In interleaved rounds;
-    /// after each run, the records are looked for in the buffer. Figures of different machines do
-    /// not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench reserve --quick\n  \
-                            trackway bench reserve --threads 16 --json reserve.json")]
-    Reserve(Reserve),
     /// What sessions cost: several on one event, events switched on, recorders, short processes
     ///
     /// An event that 1, 2, 4 and 32 sessions record; the time from trackway event on to the first
@@ -32,63 +20,6 @@ pub(super) enum What {
     #[command(after_help = "Examples:\n  trackway bench sessions --quick\n  \
                             trackway bench sessions --seconds 600 --json sessions.json")]
     Sessions(Sessions),
-    /// What tracing the kernel costs: Trackway beside ftrace, perf, bpftrace and strace
-    ///
-    /// getppid and openat with names of 0 to 255 bytes, entry and exit traced: untraced, by
-    /// Trackway (of everything, of one process tree, by tracefs), ftrace, perf record, bpftrace and
-    /// strace; hackbench and stress-ng with the scheduler's events and with many; what recorders
-    /// take of a CPU at a million events a second, and what arrives when there are more; bytes of
-    /// an event, beside what LTTng's layout takes. Needs root, and a C compiler. In interleaved
-    /// rounds, in random order; a tracer is measured only if its own output shows the events.
-    /// Figures of different machines do not compare; ratios do.
-    #[command(after_help = "Examples:\n  trackway bench kernel --quick\n  \
-                            trackway bench kernel --rounds 20 --json kernel.json\n  \
-                            trackway bench kernel --only trackway")]
-    Kernel(Kernel),
-}
-
-/// Arguments of `trackway bench kernel`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Kernel {
-    /// One minute instead of ten: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Only tracers whose name contains PATTERN, beside none
-    #[arg(long, value_name = "PATTERN")]
-    only: Option<String>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-kernel.json"
-    )]
-    json: Option<PathBuf>,
-}
-
-/// Arguments of `trackway bench reserve`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Reserve {
-    /// Some seconds instead of some minutes: to see that all works, not for figures
-    #[arg(long)]
-    quick: bool,
-    /// Measure so many rounds [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Up to so many threads, besides two and eight for each CPU [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
-    /// Write all figures to FILE, too
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "results-reserve.json"
-    )]
-    json: Option<PathBuf>,
 }
 
 /// Arguments of `trackway bench sessions`.
@@ -117,9 +48,7 @@ impl What {
     /// Where the figures go.
     fn file(&self) -> Option<&Path> {
         match self {
-            Self::Reserve(arguments) => &arguments.json,
             Self::Sessions(arguments) => &arguments.json,
-            Self::Kernel(arguments) => &arguments.json,
         }
         .as_deref()
     }
@@ -149,36 +78,8 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
 pub(super) fn run(what: &What, output: &mut dyn Write) -> anyhow::Result<bool> {
     what.file().map_or(Ok(()), check_writable)?;
     match what {
-        What::Reserve(arguments) => reserve(arguments, output),
         What::Sessions(arguments) => sessions(arguments, output),
-        What::Kernel(arguments) => kernel(arguments, output),
     }
-}
-
-/// Whether something failed.
-fn reserve(arguments: &Reserve, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = ReserveOptions {
-        quick: arguments.quick,
-        rounds: arguments.rounds,
-        threads: arguments.threads.map(|threads| threads as usize),
-    };
-    let results = trackway_lab::run_reserve(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_reserve(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
-}
-
-/// Whether something failed.
-fn kernel(arguments: &Kernel, output: &mut dyn Write) -> anyhow::Result<bool> {
-    let options = KernelOptions {
-        quick: arguments.quick,
-        rounds: arguments.rounds,
-        only: arguments.only.clone(),
-    };
-    let results = trackway_lab::run_kernel(&options)?;
-    save(arguments.json.as_deref(), || results.to_json())?;
-    trackway_lab::print_kernel(&results, output).context("cannot write the table")?;
-    Ok(results.has_failures())
 }
 
 /// Whether something failed.

@@ -1,23 +1,26 @@
 //! A report as a page: self-contained, for screens in light and dark, and for paper.
 //!
 //! ```text
-//! plot   what figures are drawn with
-//! bars   tracers in cases
-//! lines  a figure for each x
-//! tails  single events, how they are distributed
+//! plot      what figures are drawn with
+//! bars      tracers in cases, with what their rounds span
+//! lines     a figure for each x
+//! boxes     half of all figures in a box, outliers beside it (thesis, Figure 3.1)
+//! polygons  how often which figure was seen (thesis, Figure 3.2)
+//! table     all rows, with all that is known of them
 //! ```
 
 mod bars;
+mod boxes;
 mod lines;
 mod plot;
-mod tails;
+mod polygons;
+mod table;
 
 use std::fmt::Write as _;
 
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
-use crate::stats::Ratio;
-use crate::text::{self, figure, times};
+use crate::text;
 use plot::escaped;
 
 /// How it looks: no script, no font, nothing from elsewhere.
@@ -53,11 +56,30 @@ fn head(report: &Report) -> String {
         let (about, text) = (escaped(&note.about), escaped(&note.text));
         let _ = writeln!(html, "<p class=\"warning\">{about}: {text}</p>");
     }
-    html += "<nav>";
+    html + &contents(report)
+}
+
+/// What is on the page, and what became of the rows.
+fn contents(report: &Report) -> String {
+    let mut html = "<nav>\n<ol>\n".to_owned();
     for (name, suite) in report.ordered() {
-        let _ = write!(html, "<a href=\"#{name}\">{}</a> ", escaped(&suite.title));
+        let count = |status| suite.rows.iter().filter(|row: &&Row| row.status == status).count();
+        let mut words = format!("{} measured", count(RowStatus::Measured));
+        if let absent @ 1.. = count(RowStatus::Absent) {
+            let _ = write!(words, ", {absent} absent");
+        }
+        if let failed @ 1.. = count(RowStatus::Failed) {
+            let _ = write!(words, ", <span class=\"misses\">{failed} failed</span>");
+        }
+        let name = escaped(name);
+        let _ = writeln!(
+            html,
+            "<li><a href=\"#{name}\">{}</a> <code>{name}</code> <span class=\"machine\">{words}\
+             </span>",
+            escaped(&suite.title)
+        );
     }
-    html + "</nav>\n"
+    html + "</ol>\n<p><a href=\"#how\">How it was measured, and how to read it</a></p>\n</nav>\n"
 }
 
 fn bars_table(bars: &[Bar]) -> String {
@@ -84,24 +106,86 @@ fn bars_table(bars: &[Bar]) -> String {
 fn section(name: &str, suite: &SuiteRows) -> String {
     let (title, repeats) = (escaped(&suite.title), escaped(&suite.repeats));
     let mut html = format!(
-        "<section id=\"{name}\">\n<h2>{title}</h2>\n<p>{} Repeats: {repeats}.</p>\n",
+        "<section id=\"{}\">\n<h2>{title}</h2>\n<p>{} Repeats: {repeats}.</p>\n",
+        escaped(name),
         sentence(&escaped(&text::method(suite)))
     );
-    let tracers = suite.tracers();
-    let has_x = suite.rows.iter().any(|row| row.x.is_some());
-    let figures = match has_x {
-        true => lines::draw(suite, &tracers, &suite.x_axis).into_iter().collect(),
-        false => bars::draw(suite),
-    };
-    for figure in figures.into_iter().chain(tails::draw(suite)) {
-        let command = escaped(&suite.command);
-        let _ = write!(
-            html,
-            "<figure>\n{figure}<figcaption>Again: <code>{command}</code></figcaption></figure>\n"
+    for row in suite.rows.iter().filter(|row| row.is_control) {
+        if let Some(words) = text::control(row) {
+            let class = if words.contains("NOT") { "warning" } else { "machine" };
+            let _ = writeln!(html, "<p class=\"{class}\">{}</p>", sentence(&escaped(&words)));
+        }
+    }
+    let units = suite.units();
+    for unit in &units {
+        if units.len() > 1 {
+            let _ = writeln!(html, "<h3>In {}</h3>", unit.words());
+        }
+        let rows = suite.measured_in(*unit);
+        html += &pictures(suite, &rows);
+        html += &table::draw(suite, &rows);
+    }
+    html += &reasons(suite);
+    html + "</section>\n"
+}
+
+/// All that is drawn of rows of one unit.
+fn pictures(suite: &SuiteRows, rows: &[&Row]) -> String {
+    let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
+    let command = &suite.command;
+    let mut html = String::new();
+    let (drawn, rest) = lines::draw(suite, &with_x);
+    for drawn in drawn {
+        html += &figure(&drawn, command);
+    }
+    // What has a single x is no line.
+    let without: Vec<&Row> =
+        rows.iter().copied().filter(|row| without.contains(row) || rest.contains(row)).collect();
+    for drawn in bars::draw(&suite.title, &without) {
+        html += &figure(&drawn, command);
+    }
+    let single: Vec<&Row> = rows.iter().copied().filter(|row| !row.histogram.is_empty()).collect();
+    for drawn in boxes::of_events(&suite.title, &single) {
+        html += &figure(&drawn, command);
+    }
+    for drawn in polygons::draw(&suite.title, &single) {
+        html += &figure(&drawn, command);
+    }
+    let rounds = boxes::of_rounds(&suite.title, rows);
+    if !rounds.is_empty() {
+        let figures: String = rounds.iter().map(|drawn| figure(drawn, command)).collect();
+        html += &format!(
+            "<details><summary>Every round: half of them are in the box, those that lie far from \
+             it are points</summary>\n{figures}</details>\n"
         );
     }
-    html += &table(suite);
-    html + "</section>\n"
+    html
+}
+
+fn figure(drawn: &str, command: &str) -> String {
+    let command = escaped(command);
+    format!("<figure>\n{drawn}<figcaption>Again: <code>{command}</code></figcaption></figure>\n")
+}
+
+/// Why there is no figure of some.
+fn reasons(suite: &SuiteRows) -> String {
+    let reasons = suite.reasons();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let mut html = "<ul class=\"none\">\n".to_owned();
+    for (row, count) in reasons {
+        let [tracer, case] = [&row.tracer, &row.case].map(|words| escaped(words));
+        let reason = escaped(row.reason.as_deref().unwrap_or_default());
+        let _ = match (row.status, count) {
+            (RowStatus::Absent, 1) => writeln!(html, "<li>{tracer}, {case}: absent: {reason}"),
+            (RowStatus::Absent, _) => {
+                writeln!(html, "<li>{tracer}: absent: {reason} ({count} rows)")
+            }
+            _ => writeln!(html, "<li class=\"misses\">{tracer}, {case}: FAILED: {reason}"),
+        };
+    }
+    html + "</ul>\n"
 }
 
 /// Words with a point behind them.
@@ -111,58 +195,23 @@ fn sentence(words: &str) -> String {
     first + letters.as_str() + "."
 }
 
-fn table(suite: &SuiteRows) -> String {
-    let mut html = "<details open><summary>All rows</summary>\n<table>\n<tr><th>tracer<th>case\
-                    <th>median<th>5 %<th>95 %<th>in terms of<th>times (95 % sure)<th>recorded\
-                    <th>lost\n"
-        .to_owned();
-    for row in &suite.rows {
-        let (tracer, case) = (escaped(&row.tracer), escaped(&row.case));
-        let _ = match row.spread {
-            Some(_) => writeln!(html, "<tr><td>{tracer}<td>{case}{}", figures(suite, row)),
-            None => writeln!(
-                html,
-                "<tr class=\"none\"><td>{tracer}<td>{case}<td colspan=\"7\">{}: {}",
-                if row.status == RowStatus::Failed { "FAILED" } else { "absent" },
-                escaped(row.reason.as_deref().unwrap_or_default())
-            ),
-        };
-    }
-    html + "</table></details>\n"
-}
-
-/// The cells of a row that was measured.
-fn figures(suite: &SuiteRows, row: &Row) -> String {
-    let Some(spread) = row.spread else { return String::new() };
-    let in_unit = |number| figure(row.unit, number);
-    let other = row.beside.and_then(|other| suite.rows.get(other));
-    let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
-    let cells = [
-        format!("{} {}", in_unit(spread.median), row.unit.words()),
-        in_unit(spread.p5),
-        in_unit(spread.p95),
-        other.map_or_else(String::new, |other| escaped(&other.tracer)),
-        row.times.map_or_else(String::new, |times| ratio(&times)),
-        count(row.recorded),
-        count(row.lost),
-    ];
-    cells.map(|cell| format!("<td class=\"figure\">{cell}")).concat()
-}
-
-fn ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some((low, high)) => {
-            format!("{} ({}–{})", times(ratio.median), times(low), times(high))
-        }
-        None => times(ratio.median),
-    }
-}
+/// What a reader must know to believe it, or not.
+const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
+    figure is the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is \
+    how many times as much it is as the row it is told in terms of, in the same round, with an \
+    interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never dropped. A \
+    row whose tracer keeps events is measured only if its own output shows them. Ratios count; \
+    nanoseconds of two machines, or of two days, do not.</p>\n";
 
 fn foot(report: &Report) -> String {
-    let mut html = "<h2>How it was measured</h2>\n".to_owned();
+    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{HOW}");
     let command = escaped(&report.command.join(" "));
-    let minutes = report.seconds / 60.0;
-    let _ = writeln!(html, "<p><code>{command}</code>, {minutes:.1} minutes.</p>\n<ul>");
+    let (minutes, seed) = (report.seconds / 60.0, report.settings.seed);
+    let _ = writeln!(
+        html,
+        "<p><code>{command}</code>, {minutes:.1} minutes; the same order again: <code>--seed {seed}\
+         </code>.</p>\n<ul>"
+    );
     for (program, version) in &report.versions {
         let _ = writeln!(html, "<li>{}: {}", escaped(program), escaped(version));
     }
@@ -173,6 +222,13 @@ fn foot(report: &Report) -> String {
 mod tests {
     use super::*;
     use crate::rows::tests::{report, row};
+
+    /// With the figures of single events, most of them near `figure`.
+    fn single(row: Row, figure: f64) -> Row {
+        let histogram = vec![(figure, 900), (figure + 1.0, 80), (figure * 40.0, 3)];
+        let tail = crate::stats::Tail::of(&histogram);
+        Row { histogram, tail, ..row }
+    }
 
     fn ended(row: Row, status: RowStatus, reason: &str) -> Row {
         Row { status, reason: Some(reason.to_owned()), spread: None, ..row }
@@ -191,7 +247,8 @@ mod tests {
             "<section id=\"tracepoint\">",
             ">trackway<",
             ">126.0<",
-            "absent: &lt;perf&gt; is not installed",
+            "<li>perf, u32: absent: &lt;perf&gt; is not installed",
+            "2 measured, 1 absent, <span class=\"misses\">1 failed",
             "FAILED: shows no event",
             "<code>trackway bench tracepoint</code>",
             "prefers-color-scheme: dark",
@@ -214,5 +271,47 @@ mod tests {
         let page = page(&report("scaling", rows));
         assert_eq!(page.matches("<polyline").count(), 2);
         assert!(page.contains(">400.0  b<"), "{page}");
+    }
+
+    #[test]
+    fn single_events_have_boxes_polygons_and_columns_of_their_tails() {
+        let rows = [
+            single(row("trackway", "u32", 21.0), 21.0),
+            single(row("lttng-ust", "u32", 126.0), 126.0),
+            row("lw-ust", "u32", 30.0),
+        ];
+        let page = page(&report("tracepoint", rows));
+        assert_eq!(page.matches("<svg").count(), 3, "{page}");
+        assert_eq!(page.matches("<polyline").count(), 2);
+        for part in ["<th>99.9 %", "<td class=\"figure\">840.0", "Single events, in ns/event"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+
+    #[test]
+    fn units_have_tables_of_their_own() {
+        let extra = [("bytes <of> an event".to_owned(), 12.5)].into();
+        let bytes = Row { unit: crate::rows::Unit::BytesPerEvent, ..row("trackway", "u32", 8.0) };
+        let ns = Row { extra, ..row("trackway", "u32", 21.0) };
+        let page = page(&report("size", [ns, bytes]));
+        for part in ["<h3>In ns/event</h3>", "<h3>In bytes/event</h3>", "<th>bytes &lt;of&gt; an"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(page.matches("<table>").count(), 3);
+    }
+
+    #[test]
+    fn hundreds_of_rows_are_drawn_in_parts() {
+        let rows = (0..300)
+            .map(|one| row(&format!("tracer-{}", one % 10), &format!("case {}", one / 10), 20.0));
+        let page = page(&report("filter", rows));
+        let heights = page.split("viewBox=\"0 0 860 ").skip(1);
+        let heights: Vec<f64> = heights
+            .map(|rest| {
+                rest.split('"').next().and_then(|text| text.parse().ok()).expect("a height")
+            })
+            .collect();
+        assert!(heights.len() > 5 && heights.iter().all(|height| *height < 1200.0), "{heights:?}");
+        assert_eq!(page.matches("<rect").count(), 300);
     }
 }

@@ -5,23 +5,105 @@
 
 use std::fmt::Write as _;
 
+use crate::rows::Row;
+
 /// Width of a figure, in pixels.
 pub(super) const WIDTH: f64 = 860.0;
 /// From one row to the next.
 pub(super) const ROW: f64 = 20.0;
 /// Room for names on the left of bars.
-pub(super) const NAMES: f64 = 190.0;
+pub(super) const NAMES: f64 = 220.0;
 /// Colours of the page by what tracers' names begin with: the same in every figure. Others have
 /// the last.
-const FAMILIES: [(&str, &str); 7] = [
+const FAMILIES: [(&str, &str); 9] = [
     ("trackway", "c0"),
     ("lttng", "c1"),
     ("perf", "c2"),
     ("ftrace", "c3"),
     ("bpftrace", "c4"),
+    ("ebpf", "c4"),
     ("strace", "c5"),
+    ("uftrace", "c5"),
     ("", "c6"),
 ];
+/// Kinds of lines that one family's can have: whole, and broken in several ways.
+const STROKES: usize = 5;
+/// Most rows of a figure: what goes on a page of paper.
+const ROWS_MAX: usize = 44;
+
+/// Which line is a tracer's: its family's colour, and one that no other of the family has, as far
+/// as there are so many.
+#[derive(Debug, Default)]
+pub(super) struct Strokes {
+    seen: std::collections::BTreeMap<&'static str, usize>,
+}
+
+impl Strokes {
+    /// Classes of the next tracer's line.
+    pub(super) fn of(&mut self, tracer: &str) -> String {
+        let class = colour(tracer);
+        let count = self.seen.entry(class).or_default();
+        *count += 1;
+        format!("{class} stroke{}", (*count - 1) % STROKES)
+    }
+}
+
+/// Rows by their cases, in as many parts as fit on a page each.
+pub(super) fn in_parts<'a>(rows: &[&'a Row]) -> Vec<Vec<(&'a str, Vec<&'a Row>)>> {
+    let mut cases: Vec<(&str, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let full = |case: &(&str, Vec<&Row>)| case.1.len() >= ROWS_MAX;
+        match cases.iter_mut().find(|case| case.0 == row.case && !full(case)) {
+            Some(case) => case.1.push(row),
+            None => cases.push((&row.case, vec![row])),
+        }
+    }
+    let mut parts: Vec<Vec<(&str, Vec<&Row>)>> = Vec::new();
+    let mut room = 0;
+    for case in cases {
+        let needed = case.1.len() + 1;
+        match parts.last_mut() {
+            Some(part) if needed <= room => {
+                part.push(case);
+                room -= needed;
+            }
+            _ => {
+                parts.push(vec![case]);
+                room = (ROWS_MAX + 1).saturating_sub(needed);
+            }
+        }
+    }
+    parts
+}
+
+/// Words that fit: what is left out is in the middle, as names differ at their ends.
+pub(super) fn clipped(words: &str, most: usize) -> String {
+    let letters: Vec<char> = words.chars().collect();
+    if letters.len() <= most {
+        return words.to_owned();
+    }
+    let (begin, end) = (most / 2, most - most / 2 - 1);
+    let ends = [&letters[..begin], &['…'], &letters[letters.len() - end..]];
+    ends.concat().into_iter().collect()
+}
+
+/// Lines from the top to the bottom at a scale's figures, and these below.
+pub(super) fn axis_below(
+    plot: &mut Plot,
+    scale: &Scale,
+    (left, width): (f64, f64),
+    (top, below): (f64, f64),
+    words: &str,
+) {
+    let bottom = plot.height() - below;
+    for at in scale.marks() {
+        let x = left + width * scale.part(at);
+        plot.line("grid", (x, top), (x, bottom));
+        plot.words("middle", (x, bottom + 16.0), &mark(at));
+    }
+    let axis = format!("{words} ({} scale)", scale.kind());
+    plot.words("middle", (left + width / 2.0, bottom + 36.0), &axis);
+}
 
 /// A figure while it is drawn.
 #[derive(Debug)]
@@ -90,6 +172,14 @@ impl Plot {
             writeln!(self.text, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
 
+    /// A point of which there may be many.
+    pub(super) fn small_point(&mut self, class: &str, (x, y): (f64, f64)) {
+        let _ = writeln!(
+            self.text,
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.6\"/>"
+        );
+    }
+
     /// As text.
     pub(super) fn finish(self) -> String {
         self.text + "</svg>\n"
@@ -111,20 +201,37 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Around these; `None` if there is none that can be shown.
+    /// Around these; `None` if there is none that can be shown. Where all are nought, there is
+    /// nothing to see.
     pub(super) fn around(figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let shown = figures.filter(|figure| figure.is_finite() && *figure > 0.0);
-        let bounds = shown.fold(None, |bounds: Option<(f64, f64)>, figure| {
-            let (least, most) = bounds.unwrap_or((figure, figure));
-            Some((least.min(figure), most.max(figure)))
-        });
-        let (least, most) = bounds?;
+        let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
+        let deepest = figures.iter().copied().fold(0.0, f64::min);
+        let (least, most) = bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
+        // What measuring is taken out of may be less than nothing: not far on a scale of all.
+        if deepest < -0.01 * most {
+            return Some(Self { from: -nice(-deepest), to: nice(most), is_log: false });
+        }
         if most <= 20.0 * least {
             return Some(Self { from: 0.0, to: nice(most), is_log: false });
         }
+        Self::between(least, most)
+    }
+
+    /// The same, but logarithmic in any case.
+    pub(super) fn logarithmic(figures: impl Iterator<Item = f64>) -> Option<Self> {
+        let (least, most) = bounds(figures)?;
+        Self::between(least, most)
+    }
+
+    fn between(least: f64, most: f64) -> Option<Self> {
         let from = 10_f64.powf(least.log10().floor());
         let to = 10_f64.powf(most.log10().ceil()).max(10.0 * from);
         Some(Self { from, to, is_log: true })
+    }
+
+    /// Where bars begin.
+    pub(super) const fn base(&self) -> f64 {
+        if self.is_log { self.from } else { 0.0 }
     }
 
     /// How far a figure is from the scale's beginning, as a part of it.
@@ -140,7 +247,8 @@ impl Scale {
     /// Figures to draw lines at.
     pub(super) fn marks(&self) -> Vec<f64> {
         if !self.is_log {
-            return (0..=4).map(|quarter| self.to * f64::from(quarter) / 4.0).collect();
+            let length = self.to - self.from;
+            return (0..=4).map(|part| self.from + length * f64::from(part) / 4.0).collect();
         }
         let next = |mark: &f64| Some(mark * 10.0);
         let most = self.to * 1.001;
@@ -151,6 +259,15 @@ impl Scale {
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_log { "logarithmic" } else { "linear" }
     }
+}
+
+/// The least and the greatest that a logarithmic scale can show.
+fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let shown = figures.filter(|figure| figure.is_finite() && *figure > 0.0);
+    shown.fold(None, |bounds: Option<(f64, f64)>, figure| {
+        let (least, most) = bounds.unwrap_or((figure, figure));
+        Some((least.min(figure), most.max(figure)))
+    })
 }
 
 /// The next figure above that has one digit, or ends in 5.
@@ -207,6 +324,15 @@ mod tests {
         let near = Scale::around([15.0, 110.0].into_iter()).expect("figures");
         assert_eq!((near.kind(), near.marks().last()), ("linear", Some(&120.0)));
         assert_eq!(Scale::around(std::iter::empty()), None);
+        let deep = Scale::around([-3.0, 4.0].into_iter()).expect("figures");
+        assert_eq!((deep.marks().len(), deep.base()), (5, 0.0));
+        assert_eq!((deep.part(-3.2), deep.part(4.0)), (0.0, 1.0));
+    }
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        assert_eq!(clipped("trackway-lockless-again", 11), "track…again");
+        assert_eq!(clipped("short", 11), "short");
     }
 
     #[test]

@@ -48,10 +48,19 @@ fn figure(figure: f64) -> Result<Sample> {
 
 type Script = Box<dyn FnMut(u32) -> Result<Sample>>;
 
+/// Of a suite whose time is over at once.
 fn measured(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
+    measured_for(0.0, settings, rows)
+}
+
+fn measured_for(
+    seconds: f64,
+    settings: &Settings,
+    rows: Vec<(Entry, Script)>,
+) -> (SuiteRows, Vec<u32>) {
     let (entries, samples): (Vec<Entry>, Vec<Script>) = rows.into_iter().unzip();
     let asked = vec![0; entries.len()];
-    let mut suite = Planted { entries, samples, asked, seconds: 0.0, has_left: false };
+    let mut suite = Planted { entries, samples, asked, seconds, has_left: false };
     let place = Place::at("trackway".into());
     let hall = Hall { place: &place, progress: &Progress::new(), settings, cpus: 1 };
     let found = measure(&mut suite, &hall, &mut |_| ()).expect("rows");
@@ -132,7 +141,8 @@ fn who_cannot_begin_has_failed_and_nothing_is_told_in_terms_of_it() {
 fn ratios_are_of_the_same_round() {
     let beside = Entry { beside: Some(0), ..entry("twice") };
     let drifting = |times: f64| move |turn: u32| figure(times * f64::from(turn));
-    let (found, _) = measured(
+    let (found, _) = measured_for(
+        1e6,
         &Settings::default(),
         vec![(entry("once"), Box::new(drifting(1.0))), (beside, Box::new(drifting(2.0)))],
     );
@@ -151,7 +161,7 @@ fn what_stays_unsure_ends_with_its_time() {
         &Settings::default(),
         vec![(entry("calm"), Box::new(|_| figure(3.0))), (beside, Box::new(wild))],
     );
-    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Time));
+    assert_eq!((found.rounds, found.ended), (ROUNDS_LATE, Ended::Time));
     assert!(found.rows[1].is_control);
 }
 
@@ -164,4 +174,65 @@ fn an_interruption_keeps_what_there_is() {
     let at_once = |_| Err(Error::Interrupted);
     let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(at_once))]);
     assert_eq!(found.rows[0].status, RowStatus::Absent);
+}
+
+#[test]
+fn what_measuring_takes_is_subtracted_and_said() {
+    let clocked = |turn: u32| {
+        let measuring = f64::from(turn);
+        let histogram = vec![(10.0 + measuring, 3), (90.0 + measuring, 1)];
+        let figure = 10.0 + measuring;
+        Ok(Sample { figure, histogram, measuring: Some(measuring), ..Sample::default() })
+    };
+    let (found, _) = measured(&rounds(3), vec![(entry("clocked"), Box::new(clocked))]);
+    let row = &found.rows[0];
+    assert_eq!(row.samples, [Some(10.0); 3]);
+    assert_eq!(row.histogram, [(10.0, 9), (90.0, 3)]);
+    assert_eq!(row.measuring, Some(2.0));
+    let wild = |_| Ok(Sample { measuring: Some(f64::NAN), ..Sample::default() });
+    let (found, _) = measured(&rounds(3), vec![(entry("wild"), Box::new(wild))]);
+    assert_eq!(found.rows[0].status, RowStatus::Failed);
+}
+
+/// Rows in the order in which they had their turns.
+fn turns(seed: u64) -> Vec<String> {
+    let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let row = |tracer: &str, case: &str, beside: Option<usize>| {
+        let (told, name) = (told.clone(), format!("{case} {tracer}"));
+        let case = case.to_owned();
+        let script: Script = Box::new(move |_| {
+            told.borrow_mut().push(name.clone());
+            figure(1.0)
+        });
+        (Entry { case, beside, ..entry(tracer) }, script)
+    };
+    let mut rows = Vec::new();
+    for case in 0..5 {
+        let first = rows.len();
+        rows.push(row("ours", &format!("case{case}"), None));
+        rows.push(row("theirs", &format!("case{case}"), Some(first)));
+        // Told in terms of another case: it goes with that.
+        rows.push(row("again", &format!("other{case}"), Some(first)));
+    }
+    let _ = measured(&Settings { seed, ..rounds(4) }, rows);
+    told.take()
+}
+
+#[test]
+fn what_is_told_in_terms_of_each_other_is_measured_together() {
+    let told = turns(3);
+    assert_eq!(told.len(), 60);
+    for group in told.chunks(3) {
+        let numbers: std::collections::BTreeSet<Option<char>> =
+            group.iter().map(|name| name.chars().find(char::is_ascii_digit)).collect();
+        assert_eq!(numbers.len(), 1, "{group:?}");
+    }
+    let first = told.chunks(15).next().expect("a round");
+    assert!(told.chunks(15).any(|round| round != first), "{told:?}");
+}
+
+#[test]
+fn a_seed_repeats_an_order_and_nought_is_a_seed() {
+    assert_eq!(turns(0), turns(0));
+    assert_ne!(turns(0), turns(1));
 }

@@ -6,6 +6,7 @@ mod bpftrace;
 pub(crate) mod daemon;
 pub(crate) mod external;
 pub(crate) mod ftrace;
+pub(crate) mod kernel;
 pub(crate) mod lttng;
 mod numbers;
 mod peer;
@@ -13,6 +14,7 @@ pub(crate) mod perf;
 mod probe;
 pub(crate) mod trackway;
 pub(crate) mod uftrace;
+pub(crate) mod whole;
 
 use crate::case::Case;
 use crate::case::Plan;

@@ -11,7 +11,7 @@ use super::{batch_arguments, flow_arguments, name};
 use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::Result;
-use crate::place::{Place, has};
+use crate::place::{Place, has, make_dir};
 use crate::results::{Account, Flow};
 use crate::rust;
 use crate::tracer::{Availability, Starts, Tracer};
@@ -23,6 +23,8 @@ pub(crate) use parts::{
 
 /// The workload in C.
 const PROGRAM: &str = "trackway";
+/// The workload with one event among many.
+const MANY_PROGRAM: &str = "trackway-many";
 /// The workload in Rust, within the same harness.
 const RUST_PROGRAM: &str = "rust-events";
 /// The workload in C++, within the same harness.
@@ -109,6 +111,15 @@ impl Trackway {
         Self { way, program, is_printf: true, latest: None }
     }
 
+    /// With an event that has more than thirty before it, and nothing else.
+    pub(crate) const fn among_many() -> Self {
+        Self::new(Way::Sequence, MANY_PROGRAM)
+    }
+
+    fn is_among_many(&self) -> bool {
+        self.program == MANY_PROGRAM
+    }
+
     /// From Rust, without a session.
     pub(crate) const fn rust_off() -> Self {
         Self::new(Way::Off, RUST_PROGRAM)
@@ -144,16 +155,30 @@ impl Trackway {
         }
     }
 
+    /// The folder of the window that it uses. Events that a window has known stay in it, and have
+    /// ids before the program has begun: so many of them are kept from others' programs, and have a
+    /// new window each time, in which they get their ids in their own order.
+    fn window_dir(&self, place: &Place) -> Result<PathBuf> {
+        if !self.is_among_many() {
+            return Ok(place.window_dir().to_owned());
+        }
+        let folder = place.window_dir().join("many");
+        // What is not there needs no removing.
+        let _ = std::fs::remove_dir_all(&folder);
+        make_dir(&folder)?;
+        Ok(folder)
+    }
+
     /// The workload, recorded to a new folder.
-    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Command {
+    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Result<Command> {
         place.clear(TRACE);
         let mut command = Command::new(&place.kit.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
         command.args(["--reserve", self.way.reserve()]);
         command.arg("-o").arg(place.path(TRACE)).arg("--");
         command.arg(place.path(self.program));
-        in_window(&mut command, place.window_dir());
-        command
+        in_window(&mut command, &self.window_dir(place)?);
+        Ok(command)
     }
 }
 
@@ -185,6 +210,9 @@ impl Tracer for Trackway {
     fn supports(&self, case: &Case) -> bool {
         if self.is_printf {
             return *case == Case::PRINTF;
+        }
+        if self.is_among_many() {
+            return *case == Case::SIMPLEST;
         }
         match self.way {
             // Rust has no formatted events: a `format!` is a value as any other.
@@ -268,7 +296,7 @@ impl Tracer for Trackway {
             in_window(&mut command, &off_window_dir(place)?);
             command
         } else {
-            self.record(place, &[&context[..], &options].concat(), bytes)
+            self.record(place, &[&context[..], &options].concat(), bytes)?
         };
         let finished = child::run(command.args(arguments), self.name())?;
         self.latest = Some(Latest { messages: finished.stderr, emitted: 0 });
@@ -296,7 +324,7 @@ impl Tracer for Trackway {
         if !self.streams() {
             return Ok(None);
         }
-        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES);
+        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES)?;
         let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
         let threads = workload::emitted(&finished.stdout)?;
         let emitted = threads.iter().map(|thread| thread.events).sum();

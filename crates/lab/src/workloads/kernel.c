@@ -2,7 +2,9 @@
 /*
  * System calls, for tracers of the kernel.
  *
- *     kernel getppid BATCHES EVENTS         "batch 0 NUMBER EVENTS NS" for each, on one CPU
+ *     kernel getppid BATCHES EVENTS SINGLES "batch 0 NUMBER EVENTS NS" for each, on one CPU; then
+ *                                           calls one by one: "clock NS", what measuring one
+ *                                           takes, and "single NS COUNT" for each time, with it
  *     kernel openat BATCHES EVENTS          the same for names of each length: "batch BYTES …"
  *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
  *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
@@ -11,6 +13,7 @@
  *     kernel drain PIPE FILE                moves what comes, as trace-cmd does, until it is ended
  */
 #include "harness.h"
+#include "load.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { LENGTHS = 6, NAME_MAX_BYTES = 255, PIPE_BYTES = 1 << 16 };
+enum { LENGTHS = 6, NAME_MAX_BYTES = 255, PIPE_BYTES = 1 << 16, SINGLES_MAX = 100000 };
 static const int lengths[LENGTHS] = {0, 15, 31, 63, 127, NAME_MAX_BYTES};
 
 static void call_getppid(uint64_t first, uint64_t count)
@@ -28,7 +31,42 @@ static void call_getppid(uint64_t first, uint64_t count)
         syscall(SYS_getppid);
 }
 
-static int getppid_batches(int batches, uint64_t events)
+static int compare(const void *one, const void *other)
+{
+    const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+    return (a > b) - (a < b);
+}
+
+/* Times of `count` calls, or of nothing, one by one, in order. */
+static void measure_singles(uint32_t *ns, int count, int is_call)
+{
+    for (int i = 0; i < count; i++) {
+        const uint64_t begin = lab_now_ns();
+        if (is_call)
+            syscall(SYS_getppid);
+        const uint64_t took = lab_now_ns() - begin;
+        ns[i] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+    }
+    qsort(ns, (size_t)count, sizeof *ns, compare);
+}
+
+static void getppid_singles(int count)
+{
+    static uint32_t ns[SINGLES_MAX];
+    if (count <= 0 || count > SINGLES_MAX)
+        return;
+    measure_singles(ns, count, 0);
+    printf("clock %u\n", ns[count / 2]);
+    measure_singles(ns, count, 1);
+    for (int i = 0, first = 0; i < count; i++) {
+        if (i + 1 < count && ns[i + 1] == ns[i])
+            continue;
+        printf("single %u %d\n", ns[i], i + 1 - first);
+        first = i + 1;
+    }
+}
+
+static int getppid_batches(int batches, uint64_t events, int singles)
 {
     lab_pin(lab_cpu(0));
     for (int number = 0; number < batches; number++) {
@@ -37,6 +75,7 @@ static int getppid_batches(int batches, uint64_t events)
         printf("batch 0 %d %llu %llu\n", number, (unsigned long long)events,
                (unsigned long long)(lab_now_ns() - begin));
     }
+    getppid_singles(singles);
     return 0;
 }
 
@@ -76,28 +115,12 @@ static int paced(uint64_t bursts, uint64_t events, uint64_t period_us)
     return 0;
 }
 
-/* Time on CPUs of the processes in `pids`. */
-static uint64_t cpu_of(const char *pids)
-{
-    uint64_t sum = 0;
-    for (const char *at = pids; *at;) {
-        char *end;
-        const long pid = strtol(at, &end, 10);
-        clockid_t clock;
-        if (end == at)
-            break;
-        if (clock_getcpuclockid(pid ? (pid_t)pid : getppid(), &clock) == 0)
-            sum += lab_clock_ns(clock);
-        at = *end == ',' ? end + 1 : end;
-    }
-    return sum;
-}
-
 static int load(const char *pids, char **command)
 {
-    const uint64_t before = cpu_of(pids), begin = lab_now_ns();
+    const uint64_t before = lab_cpu_of(pids), begin = lab_now_ns();
     const pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         execvp(command[0], command);
         _exit(127);
     }
@@ -105,11 +128,7 @@ static int load(const char *pids, char **command)
     struct rusage usage;
     if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
         return 1;
-    const uint64_t end = lab_now_ns(), tracers = cpu_of(pids) - before;
-    const uint64_t us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000u +
-                        (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-    printf("load %llu %llu %llu\n", (unsigned long long)(end - begin),
-           (unsigned long long)(us * 1000), (unsigned long long)tracers);
+    lab_print_load(lab_now_ns() - begin, &usage, lab_cpu_of(pids) - before);
     return 0;
 }
 
@@ -141,7 +160,8 @@ int main(int argc, char **argv)
     /* Nothing of this outlives who runs it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (strcmp(what, "getppid") == 0)
-        return getppid_batches(atoi(second), strtoull(third, NULL, 10));
+        return getppid_batches(atoi(second), strtoull(third, NULL, 10),
+                               argc > 4 ? atoi(argv[4]) : 0);
     if (strcmp(what, "openat") == 0)
         return openat_batches(atoi(second), strtoull(third, NULL, 10));
     if (strcmp(what, "paced") == 0 && argc > 4)

@@ -27,7 +27,7 @@ const ROUND_EVENTS: u64 = 200_000;
 /// Events before those that are stepped through, and of those the first lot: few, as each of their
 /// instructions takes some µs.
 const STEPS_WARM: u64 = 20_000;
-const STEPS_EVENTS: u64 = 16;
+const STEPS_EVENTS: u64 = 8;
 
 /// What else is known of starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
@@ -160,8 +160,8 @@ fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
 fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) -> Result<Sample> {
     let (warm, turns, events, rest_us) = match mode {
         Mode::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
-        // Many turns, so that the recorder drains between and beside them.
-        Mode::Steady => (BATCH_EVENTS, 100, 1000, REST_US),
+        // More than the buffers hold: what is not lost was drained meanwhile.
+        Mode::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
         Mode::Producer => (BATCH_EVENTS, 20, 5000, 0),
     };
     let turns = if hall.settings.quick { turns / 5 } else { turns };
@@ -178,6 +178,7 @@ fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) ->
         histogram: singles.histogram,
         account,
         extra: vec![(TIMING, singles.timing), (STEP, singles.step)],
+        ..Sample::default()
     })
 }
 

@@ -47,8 +47,11 @@ impl Events {
             let case = |threads| Case::SIMPLEST.with_threads(threads);
             threads.map(|threads| Turn::Batches(case(threads), Mode::Overwrite)).collect()
         });
-        suite.takes =
-            |name| !name.ends_with("-off") && name != name::EMPTY && !tracers::is_external(name);
+        // C++ has the events of C, and is measured in one thread.
+        suite.takes = |name| {
+            let is_left_out = name == name::EMPTY || name == name::CXX;
+            !name.ends_with("-off") && !is_left_out && !tracers::is_external(name)
+        };
         suite
     }
 

@@ -12,8 +12,8 @@ use super::peer::{self, Peer};
 use super::questions::Question;
 use crate::error::{Error, Result};
 use crate::machine::allowed_cpus;
+use crate::pinned::on;
 use crate::place::Place;
-use crate::reserve::on;
 use crate::stats::Spread;
 use crate::suite::{Entry, Settings};
 

@@ -14,7 +14,7 @@ use super::ours::{self, Code, WHAT};
 use super::peer::{Function, Peer};
 use super::questions::{Event, Question};
 use crate::error::{Error, Result};
-use crate::reserve::thread_cpu_ns;
+use crate::pinned::thread_cpu_ns;
 
 /// Answers so many times; how often with yes.
 pub(super) type Batch<'a> = Box<dyn FnMut(u64) -> Result<u64> + 'a>;

@@ -1,6 +1,6 @@
 //! How a program is run: the same program, in surroundings that differ.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::programs::{Real, as_everywhere};
@@ -10,9 +10,9 @@ use crate::place::{Kit, Place, has, make_dir};
 use crate::readback::{self, RecorderSummary};
 use crate::results::Account;
 use crate::suite::{Entry, Hall};
-use crate::tracer::{Availability, Tracer as _};
+use crate::tracers::RING_BYTES;
 use crate::tracers::daemon::Daemon;
-use crate::tracers::{Lttng, RING_BYTES};
+use crate::tracers::whole::{self, LTTNG_LIBC, Ust};
 use crate::workload::{self, Batch};
 
 /// The workload.
@@ -21,8 +21,6 @@ const PROGRAM: &str = "allocate";
 const INTERPOSED: &str = "interpose";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "preload-trace";
-/// LTTng's library, wherever the loader finds it.
-const LTTNG_LIBRARY: &str = "liblttng-ust-libc-wrapper.so.1";
 /// Name of LTTng's sessions: there is one at a time.
 const SESSION: &str = "lab";
 /// Sub-buffers of each ring of LTTng's; its default.
@@ -136,9 +134,9 @@ impl Ways {
         let helper = helper(&place.kit)
             .map(|[helper, library]| format!("{}:{}", helper.display(), library.display()));
         hall.progress.say("setting up LTTng-UST");
-        let theirs = match lttng_availability(place) {
-            Availability::Missing(reason) => Theirs::Absent(reason),
-            Availability::Ready => match Daemon::start(place) {
+        let theirs = match Ust::absence_of_libc(place) {
+            Some(reason) => Theirs::Absent(reason),
+            None => match Daemon::start(place) {
                 Ok(daemon) => Theirs::Runs(daemon),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => Theirs::Failed(error.to_string()),
@@ -185,7 +183,7 @@ impl Ways {
         };
         self.surround(&mut command, place, way)?;
         if matches!(way, Way::LttngIdle | Way::LttngRecorded) {
-            command.env("LD_PRELOAD", LTTNG_LIBRARY);
+            command.env("LD_PRELOAD", LTTNG_LIBC);
         }
         command.args([program.name(), &batches.to_string(), program.size()]);
         if way == Way::LttngRecorded {
@@ -316,25 +314,7 @@ fn lttng_account(recorded: u64, calls: u64) -> Account {
 
 /// The helper and the library, if they are here.
 fn helper(kit: &Kit) -> Option<[PathBuf; 2]> {
-    let library = kit.library.clone()?;
-    let helper = library.with_file_name("libtrackway-libc.so");
-    helper.is_file().then_some([helper, library])
-}
-
-fn lttng_availability(place: &Place) -> Availability {
-    match Lttng::alone().availability(place) {
-        Availability::Ready if !loads(Path::new("true")) => {
-            Availability::Missing(format!("{LTTNG_LIBRARY} is not installed"))
-        }
-        availability => availability,
-    }
-}
-
-/// Whether the loader finds LTTng's library: it says so if not, and goes on without.
-fn loads(program: &Path) -> bool {
-    let mut command = Command::new(program);
-    let output = command.env("LD_PRELOAD", LTTNG_LIBRARY).output();
-    output.is_ok_and(|output| output.status.success() && output.stderr.is_empty())
+    Some([whole::helper(kit)?, kit.library.clone()?])
 }
 
 #[cfg(test)]

@@ -299,8 +299,8 @@ const fn insn(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
     code as u64 | registers << 8 | offset << 16 | immediate << 32
 }
 
-/// The address of the element whose number `key` stores at the frame's end − 4, in register 0; ends
-/// the program if there is none.
+/// The address of the element whose number `key` stores at the frame's end − 4, in register 0;
+/// ends the program if there is none.
 fn lookup(map: &Map, key: u64) -> [u64; 8] {
     [
         key,

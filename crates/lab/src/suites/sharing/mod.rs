@@ -15,7 +15,7 @@ mod ways;
 
 use crate::bars::{at_least, ratio};
 use crate::error::{Error, Result};
-use crate::reserve::thread_cpu_ns;
+use crate::pinned::thread_cpu_ns;
 use crate::results::Bar;
 use crate::rows::{Row, SuiteRows, Unit};
 use crate::signals;

@@ -1,6 +1,6 @@
 //! Points of a plot of Tracy, as its users write them: a number with its time is the least event
-//! that Tracy has. It keeps them in memory until somebody connects: while events are measured nobody
-//! does; afterwards we do, and count what arrives.
+//! that Tracy has. It keeps them in memory until somebody connects: while events are measured,
+//! nobody does; afterwards we do, and count what arrives.
 //!
 //! Tracy's protocol is that of the version in Cargo.lock, by its sources: TracyProtocol.hpp,
 //! TracyQueue.hpp. Another version refuses us, and anything that we do not know is an error.

@@ -1,0 +1,37 @@
+//! `trackway bench doctor`: what disturbs measurements here.
+
+use std::io::{IsTerminal as _, Write};
+use std::process::ExitCode;
+
+/// What disturbs measurements on this machine, why it matters, and what quiets it
+///
+/// Takes two seconds, in which others and a loop of its own are watched. Nothing is changed. The
+/// exit status is 0 if nothing that is known disturbs, and 1 if something does; programs that are
+/// not installed are told, and disturb nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  trackway bench doctor\n  trackway bench doctor --json")]
+pub(super) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, with what it found on `output`.
+///
+/// # Errors
+///
+/// Those of `output`.
+pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let found = trackway_lab::examine();
+    let disturbing = trackway_lab::disturbing(&found);
+    if arguments.json {
+        let json = serde_json::json!({ "disturbing": disturbing, "checks": found });
+        writeln!(output, "{json}")?;
+    } else {
+        let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|value| value != "dumb");
+        let is_coloured = has_colours && std::io::stdout().is_terminal();
+        trackway_lab::print_doctor(&found, is_coloured, output)?;
+    }
+    Ok(super::status(disturbing > 0))
+}

@@ -1,0 +1,172 @@
+//! Reports that were made up, compared.
+
+use super::*;
+use crate::machine::Machine;
+use crate::rows::tests::{report, row};
+
+/// A row of these rounds.
+fn rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64>) -> Row {
+    let figures: Vec<f64> = figures.into_iter().collect();
+    Row {
+        samples: figures.iter().copied().map(Some).collect(),
+        spread: Spread::of(&figures),
+        ..row(tracer, case, 1.0)
+    }
+}
+
+/// Twelve rounds around a figure, which wander together with `machine`.
+fn around(figure: f64, machine: f64) -> impl Iterator<Item = f64> {
+    (0..12)
+        .map(move |at| figure * machine * (1.0 + 0.03 * f64::from(at % 5)) + f64::from(at) * 1e-6)
+}
+
+fn verdicts(before: &Report, after: &Report) -> Vec<(String, Changed)> {
+    let compared = compare(before, after, &[]);
+    compared.rows.into_iter().map(|row| (row.tracer, row.verdict)).collect()
+}
+
+#[test]
+fn what_the_machine_does_makes_nobody_slower() {
+    let at = |machine: f64, ours: f64| {
+        report(
+            "tracepoint",
+            [
+                rounds("rdtsc", "u32", around(15.0, machine)),
+                rounds("trackway", "u32", around(21.0 * ours, machine)),
+                rounds("lttng-ust", "u32", around(126.0, machine)),
+            ],
+        )
+    };
+    let calm = compare(&at(1.0, 1.0), &at(1.3, 1.0), &[]);
+    let ours = &calm.rows[1];
+    assert_eq!((ours.verdict, ours.yardstick.as_deref()), (Changed::Same, Some("rdtsc")));
+    assert!(ours.figures.is_some_and(|shift| shift.times > 1.25 && shift.chance < 0.001));
+    assert_eq!((calm.rows[0].verdict, calm.rows[2].verdict), (Changed::Yardstick, Changed::Same));
+    let slower = compare(&at(1.0, 1.0), &at(0.9, 1.2), &[]);
+    assert_eq!(slower.rows[1].verdict, Changed::Worse);
+    assert_eq!(slower.rows[2].verdict, Changed::Same);
+    assert!(slower.has_worse());
+    let faster = verdicts(&at(1.0, 1.0), &at(1.0, 0.8));
+    assert_eq!(faster[1], ("trackway".to_owned(), Changed::Better));
+}
+
+#[test]
+fn rows_that_are_in_one_only_have_failed_or_are_too_few_are_told_so() {
+    let ended = |status, reason: &str| Row {
+        status,
+        reason: Some(reason.to_owned()),
+        samples: Vec::new(),
+        spread: None,
+        ..row("perf", "u32", 1.0)
+    };
+    let perf = || rounds("perf", "u32", around(700.0, 1.0));
+    let failed = ended(RowStatus::Failed, "shows no event");
+    let before = report("tracepoint", [perf(), row("three", "u32", 7.0)]);
+    let after = report("tracepoint", [failed, row("three", "u32", 9.0)]);
+    let found = compare(&before, &after, &[]);
+    assert_eq!(found.rows[0].verdict, Changed::Broken);
+    assert_eq!(found.rows[0].reason.as_deref(), Some("shows no event"));
+    assert_eq!(found.rows[1].verdict, Changed::TooFewRounds);
+    assert!(found.has_worse() && found.compared == 0);
+    let absent = report("tracepoint", [ended(RowStatus::Absent, "not installed")]);
+    let only = [perf()];
+    let now = report("tracepoint", only);
+    assert_eq!(verdicts(&absent, &now), [("perf".to_owned(), Changed::OnlyAfter)]);
+    assert_eq!(verdicts(&now, &absent), [("perf".to_owned(), Changed::OnlyBefore)]);
+    assert_eq!(verdicts(&absent, &absent), []);
+    let other = report("scaling", [perf()]);
+    assert_eq!(verdicts(&other, &now).len(), 2);
+    assert_eq!(compare(&before, &after, &["THREE".to_owned()]).rows.len(), 1);
+}
+
+#[test]
+fn of_hundreds_of_rows_that_did_not_change_none_is_called_slower() {
+    let mut shuffle = crate::shuffle::Shuffle::of(11);
+    let mut lot = || {
+        let mut figures: Vec<f64> = (0..200).map(|one| 20.0 + f64::from(one)).collect();
+        shuffle.order(&mut figures);
+        figures.into_iter().take(14)
+    };
+    let mut rows = || (0..300).map(|at| rounds("trackway", &format!("{at}"), lot())).collect();
+    let (before, after): (Vec<Row>, Vec<Row>) = (rows(), rows());
+    let found = compare(&report("filter", before), &report("filter", after), &[]);
+    let alone = found.rows.iter().filter(|row| row.figures.is_some_and(|it| it.chance < 0.05));
+    // By themselves, one in twenty seems to differ.
+    assert!((3..40).contains(&alone.count()));
+    assert!(!found.has_worse());
+    assert_eq!((found.compared, found.by_chance), (300, 15.0));
+}
+
+#[test]
+fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
+    let rows = |events: f64, bytes: f64| {
+        let events = rounds("trackway", "flow", around(events, 1.0));
+        let bytes = rounds("trackway", "bytes", std::iter::repeat_n(bytes, 12));
+        report(
+            "drain",
+            [
+                Row { unit: Unit::EventsPerSecond, ..events },
+                Row { unit: Unit::BytesPerEvent, ..bytes },
+            ],
+        )
+    };
+    let (mut one, mut other) = (rows(1e6, 8.0), rows(2e6, 9.0));
+    let changed = |one: &Report, other: &Report| {
+        verdicts(one, other).into_iter().map(|row| row.1).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&one, &other), [Changed::Better, Changed::Worse]);
+    one.machine = Machine { cpu: "A".to_owned(), ..Machine::default() };
+    other.machine = Machine { cpu: "B".to_owned(), ..Machine::default() };
+    // Another machine is no merit of ours; bytes are.
+    assert_eq!(changed(&one, &other), [Changed::OtherMachine, Changed::Worse]);
+    let found = compare(&one, &other, &[]);
+    assert_eq!(found.circumstances[0], ("processor".to_owned(), "A".to_owned(), "B".to_owned()));
+}
+
+#[test]
+fn comparisons_are_text_that_no_terminal_obeys() {
+    let before = report("tracepoint", [rounds("a\x1b[2Jb", "u32", around(20.0, 1.0))]);
+    let after = report("tracepoint", [rounds("a\x1b[2Jb", "u32", around(30.0, 1.0))]);
+    let found = compare(&before, &after, &[]);
+    let mut text = Vec::new();
+    print_comparison(&found, false, &mut text).expect("a string takes all");
+    let text = String::from_utf8(text).expect("UTF-8");
+    assert!(text.starts_with("1 row: slower, or larger, and not by chance\n"), "{text}");
+    for part in ["tracepoint: a?[2Jb: u32", "1.50 (", "slower\n", "1 row compared. Of so many, 0"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&found.to_json().expect("JSON")).expect("JSON");
+    assert_eq!(json["rows"][0]["verdict"], "worse");
+}
+
+#[test]
+fn files_that_are_no_reports_are_refused_in_words() {
+    let folder = std::env::temp_dir().join(format!("trackway-compare-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("results.json");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("a file");
+        read_report(&path).expect_err("it is none").to_string()
+    };
+    let deep = "[".repeat(100_000);
+    for (bytes, expected) in [
+        (&b"{}"[..], "it is not a report of trackway bench"),
+        (b"\xff\xfe", "it is not text"),
+        (b"", "it is not a report"),
+        (deep.as_bytes(), "it is not a report"),
+    ] {
+        let error = refused(bytes);
+        assert!(error.contains(expected) && error.contains("results.json"), "{error}");
+    }
+    let missing = read_report(&folder.join("none")).unwrap_err().to_string();
+    assert!(missing.starts_with("cannot open "), "{missing}");
+    // Numbers that point nowhere are nobody's row.
+    let lost = Row { beside: Some(usize::MAX), ..rounds("trackway", "u32", around(1.0, 1.0)) };
+    let report = report("tracepoint", [lost]);
+    std::fs::write(&path, report.to_json().expect("JSON")).expect("a file");
+    let read = read_report(&path).expect("a report");
+    assert_eq!(compare(&read, &read, &[]).rows.len(), 1);
+    assert!(crate::page::page(&read).contains("trackway"));
+    std::fs::remove_dir_all(folder).expect("ours");
+}

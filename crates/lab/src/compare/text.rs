@@ -1,0 +1,150 @@
+//! A comparison as people read it: what is worse first, what is the same counted.
+
+use std::io::{self, Write};
+
+use super::{Changed, Comparison, RowChange};
+use crate::rows::Unit;
+use crate::table::Table;
+use crate::text::{figure, times};
+
+/// Writes what changed to `output`: rows that did, or all.
+///
+/// # Errors
+///
+/// Those of `output`.
+pub fn print_comparison(
+    comparison: &Comparison,
+    is_all: bool,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    for (name, before, after) in &comparison.circumstances {
+        let [name, before, after] = [name, before, after].map(|words| one_line(words));
+        writeln!(output, "{name}: {before} -> {after}")?;
+    }
+    if !comparison.circumstances.is_empty() {
+        writeln!(output)?;
+    }
+    let order = [
+        Changed::Worse,
+        Changed::Broken,
+        Changed::Better,
+        Changed::OnlyBefore,
+        Changed::OnlyAfter,
+        Changed::Yardstick,
+        Changed::OtherMachine,
+        Changed::TooFewRounds,
+        Changed::NotShown,
+        Changed::Same,
+    ];
+    for verdict in order {
+        let rows: Vec<&RowChange> =
+            comparison.rows.iter().filter(|row| row.verdict == verdict).collect();
+        let is_shown = is_all
+            || matches!(verdict, Changed::Worse | Changed::Better | Changed::Broken)
+            || matches!(verdict, Changed::OnlyBefore | Changed::OnlyAfter | Changed::Yardstick);
+        if rows.is_empty() {
+            continue;
+        }
+        writeln!(output, "{} {}: {}", rows.len(), plural(rows.len()), meaning(verdict))?;
+        if is_shown {
+            write!(output, "\n{}\n", table(&rows))?;
+        }
+    }
+    writeln!(output, "\n{}", sureness(comparison))
+}
+
+const fn plural(count: usize) -> &'static str {
+    if count == 1 { "row" } else { "rows" }
+}
+
+/// What a verdict means, for all units.
+const fn meaning(verdict: Changed) -> &'static str {
+    match verdict {
+        Changed::Worse => "slower, or larger, and not by chance",
+        Changed::Broken => "measured before, and FAILED now",
+        Changed::Better => "faster, or smaller, and not by chance",
+        Changed::Same => "the same, to 2 %",
+        Changed::NotShown => "no difference shown",
+        Changed::TooFewRounds => "too few rounds to say anything (six or more in each are needed)",
+        Changed::Yardstick => "what others are told in terms of: how the machine changed",
+        Changed::OtherMachine => "not comparable: another machine, and nothing to measure it by",
+        Changed::OnlyBefore => "only in the first",
+        Changed::OnlyAfter => "only in the second",
+    }
+}
+
+/// A verdict on a row, in a word or two.
+fn word(row: &RowChange) -> &'static str {
+    let less = (row.verdict == Changed::Better) != row.unit.more_is_better();
+    let is_counted = super::is_countable(row.unit);
+    match row.verdict {
+        Changed::Worse | Changed::Better if is_counted => ["more", "less"][usize::from(less)],
+        Changed::Worse => "slower",
+        Changed::Better => "faster",
+        Changed::Broken => "FAILED",
+        Changed::Same => "same",
+        Changed::NotShown => "not shown",
+        Changed::TooFewRounds => "too few",
+        Changed::Yardstick | Changed::OtherMachine => "",
+        Changed::OnlyBefore => "gone",
+        Changed::OnlyAfter => "new",
+    }
+}
+
+fn table(rows: &[&RowChange]) -> String {
+    let mut table = Table::default();
+    table.row(["", "before", "after", "", "times", "relative", "to", ""]);
+    for row in rows {
+        let [suite, tracer, case] = [&row.suite, &row.tracer, &row.case].map(|name| one_line(name));
+        let [before, after] = [row.before, row.after].map(|median| cell(row.unit, median));
+        let shift = |shift: Option<super::Shift>| {
+            shift.map_or_else(String::new, |shift| match shift.interval {
+                Some((low, high)) => {
+                    format!("{} ({} to {})", times(shift.times), times(low), times(high))
+                }
+                None => times(shift.times),
+            })
+        };
+        let yardstick = row.yardstick.as_deref().map_or_else(String::new, one_line);
+        let why = row.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
+        let last = one_line(&format!("{}{why}", word(row)));
+        table.row([
+            format!("{suite}: {tracer}: {case}"),
+            before,
+            after,
+            row.unit.words().to_owned(),
+            shift(row.figures),
+            shift(row.relative),
+            yardstick,
+            last,
+        ]);
+    }
+    table.text()
+}
+
+fn cell(unit: Unit, median: Option<f64>) -> String {
+    median.map_or_else(|| "·".to_owned(), |median| figure(unit, median))
+}
+
+/// How much to believe of it.
+fn sureness(comparison: &Comparison) -> String {
+    match comparison.compared {
+        0 => "Nothing could be compared: it takes six rounds or more in both reports \
+              (trackway bench without --quick)."
+            .to_owned(),
+        compared => format!(
+            "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked \
+             at by itself;\nso chances are held against their number, and of those called \
+             different, one in twenty is wrong on average.\nIntervals hold the true ratio in 95 of \
+             100 cases. \"Relative\" is in terms of a program that is not ours,\nin the same \
+             rounds: it decides, as it leaves out what the machine did.",
+            plural(compared),
+            comparison.by_chance
+        ),
+    }
+}
+
+/// Names are from a file, which may hold anything; a terminal is not to be told by them what to do.
+fn one_line(text: &str) -> String {
+    text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
+}

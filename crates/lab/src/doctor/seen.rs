@@ -1,0 +1,60 @@
+//! What the kernel says in its files, read from a root that tests make up.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Most of a file that is read; /proc/stat has a line for each CPU, and one of all interrupts.
+const BYTES_MAX: u64 = 1 << 20;
+/// Most names of a folder that are looked at.
+const NAMES_MAX: usize = 100_000;
+
+/// The files below a root.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    root: PathBuf,
+}
+
+impl Seen {
+    /// This machine's.
+    pub(super) fn here() -> Self {
+        Self::below(Path::new("/"))
+    }
+
+    /// Those below a folder.
+    pub(super) fn below(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Text of a file, without what surrounds it; `None` if it cannot be read.
+    pub(super) fn text(&self, path: &str) -> Option<String> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.root.join(path)).ok()?;
+        file.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The number that a file holds.
+    pub(super) fn number(&self, path: &str) -> Option<i64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// Names in a folder, sorted; none if it cannot be read.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.root.join(path)) else { return Vec::new() };
+        let names = entries.take(NAMES_MAX).filter_map(|entry| entry.ok());
+        let mut names: Vec<String> =
+            names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The value behind `name:` or `name :` on a line of its own.
+    pub(super) fn value(&self, path: &str, name: &str) -> Option<String> {
+        let text = self.text(path)?;
+        text.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! How the machine is set up: its clocks, its CPUs, its memory.
+
+use std::collections::BTreeMap;
+
+use super::Disturbance;
+use super::seen::Seen;
+
+/// Folder of all CPUs.
+const CPUS: &str = "sys/devices/system/cpu";
+
+/// All checks.
+pub(super) fn all(seen: &Seen) -> Vec<Disturbance> {
+    vec![
+        hypervisor(seen),
+        governor(seen),
+        turbo(seen),
+        siblings(seen),
+        isolation(seen),
+        clock(seen),
+        timers(seen),
+        pages(seen),
+        swap(seen),
+        quota(seen),
+        throttling(seen),
+        watchdog(seen),
+        mitigations(seen),
+    ]
+}
+
+fn hypervisor(seen: &Seen) -> Disturbance {
+    let flags = seen.value("proc/cpuinfo", "flags").unwrap_or_default();
+    if !flags.split(' ').any(|flag| flag == "hypervisor") {
+        return Disturbance::good("hypervisor", "none that is told: a real machine");
+    }
+    Disturbance::disturbs(
+        "hypervisor",
+        "this is a virtual machine",
+        "its host takes CPUs away and moves them; figures wander from minute to minute",
+        "compare only within one run, by ratios; use a real machine for nanoseconds",
+    )
+}
+
+fn governor(seen: &Seen) -> Disturbance {
+    let mut governors: BTreeMap<String, usize> = BTreeMap::new();
+    for cpu in seen.names(CPUS) {
+        if let Some(governor) = seen.text(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor")) {
+            *governors.entry(governor).or_default() += 1;
+        }
+    }
+    let words: Vec<String> =
+        governors.iter().map(|(name, count)| format!("{name} on {count} CPUs")).collect();
+    match governors.keys().find(|name| *name != "performance") {
+        None if governors.is_empty() => {
+            Disturbance::good("frequency", "the kernel sets none here: the host or firmware does")
+        }
+        None => Disturbance::good("frequency", words.join(", ")),
+        Some(_) => Disturbance::disturbs(
+            "frequency",
+            words.join(", "),
+            "CPUs begin slow, and become fast while something is measured",
+            "cpupower frequency-set -g performance (Debian: linux-cpupower)",
+        ),
+    }
+}
+
+fn turbo(seen: &Seen) -> Disturbance {
+    let no_turbo = format!("{CPUS}/intel_pstate/no_turbo");
+    let boost = format!("{CPUS}/cpufreq/boost");
+    let (is_on, hint) = match (seen.number(&no_turbo), seen.number(&boost)) {
+        (Some(off), _) => (off == 0, format!("echo 1 > /{no_turbo}")),
+        (None, Some(on)) => (on == 1, format!("echo 0 > /{boost}")),
+        (None, None) => return Disturbance::good("turbo", "not told here"),
+    };
+    if !is_on {
+        return Disturbance::good("turbo", "off");
+    }
+    let why = "how fast a CPU is depends on how warm it is, and on what the others do";
+    Disturbance::disturbs("turbo", "on", why, hint)
+}
+
+fn siblings(seen: &Seen) -> Disturbance {
+    if seen.number(&format!("{CPUS}/smt/active")) != Some(1) {
+        return Disturbance::good(
+            "siblings",
+            "each CPU has a core of its own, or they are not told",
+        );
+    }
+    Disturbance::disturbs(
+        "siblings",
+        "CPUs share cores (SMT)",
+        "two threads on one core take execution units and caches from each other",
+        format!("echo off > /{CPUS}/smt/control, or taskset to one CPU of each core"),
+    )
+}
+
+fn isolation(seen: &Seen) -> Disturbance {
+    let isolated = seen.text(&format!("{CPUS}/isolated")).unwrap_or_default();
+    let fact = match isolated.as_str() {
+        "" => "no CPU is kept free of other work".to_owned(),
+        cpus => format!("CPUs {cpus} are kept free of other work"),
+    };
+    Disturbance::good("isolation", fact).with(
+        "the scheduler, its clock and interrupts come in between; matters for the suite latency",
+        "boot with isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST, and run trackway bench by taskset",
+    )
+}
+
+fn clock(seen: &Seen) -> Disturbance {
+    let folder = "sys/devices/system/clocksource/clocksource0";
+    let source = seen.text(&format!("{folder}/current_clocksource")).unwrap_or_default();
+    match source.as_str() {
+        "tsc" | "arch_sys_counter" | "kvm-clock" | "riscv_clocksource" => {
+            Disturbance::good("clock", source)
+        }
+        other => Disturbance::disturbs(
+            "clock",
+            if other.is_empty() { "not told" } else { other },
+            "a clock that the kernel must be called for costs a microsecond: every tracer's time",
+            format!("echo tsc > /{folder}/current_clocksource, if the machine offers it"),
+        ),
+    }
+}
+
+fn timers(seen: &Seen) -> Disturbance {
+    // "Timer List Version", then for each clock ".resolution: 1 nsecs": for root alone. What
+    // clock_getres(2) says is the same.
+    let _ = seen;
+    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `resolution` is a timespec of ours.
+    let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut resolution) };
+    judge_timers((result == 0).then_some(resolution.tv_nsec))
+}
+
+/// Of what clock_getres(2) says, in ns.
+fn judge_timers(resolution_ns: Option<i64>) -> Disturbance {
+    match resolution_ns {
+        Some(1) => Disturbance::good("timers", "of high resolution: 1 ns"),
+        other => Disturbance::disturbs(
+            "timers",
+            other.map_or_else(|| "not told".to_owned(), |ns| format!("resolution of {ns} ns")),
+            "who sleeps is woken at ticks: latencies and rates are those of ticks",
+            "boot without highres=off, on a kernel with CONFIG_HIGH_RES_TIMERS",
+        ),
+    }
+}
+
+fn pages(seen: &Seen) -> Disturbance {
+    let path = "sys/kernel/mm/transparent_hugepage/enabled";
+    let text = seen.text(path).unwrap_or_default();
+    let chosen = text.split(' ').find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    match chosen {
+        Some("always") => Disturbance::disturbs(
+            "huge pages",
+            "made by the kernel as it likes (always)",
+            "a program that gets them is faster than the same one that does not",
+            format!("echo madvise > /{path}"),
+        ),
+        Some(other) => Disturbance::good("huge pages", other),
+        None => Disturbance::good("huge pages", "not told here"),
+    }
+}
+
+fn swap(seen: &Seen) -> Disturbance {
+    let kib = |name: &str| -> Option<u64> {
+        seen.value("proc/meminfo", name)?.split(' ').next()?.parse().ok()
+    };
+    let (total, free) = (kib("SwapTotal").unwrap_or(0), kib("SwapFree").unwrap_or(0));
+    match total.saturating_sub(free) {
+        0 => Disturbance::good("swap", if total == 0 { "none" } else { "not used" }),
+        used => Disturbance::disturbs(
+            "swap",
+            format!("{} MiB are in it", used / 1024),
+            "who touches memory that is in it waits for a disk",
+            "swapoff -a, if there is memory enough",
+        ),
+    }
+}
+
+/// What a control group lets its members have of CPUs: version 2, and 1.
+fn quota(seen: &Seen) -> Disturbance {
+    let groups = seen.text("proc/self/cgroup").unwrap_or_default();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let is_cpu = controllers.split(',').any(|one| one == "cpu");
+        let mut path = path.trim_start_matches('/').to_owned();
+        // Each group is bounded by those above it, up to the root.
+        for _ in 0..64 {
+            let limit = if controllers.is_empty() {
+                let text = seen.text(&format!("sys/fs/cgroup/{path}/cpu.max"));
+                text.filter(|text| !text.starts_with("max"))
+            } else if is_cpu {
+                let quota = seen.number(&format!("sys/fs/cgroup/cpu/{path}/cpu.cfs_quota_us"));
+                quota.filter(|quota| *quota > 0).map(|quota| format!("{quota} µs of each period"))
+            } else {
+                None
+            };
+            if let Some(limit) = limit {
+                return Disturbance::disturbs(
+                    "quota",
+                    format!("the control group /{path} may have CPUs for {limit}"),
+                    "when it has had its share it stands still, up to the end of a period",
+                    "run trackway bench in a group without a limit: systemd-run --scope, as root",
+                );
+            }
+            match path.rfind('/') {
+                Some(at) => path.truncate(at),
+                None if path.is_empty() => break,
+                None => path.clear(),
+            }
+        }
+    }
+    Disturbance::good("quota", "no control group limits CPUs")
+}
+
+fn throttling(seen: &Seen) -> Disturbance {
+    match seen.number("proc/sys/kernel/sched_rt_runtime_us") {
+        Some(-1) => Disturbance::good("real time", "never stopped"),
+        None => Disturbance::good("real time", "not told here"),
+        Some(us) => Disturbance::good(
+            "real time",
+            format!("threads of real-time priority have {us} µs of each second at most"),
+        )
+        .with(
+            "the suite latency never needs that much; a test that spins would be stopped",
+            "sysctl kernel.sched_rt_runtime_us=-1",
+        ),
+    }
+}
+
+fn watchdog(seen: &Seen) -> Disturbance {
+    match seen.number("proc/sys/kernel/nmi_watchdog") {
+        Some(1) => Disturbance::disturbs(
+            "watchdog",
+            "the kernel looks for CPUs that hang (nmi_watchdog)",
+            "it takes a hardware counter, and interrupts each CPU every few seconds",
+            "sysctl kernel.nmi_watchdog=0",
+        ),
+        _ => Disturbance::good("watchdog", "off"),
+    }
+}
+
+fn mitigations(seen: &Seen) -> Disturbance {
+    let folder = format!("{CPUS}/vulnerabilities");
+    let names = seen.names(&folder);
+    let mitigated: Vec<String> = names
+        .into_iter()
+        .filter(|name| {
+            let text = seen.text(&format!("{folder}/{name}")).unwrap_or_default();
+            text.starts_with("Mitigation")
+        })
+        .collect();
+    if mitigated.is_empty() {
+        return Disturbance::good("mitigations", "none is told");
+    }
+    Disturbance::good("mitigations", format!("of {}", mitigated.join(", "))).with(
+        "system calls and traps cost more with them: say it with the figures of kernel tracers",
+        "mitigations=off at boot, only on a machine that nobody else uses",
+    )
+}
+
+#[cfg(test)]
+pub(super) fn timers_of(resolution_ns: Option<i64>) -> Disturbance {
+    judge_timers(resolution_ns)
+}

@@ -1,0 +1,402 @@
+//! How late a thread of real-time priority wakes up, traced and not: what cyclictest measures, by a
+//! loop of our own that may have an event in it, beside cyclictest itself.
+
+use std::process::Command;
+
+use crate::child;
+use crate::error::{Error, Result};
+use crate::place::{Place, has};
+use crate::results::Account;
+use crate::rows::Unit;
+use crate::stats::{Tail, merged};
+use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
+use crate::tracer::Availability;
+use crate::tracers::kernel::{
+    BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Work,
+};
+use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
+use crate::tracers::whole::{self, Ust};
+
+/// The loop: without an event, with ours, with LTTng's.
+const PLAIN: &str = "latency";
+const WITH_OURS: &str = "latency-trackway";
+const WITH_LTTNGS: &str = "latency-lttng";
+/// What it sleeps for, in µs, and how often in a turn.
+const INTERVAL_US: u64 = 200;
+const LOOPS: u64 = 2500;
+const LOOPS_QUICK: u64 = 500;
+/// Greatest latency that cyclictest's histogram has a place for, in ns: of what is above, it says
+/// how often it was, and the greatest.
+const HISTOGRAM_NS: u64 = 200_000;
+/// Steps of histograms, in ns: as the loop's.
+const STEP_NS: u64 = 100;
+/// The system call in which the loop sleeps.
+const CALL: &str = "clock_nanosleep";
+/// What latency is not to exceed, in µs, of which is said how often it did.
+const LATE_US: f64 = 100.0;
+
+/// What else is known of the loop.
+const FIFO: &str = "real-time priority";
+const MISSED: &str = "turns missed";
+const LATE: &str = "later than 100 µs, in a million";
+
+/// Who traces what of the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Nobody.
+    Untraced,
+    /// Nobody, of cyclictest itself.
+    Cyclictest,
+    /// Our event is in the loop, and no session.
+    Off,
+    /// Our event, in a session.
+    Ours(Keep),
+    /// LTTng's, in a session.
+    Lttng,
+    /// The kernel's events.
+    Kernel(KernelTracer, KernelEvents, Keep),
+}
+
+/// The ways, and their names.
+const WAYS: [(&str, Way); 14] = {
+    use KernelEvents::{Everything, OneCall};
+    use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
+    [
+        ("untraced", Way::Untraced),
+        ("cyclictest", Way::Cyclictest),
+        ("trackway-off", Way::Off),
+        ("trackway", Way::Ours(Keep::Disk)),
+        ("trackway-flight", Way::Ours(Keep::Flight)),
+        ("lttng-ust", Way::Lttng),
+        ("trackway-nanosleep", Way::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
+        ("ftrace-nanosleep", Way::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
+        ("perf-nanosleep", Way::Kernel(Perf, OneCall(CALL), Keep::Disk)),
+        ("bpftrace-nanosleep", Way::Kernel(Bpftrace, OneCall(CALL), Keep::Disk)),
+        ("trackway-everything", Way::Kernel(Trackway, Everything, Keep::Disk)),
+        ("trackway-everything-flight", Way::Kernel(Trackway, Everything, Keep::Flight)),
+        ("ftrace-everything", Way::Kernel(FtraceRaw, Everything, Keep::Disk)),
+        ("ftrace-everything-flight", Way::Kernel(FtraceRaw, Everything, Keep::Flight)),
+    ]
+};
+
+/// What the machine does besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Machine {
+    Idle,
+    Loaded,
+}
+
+impl Machine {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Loaded => "a busy process on each CPU",
+        }
+    }
+}
+
+/// The suite.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    kernel: Option<KernelTracers>,
+    ust: Option<Ust>,
+    rows: Vec<(Way, Machine)>,
+}
+
+impl Latency {
+    /// Makes a way ready; why it is absent, or has failed, if it is or has.
+    fn set_up(&mut self, place: &Place, way: Way) -> Result<Entry> {
+        let absent = match way {
+            Way::Untraced => None,
+            Way::Cyclictest if !has("cyclictest") => {
+                Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned())
+            }
+            Way::Cyclictest => None,
+            Way::Off | Way::Ours(_) => match availability(&place.kit, true) {
+                Availability::Missing(reason) => Some(reason),
+                Availability::Ready => None,
+            },
+            Way::Lttng => Ust::absence(place),
+            Way::Kernel(tracer, _, _) => {
+                self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
+            }
+        };
+        if absent.is_some() {
+            return Ok(Entry { absent, ..Entry::default() });
+        }
+        match self.compile(place, way) {
+            Ok(()) => Ok(Entry::default()),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+        }
+    }
+
+    fn compile(&mut self, place: &Place, way: Way) -> Result<()> {
+        match way {
+            Way::Off | Way::Ours(_) => {
+                let flags = link_flags(place)?;
+                let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+                place.compile(WITH_OURS, &flags).map(drop)
+            }
+            Way::Lttng => {
+                let provider = place.path("lttng-provider.c").display().to_string();
+                place.compile(WITH_LTTNGS, &[&provider, "-llttng-ust", "-ldl"])?;
+                if self.ust.is_none() {
+                    self.ust = Some(Ust::start(place)?);
+                }
+                Ok(())
+            }
+            _ => place.compile(PLAIN, &[]).map(drop),
+        }
+    }
+
+    fn run(&self, hall: &Hall<'_>, way: Way, machine: Machine) -> Result<Sample> {
+        let place = hall.place;
+        let loops = loops(hall.settings);
+        let words = command(place, way, machine, loops);
+        let buffer = BUFFER_KIB << 10;
+        let (stdout, account) = match way {
+            Way::Untraced | Way::Off => {
+                let mut command = plain(&words);
+                in_window(&mut command, &off_window_dir(place)?);
+                (child::run(&mut command, PLAIN)?.stdout, None)
+            }
+            Way::Cyclictest => {
+                let output = child::run(&mut plain(&words), "cyclictest")?.stdout;
+                return cyclictest(&output);
+            }
+            Way::Ours(keep) => {
+                let options: &[&str] = match keep {
+                    Keep::Disk => &["--context", "none"],
+                    Keep::Flight => &["--context", "none", "--flight-recorder"],
+                };
+                let (finished, account) =
+                    whole::trackway(place, options, buffer, &words, Some(loops))?;
+                (finished.stdout, Some(account))
+            }
+            Way::Lttng => {
+                let ust = self.ust.as_ref();
+                let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
+                let session = ("lab:*", None, buffer);
+                let (finished, account) = ust.record(place, session, &words, Some(loops))?;
+                (finished.stdout, Some(account))
+            }
+            Way::Kernel(tracer, events, keep) => {
+                let kernel = self.kernel.as_ref();
+                let kernel =
+                    kernel.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
+                let call = if matches!(events, KernelEvents::OneCall(_)) { CALL } else { "" };
+                let (program, rest) = words.split_at(1);
+                let job = Job { place, events, keep, call, work: Work::Command(program, rest) };
+                let ran = kernel.run(tracer, &job)?;
+                (ran.stdout, ran.found.map(|found| account_of(&found, events, loops)))
+            }
+        };
+        let sample = parsed(&stdout)?;
+        Ok(Sample { account, ..sample })
+    }
+}
+
+/// What became of the events: of the one call, entry and exit of each turn are looked for.
+fn account_of(found: &Found, events: KernelEvents, loops: u64) -> Account {
+    match events {
+        KernelEvents::OneCall(_) => found.account_of_call(2 * loops),
+        _ => found.account(),
+    }
+}
+
+fn loops(settings: &Settings) -> u64 {
+    if settings.quick { LOOPS_QUICK } else { LOOPS }
+}
+
+fn plain(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// What is run.
+fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String> {
+    let path = |program: &str| place.path(program).display().to_string();
+    let mut words = Vec::new();
+    if machine == Machine::Loaded {
+        words.extend([path(PLAIN), "busy".to_owned()]);
+    }
+    let program = match way {
+        Way::Cyclictest => {
+            // On the last of the CPUs, as the loop, and all of its output at the end.
+            let cpu = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
+            let arguments = format!(
+                "cyclictest -t 1 -a {cpu} -m -N -q -p 80 -i {INTERVAL_US} -l {loops} \
+                 -h {HISTOGRAM_NS}"
+            );
+            words.extend(arguments.split(' ').map(str::to_owned));
+            return words;
+        }
+        Way::Off | Way::Ours(_) => WITH_OURS,
+        Way::Lttng => WITH_LTTNGS,
+        Way::Untraced | Way::Kernel(..) => PLAIN,
+    };
+    let numbers = [loops, INTERVAL_US].map(|number| number.to_string());
+    words.extend([path(program), "loop".to_owned()]);
+    words.extend(numbers);
+    words
+}
+
+/// A sample of latencies in ns, of which the figure is their median, in µs.
+fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
+    let histogram: Vec<(f64, u64)> =
+        latencies.iter().map(|&(ns, count)| (ns as f64 / 1000.0, count)).collect();
+    let histogram = merged(&histogram);
+    let tail = Tail::of(&histogram).ok_or_else(|| Error::output("workload", "no latencies"))?;
+    let late: u64 = histogram.iter().filter(|one| one.0 > LATE_US).map(|one| one.1).sum();
+    let extra = vec![(LATE, late as f64 / tail.count as f64 * 1e6)];
+    Ok(Sample { figure: tail.p50, histogram, extra, ..Sample::default() })
+}
+
+/// What the loop says.
+fn parsed(stdout: &str) -> Result<Sample> {
+    let mut latencies = Vec::new();
+    for line in stdout.lines().filter(|line| line.starts_with("latency ")) {
+        let [ns, count] = crate::workload::numbers(line, "latency")?;
+        latencies.push((ns, count));
+    }
+    let mut sample = sample(&latencies)?;
+    for (word, what) in [("fifo", FIFO), ("missed", MISSED)] {
+        let is_it = |line: &&str| line.split(' ').next() == Some(word);
+        let line = stdout.lines().find(is_it);
+        let line = line.ok_or_else(|| Error::output("workload", format!("no line '{word}'")))?;
+        let [number] = crate::workload::numbers(line, word)?;
+        sample.extra.push((what, number as f64));
+    }
+    Ok(sample)
+}
+
+/// What cyclictest says: lines of ns and how often they were, and at the end what was beyond.
+fn cyclictest(output: &str) -> Result<Sample> {
+    let mut latencies: Vec<(u64, u64)> = Vec::new();
+    let (mut beyond, mut greatest) = (0_u64, 0_u64);
+    for line in output.lines() {
+        let number = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
+        if let Some(rest) = line.strip_prefix("# Max Latencies:") {
+            greatest = number(rest).unwrap_or(0);
+        } else if let Some(rest) = line.strip_prefix("# Histogram Overflows:") {
+            beyond = number(rest).unwrap_or(0);
+        } else if let Some((ns, count)) = line.split_once(' ')
+            && let (Some(ns), Some(count @ 1..)) = (number(ns), number(count))
+        {
+            latencies.push((ns / STEP_NS * STEP_NS, count));
+        }
+    }
+    if beyond > 0 {
+        // Of all but the greatest it only says that they were beyond.
+        latencies.push((HISTOGRAM_NS, beyond - 1));
+        latencies.push((greatest / STEP_NS * STEP_NS, 1));
+    }
+    latencies.retain(|one| one.1 > 0);
+    sample(&latencies)
+}
+
+impl Suite for Latency {
+    fn about(&self) -> About {
+        About {
+            name: "latency",
+            title: "How late a thread of real-time priority wakes up",
+            repeats: "thesis, Figures 3.3 to 3.5",
+            unit: Unit::Us,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 10.0 } else { 170.0 }
+    }
+
+    fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
+        self.kernel = Some(KernelTracers::set_up(hall.place)?);
+        hall.place.compile(PLAIN, &[])?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let machines: &[Machine] =
+            if hall.settings.quick { &[Machine::Idle] } else { &[Machine::Idle, Machine::Loaded] };
+        for (name, way) in WAYS {
+            if way != Way::Untraced && !hall.settings.wants(name) {
+                continue;
+            }
+            hall.progress.say(&format!("setting up {name}"));
+            let ready = self.set_up(hall.place, way)?;
+            for (at, &machine) in machines.iter().enumerate() {
+                entries.push(Entry {
+                    tracer: name.to_owned(),
+                    case: machine.words().to_owned(),
+                    records: !matches!(way, Way::Untraced | Way::Cyclictest | Way::Off),
+                    // The untraced ones are the first.
+                    beside: (way != Way::Untraced).then_some(at),
+                    command: format!("trackway bench latency --tracers {name}"),
+                    ..ready.clone()
+                });
+                self.rows.push((way, machine));
+            }
+        }
+        let tracer = format!("{} again", entries[0].tracer);
+        let control = Entry { tracer, is_control: true, beside: Some(0), ..entries[0].clone() };
+        entries.push(control);
+        self.rows.push(self.rows[0]);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample> {
+        let (way, machine) = self.rows[row];
+        self.run(hall, way, machine)
+    }
+
+    fn leave(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_loop_says_is_read() {
+        let text = "latency 12000 6\nlatency 15200 3\nlatency 150000 1\nfifo 1\nmissed 2\n\
+                    emitted 0 10 2000000 100\n";
+        let sample = parsed(text).expect("a sample");
+        assert_eq!((sample.figure, sample.histogram.len()), (12.0, 3));
+        assert_eq!(sample.histogram[1], (15.2, 3));
+        assert_eq!(sample.extra, [(LATE, 100_000.0), (FIFO, 1.0), (MISSED, 2.0)]);
+        for text in ["", "latency 12000 6\n", "latency x 6\nfifo 1\nmissed 0\n"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cyclictest_says_is_read() {
+        let text = "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\n\
+                    012345 000004\n012377 000001\n199999 000002\n# Total: 000007\n\
+                    # Min Latencies: 12345\n# Avg Latencies: 19644\n# Max Latencies: 253936\n\
+                    # Histogram Overflows: 00003\n# Histogram Overflow at cycle number:\n\
+                    # Thread 0:\n";
+        let sample = cyclictest(text).expect("a sample");
+        let expected = [(12.3, 5), (199.9, 2), (200.0, 2), (253.9, 1)];
+        assert_eq!(sample.histogram, expected);
+        assert_eq!(sample.figure, 12.3);
+        assert!(cyclictest("# Histogram\n").is_err());
+    }
+
+    #[test]
+    fn each_way_is_there_once_and_the_untraced_first() {
+        assert_eq!(WAYS[0].1, Way::Untraced);
+        let names: std::collections::BTreeSet<&str> = WAYS.iter().map(|way| way.0).collect();
+        assert_eq!(names.len(), WAYS.len());
+        for (name, way) in WAYS {
+            let is_ours = match way {
+                Way::Off | Way::Ours(_) => true,
+                Way::Kernel(tracer, _, _) => tracer == KernelTracer::Trackway,
+                _ => false,
+            };
+            assert_eq!(name.starts_with("trackway"), is_ours, "{name}");
+        }
+    }
+}

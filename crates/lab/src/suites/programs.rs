@@ -1,0 +1,207 @@
+//! Programs of a suite's own, recorded by Trackway or by LTTng-UST as a user has them recorded.
+//!
+//! `begin` makes the command that runs one, `end` reads what became of its events; in between the
+//! suite does with the program what it likes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Error, Result};
+use crate::place::{Place, has};
+use crate::readback;
+use crate::results::Account;
+use crate::tracer::{Availability, Tracer as _};
+use crate::tracers::daemon::Daemon;
+use crate::tracers::lttng::Lttng;
+use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
+use crate::tracers::{FLOW_BYTES, RING_BYTES};
+
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "programs-trace";
+/// Name of LTTng's session.
+const SESSION: &str = "programs";
+/// Sub-buffers of each of LTTng's rings: its default.
+const SUB_BUFFERS: u64 = 4;
+/// How a program asks the C library not to register restartable sequences.
+const NO_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
+
+/// Whose library a program is linked with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linked {
+    /// Nobody's.
+    Nothing,
+    /// Trackway's.
+    Trackway,
+    /// LTTng-UST's.
+    Lttng,
+}
+
+/// Where events go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// Nowhere: there is no session.
+    Off,
+    /// To a ring, which is read afterwards.
+    Ring,
+    /// To a file, as they come.
+    File,
+}
+
+/// How a program is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Under {
+    pub(crate) linked: Linked,
+    pub(crate) storage: Storage,
+    /// Whether the program is to do without restartable sequences.
+    pub(crate) is_claim: bool,
+}
+
+/// What all such programs need.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    daemon: Option<Daemon>,
+}
+
+impl Programs {
+    /// Why programs of this kind cannot be had here, if they cannot.
+    pub(crate) fn missing(place: &Place, linked: Linked) -> Option<String> {
+        let found = match linked {
+            Linked::Nothing if has("cc") => Availability::Ready,
+            Linked::Nothing => Availability::Missing("no C compiler (cc) is installed".to_owned()),
+            Linked::Trackway => availability(&place.kit, has("cc")),
+            Linked::Lttng => Lttng::alone().availability(place),
+        };
+        match found {
+            Availability::Ready => None,
+            Availability::Missing(reason) => Some(reason),
+        }
+    }
+
+    /// Compiles `NAME.c` of the workloads, and starts the daemon if it is of LTTng.
+    pub(crate) fn set_up(&mut self, place: &Place, linked: Linked, name: &str) -> Result<PathBuf> {
+        let flags = match linked {
+            Linked::Nothing => Vec::new(),
+            Linked::Trackway => link_flags(place)?,
+            Linked::Lttng => {
+                let provider = place.path("lttng-provider.c").display().to_string();
+                vec![provider, "-llttng-ust".to_owned(), "-ldl".to_owned()]
+            }
+        };
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let program = place.compile(name, &flags)?;
+        if linked == Linked::Lttng && self.daemon.is_none() {
+            self.daemon = Some(Daemon::start(place)?);
+        }
+        Ok(program)
+    }
+
+    fn daemon(&self) -> Result<&Daemon> {
+        self.daemon.as_ref().ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))
+    }
+
+    /// A command that runs `words`, a program with its arguments, as is said; of LTTng, also its
+    /// session, which `end` ends.
+    pub(crate) fn begin(&self, place: &Place, under: Under, words: &[&str]) -> Result<Command> {
+        let [program, arguments @ ..] = words else {
+            return Err(Error::output("the lab", "no program"));
+        };
+        place.clear(TRACE);
+        let mut command = match (under.linked, under.storage) {
+            (Linked::Nothing, _) => Command::new(program),
+            (Linked::Trackway, Storage::Off) => {
+                let mut command = Command::new(program);
+                in_window(&mut command, &off_window_dir(place)?);
+                command
+            }
+            (Linked::Trackway, storage) => record(place, under.is_claim, storage, program),
+            (Linked::Lttng, storage) => {
+                if storage != Storage::Off {
+                    self.session(place, storage)?;
+                }
+                self.daemon()?.command(Path::new(program))
+            }
+        };
+        command.args(arguments);
+        Ok(command)
+    }
+
+    /// Makes and starts LTTng's session.
+    fn session(&self, place: &Place, storage: Storage) -> Result<()> {
+        let daemon = self.daemon()?;
+        // One may be left from a run that failed.
+        let _ = daemon.lttng(&["destroy", SESSION]);
+        let output = format!("--output={}", place.path(TRACE).display());
+        let bytes = match storage {
+            Storage::File => {
+                daemon.lttng(&["create", SESSION, &output])?;
+                FLOW_BYTES
+            }
+            Storage::Ring | Storage::Off => {
+                daemon.lttng(&["create", SESSION, "--snapshot", &output])?;
+                RING_BYTES
+            }
+        };
+        let size = format!("--subbuf-size={}", bytes / SUB_BUFFERS);
+        let count = format!("--num-subbuf={SUB_BUFFERS}");
+        daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
+        for rule in ["lab:*", "lttng_ust_tracef:*"] {
+            daemon.lttng(&["enable-event", "--userspace", "--channel=channel", rule])?;
+        }
+        daemon.lttng(&["start"])
+    }
+
+    /// What became of the `emitted` events of a program that has ended and left these messages;
+    /// `None` where there was no session.
+    pub(crate) fn end(
+        &self,
+        place: &Place,
+        under: Under,
+        messages: &str,
+        emitted: u64,
+    ) -> Result<Option<Account>> {
+        match (under.linked, under.storage) {
+            (Linked::Nothing, _) | (_, Storage::Off) => return Ok(None),
+            (Linked::Trackway, _) => {
+                return account(&place.path(TRACE), messages, emitted).map(Some);
+            }
+            (Linked::Lttng, storage) => {
+                let daemon = self.daemon()?;
+                daemon.lttng(&["stop"])?;
+                if storage == Storage::Ring {
+                    daemon.lttng(&["snapshot", "record"])?;
+                }
+                daemon.lttng(&["destroy", SESSION])?;
+            }
+        }
+        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
+        let overwritten = if under.storage == Storage::Ring { counted.before_first } else { 0 };
+        Ok(Some(Account {
+            emitted,
+            recorded: counted.events,
+            lost: counted.discarded,
+            overwritten,
+            record_bytes: counted.record_bytes,
+        }))
+    }
+}
+
+/// `trackway record … -- PROGRAM`.
+fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Command {
+    let mut command = Command::new(&place.kit.trackway);
+    command.args(["record", "--context", "none"]);
+    let bytes = match storage {
+        Storage::Ring | Storage::Off => {
+            command.arg("--flight-recorder");
+            RING_BYTES
+        }
+        Storage::File => FLOW_BYTES,
+    };
+    command.args(["--buffer-size", &bytes.to_string(), "-o"]).arg(place.path(TRACE)).arg("--");
+    if is_claim {
+        // Only the program goes without; the recorder finds the machine as it is.
+        command.args(["env", NO_RSEQ]);
+    }
+    command.arg(program);
+    in_window(&mut command, place.window_dir());
+    command
+}

@@ -1,0 +1,87 @@
+//! What Trackway set out to reach of system calls, held against what was measured.
+
+use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, OF_LTTNGS, PACED, RECORDER, Turn};
+use crate::bars::at_most;
+use crate::results::{Bar, Verdict};
+use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
+use crate::stats::Ratio;
+use crate::tracers::kernel::{BUFFER_KIB, KernelTracer};
+
+/// Most that entry and exit may cost beside ftrace's, recording everything.
+const EVERYTHING: f64 = 0.75;
+/// The same of one process tree.
+const TREE: f64 = 1.0;
+/// Events a second that are to be drained by less than one core.
+const DRAINED: f64 = 1e6;
+
+/// What a row's tracer adds to a call, in terms of what ftrace does in the same round.
+pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Ratio> {
+    let plain = suite.row(KernelTracer::Untraced.name(), &row.case)?;
+    let ftrace = suite.row(KernelTracer::FtraceRaw.name(), &row.case)?;
+    let is_one = |row: &Row| row.status == RowStatus::Measured && row.unit == Unit::NsPerCall;
+    if !is_one(row) || !is_one(ftrace) || !is_one(plain) || row.tracer == plain.tracer {
+        return None;
+    }
+    let rounds = row.samples.iter().zip(&plain.samples).zip(&ftrace.samples);
+    let figures: Vec<f64> = rounds
+        .filter_map(|((row, plain), ftrace)| {
+            let theirs = (*ftrace)? - (*plain)?;
+            (theirs > 0.0).then_some(((*row)? - (*plain)?) / theirs)
+        })
+        .collect();
+    Ratio::of(&figures)
+}
+
+/// What Trackway set out to reach, where the suite is in the report.
+pub(crate) fn bars(report: &Report) -> Vec<Bar> {
+    report.suites.get("syscall").map(bars_of).unwrap_or_default()
+}
+
+pub(super) fn bars_of(suite: &SuiteRows) -> Vec<Bar> {
+    let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
+    let beside = |tracer, words: &str, bound: f64| {
+        let what = format!("getppid, {words}: at most {bound:.2} of what ftrace adds");
+        let ratio = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
+        let words = |median: f64| match ratio.and_then(|ratio| ratio.interval) {
+            Some((low, high)) => format!("{median:.2} ({low:.2} to {high:.2})"),
+            None => format!("{median:.2}"),
+        };
+        at_most(&what, ratio.map(|ratio| ratio.median), bound, words)
+    };
+    let mut bars = vec![
+        beside(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
+        beside(KernelTracer::TrackwayTree, "one process tree", TREE),
+    ];
+    let longest = Turn::Openat(NAME_BYTES.len() - 1).words();
+    for (words, case) in [(GETPPID, GETPPID), ("openat", &longest)] {
+        let ours = row(KernelTracer::Trackway, case);
+        let extra = |what: &str| ours.and_then(|row| row.extra.get(what)).copied();
+        let what = format!("bytes of an event of {words}: at most as in LTTng's layout");
+        let bytes = extra(IN_LTTNGS).unwrap_or_default();
+        let words = |times: f64| format!("{times:.3} of {bytes:.2}");
+        // Headers of events of others, of which there are some, are not what is asked about.
+        let times = extra(OF_LTTNGS).map(|times| (times * 1000.0).round() / 1000.0);
+        bars.push(at_most(&what, times, 1.0, words));
+    }
+    bars.push(drained_bar(row(KernelTracer::Trackway, PACED)));
+    bars
+}
+
+/// A million events a second, by less than a core, none lost.
+pub(super) fn drained_bar(row: Option<&Row>) -> Bar {
+    let mib = BUFFER_KIB >> 10;
+    let what = format!("1 M events/s drained by less than one core, none lost, {mib} MiB a CPU");
+    let extra = |row: &Row, what: &str| row.extra.get(what).copied().unwrap_or(0.0);
+    // A machine that does not get so far says nothing of the recorder.
+    let row = row.filter(|row| row.spread.is_some() && extra(row, EMITTED) > 0.9 * DRAINED);
+    let lost = row.and_then(|row| row.lost).unwrap_or(0);
+    let words = |percent: f64| {
+        let rate = row.map_or(0.0, |row| extra(row, EMITTED));
+        format!("{:.2} M/s, {percent:.0} %, {lost} lost", rate / 1e6)
+    };
+    let mut bar = at_most(&what, row.map(|row| extra(row, RECORDER)), 100.0, words);
+    if lost > 0 {
+        bar.verdict = Verdict::Misses;
+    }
+    bar
+}

@@ -1,0 +1,113 @@
+//! Trackway itself: `trackway record --kernel`.
+
+use std::process::{Command, Stdio};
+
+use super::count;
+use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
+use crate::child;
+use crate::error::{Error, Result};
+use crate::place::Place;
+use crate::tracers::trackway::in_window;
+
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "kernel-trace";
+
+/// Whether it can be had here: by doing it. Else, why not.
+pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
+    let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
+    let output =
+        command.arg("true").stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    place.clear(TRACE);
+    let talk = String::from_utf8_lossy(&output.stderr);
+    let line = talk.lines().next().unwrap_or("it fails").trim_start_matches("trackway: ");
+    let line = line.trim_start_matches("error: ");
+    if output.status.success() { Ok(()) } else { Err(line.to_owned()) }
+}
+
+/// What is to be recorded, up to the command.
+fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
+    let mut command = Command::new(&place.kit.trackway);
+    in_window(&mut command, place.window_dir());
+    command.env("TRACKWAY_RUN_DIR", place.path("run"));
+    command
+        .args(["record", "--kernel-only", "--kernel", &patterns(events), "-o"])
+        .arg(place.path(TRACE));
+    command.arg(format!("--buffer-size={BUFFER_KIB}K"));
+    match tracer {
+        KernelTracer::TrackwayTree => {}
+        KernelTracer::TrackwayTracefs => {
+            command.args(["--system", "--kernel-via", "tracefs"]);
+        }
+        _ => {
+            command.arg("--system");
+        }
+    }
+    if keep == Keep::Flight {
+        command.arg("--flight-recorder");
+    }
+    command.arg("--");
+    command
+}
+
+fn patterns(events: KernelEvents) -> String {
+    match events {
+        KernelEvents::Calls => "syscalls".to_owned(),
+        KernelEvents::OneCall(call) => format!("syscalls:{call}"),
+        KernelEvents::Sched => "sched".to_owned(),
+        KernelEvents::Everything => {
+            SUBSYSTEMS.into_iter().chain(["syscalls"]).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+/// Runs a job, recorded.
+pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+    job.place.clear(TRACE);
+    let mut command = record(job.place, tracer, job.events, job.keep);
+    command.args(job.command("0"));
+    let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
+    let found = count::count(&job.place.path(TRACE).join("kernel"), job.call)?;
+    job.place.clear(TRACE);
+    let mut found = found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
+    // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
+    let talk = &finished.stderr;
+    let summary = |word| {
+        let said = number(talk, word);
+        said.ok_or_else(|| Error::output(tracer.name(), format!("no '{word}' in '{talk}'")))
+    };
+    let recorded = summary("recorded")?;
+    if recorded != found.events {
+        let message = format!("it says {recorded} events, and the trace has {}", found.events);
+        return Err(Error::output(tracer.name(), message));
+    }
+    (found.lost, found.overwritten) = (summary("lost")?, summary("overwritten")?);
+    Ok(Ran { stdout: finished.stdout, found: Some(found) })
+}
+
+/// Of `trackway: kernel: N events recorded, M lost, O overwritten, …`.
+fn number(talk: &str, word: &str) -> Option<u64> {
+    let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "))?;
+    // Thousands are set apart by commas.
+    let mut parts = line.split(", ").filter(|part| part.ends_with(word));
+    parts.next()?.split(' ').next()?.replace(',', "").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_of_the_kernels_part_is_read() {
+        let talk = "trackway: 0 events recorded, 9 lost, 0 processes, 5 bytes in t\n\
+                    trackway: kernel: 632,045 events recorded, 1,784,837 lost, 7 overwritten\n";
+        let numbers = ["recorded", "lost", "overwritten"].map(|word| number(talk, word));
+        assert_eq!(numbers, [Some(632_045), Some(1_784_837), Some(7)]);
+        assert_eq!(number("trackway: 1 event recorded, 0 lost", "lost"), None);
+    }
+
+    #[test]
+    fn everything_is_the_same_as_for_others() {
+        let all = "sched,irq,timer,kmem,exceptions,signal,task,syscalls";
+        assert_eq!(patterns(KernelEvents::Everything), all);
+    }
+}

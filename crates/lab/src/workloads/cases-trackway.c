@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The same with Trackway's events in it, or elsewhere in the program. */
+#include "histogram.h"
+
+#include <trackway/trackway.h>
+
+TRACKWAY_EVENT(lab, number, TRACKWAY_INFO, (u32, value));
+
+static void elsewhere(uint64_t number)
+{
+    trackway(lab, number, (uint32_t)number);
+}
+
+static void nothing(uint64_t first, uint64_t count)
+{
+    for (uint64_t i = first; i < first + count; i++) {
+        const uint64_t begin = lab_ticks();
+        lab_relax();
+        lab_timed(begin);
+    }
+}
+
+static void event(uint64_t first, uint64_t count)
+{
+    for (uint64_t i = first; i < first + count; i++) {
+        const uint64_t begin = lab_ticks();
+        trackway(lab, number, (uint32_t)i);
+        lab_timed(begin);
+    }
+}
+
+static void message(uint64_t first, uint64_t count)
+{
+    for (uint64_t i = first; i < first + count; i++) {
+        const uint64_t begin = lab_ticks();
+        trackway_printf("%s (%d)", "event", (int)i);
+        lab_timed(begin);
+    }
+}
+
+static const struct lab_histogram_work works[] = {
+    {"event", event, 0},
+    {"message", message, 0},
+    {"not-hit", nothing, 100},
+    {NULL, NULL, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return lab_histogram_main(argc, argv, works, elsewhere);
+}

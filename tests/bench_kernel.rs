@@ -1,0 +1,191 @@
+//! `trackway bench syscall`, `workload` and `latency`: what tracing the kernel and whole programs
+//! costs. Whether rows have their accounts and figures; how large those are is for people.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use trackway_tests::steps::{send, wait_for};
+use trackway_tests::{World, has, is_root, skipped};
+
+/// Runs a suite once, with what is asked for: its results.
+fn suite(world: &World, name: &str, tracers: &str) -> Option<Value> {
+    if !has("cc") {
+        skipped("no C compiler (cc) is installed");
+        return None;
+    }
+    let out = world.path("results");
+    let folder = out.to_str().expect("a path");
+    let arguments = ["bench", name, "--quick", "--tracers", tracers, "--out", folder];
+    let Output { status, stdout, stderr } =
+        world.trackway(&arguments).output().expect("trackway runs");
+    let texts = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{status}: {texts:?}");
+    let json = std::fs::read_to_string(out.join("results.json")).expect("results");
+    assert!(out.join("report.html").is_file());
+    Some(serde_json::from_str(&json).expect("JSON"))
+}
+
+/// The rows of a suite.
+fn rows<'a>(report: &'a Value, name: &str) -> &'a [Value] {
+    report["suites"][name]["rows"].as_array().expect("rows")
+}
+
+/// Rows of a tracer that were measured; the others must be absent, with a reason.
+fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
+    let mine: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
+    assert!(!mine.is_empty(), "no row of {tracer}");
+    let is_absent = |row: &Value| row["status"] == "absent" && row["reason"].is_string();
+    for row in &mine {
+        assert!(row["status"] == "measured" || is_absent(row), "{row}");
+    }
+    mine.into_iter().filter(|row| row["status"] == "measured").collect()
+}
+
+fn number(row: &Value, name: &str) -> u64 {
+    row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
+}
+
+/// EXPECT events, and each of them to be somewhere.
+fn is_accounted_for(row: &Value) {
+    let [emitted, recorded, lost, overwritten] =
+        ["emitted", "recorded", "lost", "overwritten"].map(|name| number(row, name));
+    assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
+}
+
+/// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls; what
+/// is not installed is absent.
+#[test]
+fn each_call_has_its_two_events() {
+    let world = World::new("bench-syscall");
+    let Some(report) = suite(&world, "syscall", "trackway-tree,ftrace,strace") else { return };
+    let rows = rows(&report, "syscall");
+    assert_eq!(of(rows, "untraced").len(), 7);
+    assert_eq!(of(rows, "untraced again").len(), 1);
+    for tracer in ["trackway-tree", "ftrace", "strace"] {
+        let mine = of(rows, tracer);
+        for row in &mine {
+            is_accounted_for(row);
+            // A row of recorders at work is beside none.
+            assert!(row["unit"] == "events/s" || row["added"]["median"].is_f64(), "{row}");
+        }
+        let mut lengths: Vec<u64> =
+            mine.iter().filter_map(|row| row["x"].as_f64()).map(|bytes| bytes as u64).collect();
+        lengths.sort_unstable();
+        assert!(mine.is_empty() || lengths == [0, 15, 31, 63, 127, 255], "{tracer}: {lengths:?}");
+        for row in mine.iter().filter(|row| row["case"] == "getppid") {
+            // Of its 150 batches' calls, and those that were measured one by one: two events each.
+            let singles = number(&row["tail"], "count");
+            assert!(singles > 0 && number(row, "emitted") > 2 * singles, "{row}");
+            if tracer == "trackway-tree" {
+                assert!(row["extra"]["added, in terms of what ftrace adds"].is_f64(), "{row}");
+                assert!(row["extra"]["bytes of an event in LTTng's layout"].is_f64(), "{row}");
+            }
+        }
+    }
+    let bars: Vec<&str> = report["bars"]
+        .as_array()
+        .expect("bars")
+        .iter()
+        .filter_map(|bar| bar["what"].as_str())
+        .collect();
+    assert!(bars.iter().any(|bar| bar.starts_with("getppid, one process tree")), "{bars:?}");
+}
+
+/// RUN the suite. EXPECT every program that is installed to have a figure in its own unit, and
+/// every event to be somewhere, of flight recorders, too.
+#[test]
+fn programs_have_figures_of_their_own_and_their_events() {
+    let world = World::new("bench-workload");
+    let Some(report) = suite(&world, "workload", "trackway-sched-flight,trackway-libc") else {
+        return;
+    };
+    let rows = rows(&report, "workload");
+    for row in rows {
+        let unit = match row["case"].as_str().expect("a case") {
+            "hackbench" | "compiler" => "ms",
+            "apache2" | "redis" => "requests/s",
+            other => panic!("{other}"),
+        };
+        assert_eq!(row["unit"], unit, "{row}");
+    }
+    // There is a compiler, so it was measured.
+    assert!(of(rows, "untraced").iter().any(|row| row["case"] == "compiler"));
+    for tracer in ["trackway-sched-flight", "trackway-libc"] {
+        for row in of(rows, tracer) {
+            is_accounted_for(row);
+            assert!(row["times"]["median"].as_f64().is_some_and(|times| times > 0.0), "{row}");
+        }
+    }
+}
+
+/// RUN the suite. EXPECT all turns of the loop in a histogram, with its event in the trace; the
+/// same of cyclictest, where it is installed and permitted.
+#[test]
+fn every_turn_of_the_loop_is_in_a_histogram() {
+    let world = World::new("bench-latency");
+    let tracers = if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "flight" };
+    let Some(report) = suite(&world, "latency", tracers) else { return };
+    let rows = rows(&report, "latency");
+    let count = |row: &Value| -> u64 {
+        let histogram = row["histogram"].as_array().expect("a histogram");
+        histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum()
+    };
+    let turns = count(of(rows, "untraced")[0]);
+    assert!(turns > 0);
+    for row in rows.iter().filter(|row| row["status"] == "measured") {
+        assert_eq!((count(row), number(&row["tail"], "count")), (turns, turns), "{row}");
+    }
+    for row in of(rows, "trackway-flight") {
+        is_accounted_for(row);
+        assert_eq!(number(row, "emitted"), turns, "{row}");
+    }
+}
+
+/// Processes that have this folder for temporary files, and run a program of this name.
+fn processes(folder: &Path, names: &[&str]) -> usize {
+    let wanted = format!("TMPDIR={}", folder.display());
+    let is_it = |pid: &Path| {
+        let name = std::fs::read_to_string(pid.join("comm")).unwrap_or_default();
+        let environment = std::fs::read(pid.join("environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        (names.is_empty() || names.contains(&name.trim_end()))
+            && variables.any(|variable| variable == wanted.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    entries.filter(|entry| is_it(&entry.path())).count()
+}
+
+/// KILL the bench while a server is under load. EXPECT nothing of it to stay.
+#[test]
+fn a_killed_bench_leaves_no_server() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    // A process is called as its executable: redis-tools has only one, for all that it does.
+    const SERVERS: &[&str] = &["apache2", "redis-server", "redis-check-rdb", "tbench_srv"];
+    let world = World::new("bench-server");
+    // Which of them there are, and whether there can be a network for them, the suite says.
+    if !is_root() || !has("cc") || !(has("ab") || has("redis-benchmark")) {
+        return skipped("there is no server that could be put under load");
+    }
+    let folder = world.path("scratch");
+    std::fs::create_dir(&folder).expect("a folder");
+    let out = world.path("results");
+    let arguments = ["bench", "workload", "--rounds", "9", "--tracers", "none", "--out"];
+    let mut command = world.trackway(&arguments);
+    command.arg(&out).env("TMPDIR", &folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut bench = command.spawn().expect("trackway runs");
+    let begin = Instant::now();
+    let is_served = || processes(&folder, SERVERS) > 0;
+    while !is_served() && begin.elapsed() < PATIENCE && bench.try_wait().expect("it").is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let was_served = is_served();
+    send(bench.id().cast_signed(), libc::SIGKILL);
+    bench.wait().expect("it ends");
+    wait_for("all of it to end", || processes(&folder, &[]) == 0);
+    wait_for("its folders to go", || {
+        std::fs::read_dir(&folder).expect("it is there").next().is_none()
+    });
+    assert!(was_served, "there was no server");
+}
