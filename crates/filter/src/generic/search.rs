@@ -177,7 +177,9 @@ impl<'p> Search<'p> {
         if error.topic != Topic::Unknown {
             return None;
         }
-        let named = self.text.get(error.span.from..error.span.to)?;
+        // A name's place is with the brackets that are around it.
+        let is_around = |c: char| c.is_whitespace() || ['(', ')'].contains(&c);
+        let named = self.text.get(error.span.from..error.span.to)?.trim_matches(is_around);
         self.fields.iter().position(|field| field == named)
     }
 

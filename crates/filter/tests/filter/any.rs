@@ -122,6 +122,11 @@ fn what_many_fields_must_be_is_found_out_one_by_one() {
     let text = "o + z[2] + a + c + h + x + bb[1] > 0";
     let all = kinds(&any(text, &[]));
     assert!(all[0].iter().all(|(_, kind)| *kind == Kind::Signed) && all[0][1].0 == "z[2]");
+    // So are those in brackets, of which some must be enumerations.
+    let text =
+        "(a) && (length(s) in (5, (b))) && (e == \"BAD\" || e > (c) + y[0] - (a - length(y)))";
+    let labelled = any(text, &[]);
+    assert!(labelled.filters[0].root.constant() == Some(0) && labelled.filters[0].needs.len() == 6);
     // What has to do with elements or labels is no error for that either.
     let many: Vec<String> =
         (0..20).map(|number| format!("length(s{number}) > x{number}")).collect();
