@@ -85,6 +85,23 @@ fn elements_are_those_of_each_event() {
     judge("session-meanings-elements", "m:*: any(xs == 9)", [first, later], "n = 7 }");
 }
 
+#[test]
+fn widths_that_make_a_difference_are_those_of_each_event() {
+    let first = Event {
+        name: "a",
+        declared: "TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (u64, size));",
+        emitted: "trackway(m, a, 3); trackway(m, a, 77);",
+    };
+    // What has no sign and 64 bits is never less than nothing.
+    let later = Event {
+        name: "b",
+        declared: "TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (u32, size));",
+        emitted: "trackway(m, b, 7); trackway(m, b, 3);",
+    };
+    let filter = "m:*: size - 5 < 0 || size == 77";
+    judge("session-meanings-difference", filter, [first, later], "size = 3 }");
+}
+
 /// RUN record with a filter that makes no sense for one of a program's events, given to it, or in a
 /// file; and a session with it. EXPECT advice about the filter, and none about buffers.
 #[test]
@@ -143,5 +160,65 @@ fn widths_are_those_of_each_event() {
         // What is compiled for the first one is in force when the recorder has nothing to do.
         place.ok("event on web m:*");
     }
+    place.ok("session destroy web");
+}
+
+/// RECORD a program behind another command, so that nobody has seen its events, with filters that
+/// are wrong if its fields are taken for something else; and once more, when they are known. EXPECT
+/// the same both times, or that all of the first time is counted as lost; and that no filter is
+/// refused.
+#[test]
+fn first_events_are_judged_as_later_ones_or_counted() {
+    let place = Place::new("session-meanings-first");
+    let declared = "(u32, length), (i32, a), (seq, z, i64), (array, y, u8, 4), (str, path)";
+    let emitted = "int64_t z[] = {1, 2, 3, 4}; uint8_t y[] = {9, 8, 7, 6};\n\
+                   for (int i = 0; i < 40; i++)\n\
+                   trackway(PROVIDER, req, i % 10, i % 10, z, i % 5, y, \"/api\");";
+    for (number, (filter, expected, is_judged)) in [
+        ("length - 5 < 0", 20, true),
+        ("-length > 1000", 0, true),
+        ("length - 5 > 1000 || a == 3", 4, true),
+        // There is no z[3] of four in five.
+        ("a == 3 || z[3] > 0", 12, false),
+        ("a >= 0 || z[3] > 0 || z[2] == 1", 40, false),
+        ("a < 5 && z[3] > 0", 4, true),
+        ("a == 3 || y[3] == 6", 40, true),
+        ("length(path) + length(z) + length(y) + a > length + 9", 24, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let provider = format!("m{number}");
+        let text = format!(
+            "#include <trackway/trackway.h>\n\
+             TRACKWAY_EVENT({provider}, req, TRACKWAY_INFO, {declared});\n\
+             int main(void)\n{{\n{}\nreturn 0;\n}}\n",
+            emitted.replace("PROVIDER", &provider)
+        );
+        let program = place.world.compile(&provider, &text, true, &[]);
+        let program = program.to_str().expect("a path");
+        let record = |time: &str| {
+            let trace = format!("trace-{number}-{time}");
+            let filter = format!("{provider}:req: {filter}");
+            let words = ["record", "-o", &trace, "--filter", &filter, "--", "env", program];
+            let (is_success, _, talk) =
+                told(&place.world.trackway(&words).output().expect("it runs"));
+            assert!(is_success, "{talk}");
+            let text = place.world.print(&place.world.path(&trace));
+            (text.lines().count(), talk.contains(&format!("lost 40 × {provider}:req")), talk)
+        };
+        let (first, is_lost, talk) = record("first");
+        assert_eq!(
+            (first, is_lost),
+            if is_judged { (expected, false) } else { (0, true) },
+            "{talk}"
+        );
+        let (later, is_lost, talk) = record("later");
+        assert_eq!((later, is_lost), (expected, false), "{filter}: {talk}");
+    }
+    let many = "web:request: length(path) + length(query) + length(body) > limit + extra";
+    let words = ["session", "create", "web", "--filter", many, "-o", "trace"];
+    let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+    assert!(is_success, "{talk}");
     place.ok("session destroy web");
 }

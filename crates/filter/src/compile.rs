@@ -8,14 +8,15 @@ use trackway_jit::{Kind, SLOTS_MAX};
 
 use crate::emit::emit;
 use crate::error::{Error, Topic, Warning};
-use crate::generic::{self, Guessed, named_fields};
+use crate::generic::{self, named, named_fields};
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
-use crate::meaning::Meant;
+use crate::meaning::{Meant, is_narrow};
 use crate::object::{Alternative, Object, TooLarge};
 use crate::parse::{Parsed, parse};
 use crate::span::Span;
-use crate::types::{Expr, Filter, Need, Node, Options, Place, Root, check, check_parsed};
+use crate::types::{Expr, Filter, Need, Node, Place, Root, Widths, check, check_parsed};
+use crate::width::fields_that_count;
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
@@ -132,14 +133,14 @@ pub fn compile_for_any(
 ) -> Result<CompiledFor, Error> {
     let Observed { mut groups, mut warnings, errors } = Observed::new(text, layouts)?;
     let parsed = parse(text)?;
-    let possible = generic::possible(&parsed);
+    let possible = generic::possible(text, &parsed);
     if groups.is_empty() && !possible.is_plausible {
         let is_known = |error: &Error| error.topic != Topic::Unknown;
         return Err(errors.into_iter().find(is_known).unwrap_or(possible.error(text)));
     }
     let mut bytes = 0;
     let mut unsupported = None;
-    for more in possible.filters.into_iter().flat_map(Group::guessed) {
+    for more in possible.filters.into_iter().map(Group::guessed) {
         // (What is for whatever has the kinds is for all that is behind it, too.)
         let serves = |group: &Group| {
             (group.meant.is_any() || group.meant == more.meant)
@@ -182,10 +183,10 @@ fn never(parsed: &Parsed) -> Result<Group, Error> {
         place: Place { root: Root::Field, name, steps: Vec::new() },
         elements: None,
     };
-    let needs: Vec<Need> = named_fields(parsed).into_iter().take(SLOTS_MAX).map(need).collect();
+    let needs: Vec<Need> = named(parsed).into_iter().take(SLOTS_MAX).map(need).collect();
     let meant = Meant::nobodys(needs.len());
     let filter = Filter { needs, ..check("false", &Layout::default())? };
-    Ok(Group { meant, ..Group::of_nobody(filter) })
+    Ok(Group::guessed((filter, meant)))
 }
 
 /// Whether `text` can be meant for one of these events, of which there is one at least; what it is
@@ -225,7 +226,7 @@ impl Observed {
         let mut observed =
             Self { groups: Vec::new(), warnings: parsed.warnings.clone(), errors: Vec::new() };
         for (index, layout) in layouts.iter().enumerate() {
-            let warnings = match check_parsed(&parsed, layout, Options::default()) {
+            let warnings = match check_parsed(&parsed, layout, Widths::Own) {
                 Ok(filter) => {
                     let warnings = filter.warnings.clone();
                     join(&parsed, &mut observed.groups, layouts, index, filter)?;
@@ -259,8 +260,8 @@ fn assemble(
     if groups.len() > ALTERNATIVES_MAX {
         return Err(limit(text, "there are too many kinds of events for one filter".into()));
     }
-    // What has no such element has the sequence, and so has what does have the element.
-    groups.sort_by_key(|group| lacks_elements(&group.filter.root));
+    // What asks a whole array for an element is right for longer ones, and slower.
+    groups.sort_by_key(|group| asks_for_elements(&group.filter.root));
     let mut alternatives = vec![None; layouts_count];
     for (number, group) in groups.iter().enumerate() {
         for &layout in &group.layouts {
@@ -290,7 +291,7 @@ fn size_of(alternative: &Alternative) -> usize {
 /// The bytes of what groups, each an alternative, rely on besides kinds.
 fn meanings_of(groups: &[Group]) -> Vec<u8> {
     let records: Vec<_> =
-        (0..).zip(groups).flat_map(|(at, group)| group.meant.records(at)).collect();
+        (0..=u8::MAX).zip(groups).flat_map(|(at, group)| group.meant.records(at)).collect();
     match records.is_empty() {
         true => Vec::new(),
         false => meaning::HEAD.into_iter().chain(records.into_iter().flatten()).collect(),
@@ -314,22 +315,9 @@ struct Group {
 }
 
 impl Group {
-    /// Of no event that is known: of kinds alone.
-    fn of_nobody(filter: Filter) -> Self {
-        Self { filter, is_wide: true, layouts: Vec::new(), meant: Meant::default() }
-    }
-
-    /// Of none that is known, in the order in which they are to be tried. Where it is not known
-    /// what some of them would be, those are for nobody: events that are in doubt are counted.
-    fn guessed(of: Guessed) -> impl Iterator<Item = Self> {
-        let Guessed { wide, narrow, is_all } = of;
-        let needs = wide.needs.len();
-        let rest = if is_all { Meant::default() } else { Meant::nobodys(needs) };
-        let narrow = narrow.into_iter().map(move |(filter, which)| {
-            let meant = Meant::narrow(needs, &which);
-            Self { meant, is_wide: false, ..Self::of_nobody(filter) }
-        });
-        narrow.chain([Self { meant: rest, ..Self::of_nobody(wide) }])
+    /// Of no event that is known.
+    fn guessed((filter, meant): (Filter, Meant)) -> Self {
+        Self { filter, is_wide: true, layouts: Vec::new(), meant }
     }
 }
 
@@ -367,19 +355,28 @@ fn join(
     index: usize,
     filter: Filter,
 ) -> Result<(), Error> {
-    let mut meant = Meant::of(parsed, &layouts[index], &filter);
-    let wide = |index: usize| check_parsed(parsed, &layouts[index], Options { all_are_wide: true });
+    let that_count = fields_that_count(parsed, &layouts[index]);
+    let mut meant = Meant::of(parsed, &layouts[index], &filter, &that_count);
+    // As wide as may be, where that makes no difference.
+    let wide = |index: usize| {
+        let is_narrow = |name: &&String| {
+            let named = layouts[index].fields.iter().filter(|field| field.name == **name);
+            named.map(|field| &field.of).any(is_narrow)
+        };
+        let narrow = that_count.iter().filter(is_narrow).cloned().collect();
+        check_parsed(parsed, &layouts[index], Widths::NarrowOnly(&narrow))
+    };
     for group in groups.iter_mut().filter(|group| is_asked_as(&group.filter, &filter)) {
         if group.is_wide || !is_same(&group.filter, &filter) {
-            // Integers without a sign may differ in width only, and the widest serve all.
+            // They may differ in widths alone that make no difference: the widest serve all.
             let (first, this) = (wide(group.layouts[0])?, wide(index)?);
             if !is_same(&first, &this) {
                 continue;
             }
             group.filter = first;
             group.is_wide = true;
-            group.meant.widen();
-            meant.widen();
+            group.meant.widen(&filter.needs, &that_count);
+            meant.widen(&filter.needs, &that_count);
         }
         group.layouts.push(index);
         group.meant.add(meant);
@@ -389,8 +386,10 @@ fn join(
     Ok(())
 }
 
-fn lacks_elements(expr: &Expr) -> bool {
-    expr.node == Node::Absent || expr.children().into_iter().any(lacks_elements)
+/// Whether an array or a sequence is asked for an element of a constant number.
+fn asks_for_elements(expr: &Expr) -> bool {
+    let asks = matches!(&expr.node, Node::Element(_, index) if index.constant().is_some());
+    asks || expr.children().into_iter().any(asks_for_elements)
 }
 
 /// The error that says most, if all events have one.

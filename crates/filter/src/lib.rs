@@ -83,6 +83,7 @@ pub mod object;
 pub mod parse;
 mod relax;
 pub mod span;
+mod surely;
 pub mod text;
 pub mod token;
 pub mod types;

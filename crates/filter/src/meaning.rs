@@ -11,23 +11,33 @@ use trackway_schema::Label;
 use crate::compile::read_elements;
 use crate::layout::{Layout, Type};
 use crate::parse::Parsed;
-use crate::types::{Filter, Need, Options, Root, check_parsed};
+use crate::surely::is_surely_asked;
+use crate::types::{Filter, Need, Root, Step, Widths, check_parsed};
 
 /// For each need the meanings that it may have; none: any of its kind.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Meant(Vec<Vec<Meaning>>);
 
 impl Meant {
-    /// What `filter` relies on, as it was made for this event.
-    pub(crate) fn of(parsed: &Parsed, layout: &Layout, filter: &Filter) -> Self {
+    /// What `filter` relies on, as it was made for this event, where the width of the fields
+    /// `that_count` makes a difference.
+    pub(crate) fn of(
+        parsed: &Parsed,
+        layout: &Layout,
+        filter: &Filter,
+        that_count: &BTreeSet<String>,
+    ) -> Self {
         let mut reads = BTreeSet::new();
         read_elements(&filter.root, &mut reads);
         let meaning = |(number, need): (usize, &Need)| {
             let of = layout.find(&need.place);
             let elements = need.elements.filter(|_| reads.contains(&number));
+            let is_narrow = of.is_some_and(is_narrow);
             let meaning = Meaning {
                 is_nobodys: false,
-                is_narrow: need.kind == Kind::Unsigned && of.is_some_and(is_narrow),
+                is_narrow: is_narrow && need.kind == Kind::Unsigned,
+                is_wide: !is_narrow && counts(need, that_count),
+                is_of_array: must_be_of_array(filter, number),
                 elements: elements.and_then(|elements| elements.scalar),
                 labels: labels_used(parsed, layout, filter, need),
             };
@@ -41,13 +51,25 @@ impl Meant {
         Self(vec![vec![Meaning { is_nobodys: true, ..Meaning::default() }]; needs_count])
     }
 
-    /// Of a filter with so many needs, of which these have less than 64 bits.
-    pub(crate) fn narrow(needs_count: usize, narrow: &[usize]) -> Self {
-        let mut meant = vec![Vec::new(); needs_count];
-        for &need in narrow {
-            meant[need] = vec![Meaning { is_narrow: true, ..Meaning::default() }];
-        }
-        Self(meant)
+    /// Of a filter that is made for whatever has the kinds, where the width of the fields
+    /// `that_count` makes a difference, and these of them have less than 64 bits.
+    pub(crate) fn guessed(
+        filter: &Filter,
+        that_count: &BTreeSet<String>,
+        narrow: &BTreeSet<String>,
+    ) -> Self {
+        let meaning = |(number, need): (usize, &Need)| {
+            let is_narrow = narrow.contains(&need.place.name);
+            let counts = counts(need, that_count);
+            let meaning = Meaning {
+                is_narrow: counts && is_narrow,
+                is_wide: counts && !is_narrow,
+                is_of_array: must_be_of_array(filter, number),
+                ..Meaning::default()
+            };
+            if meaning.is_any() { Vec::new() } else { vec![meaning] }
+        };
+        Self(filter.needs.iter().enumerate().map(meaning).collect())
     }
 
     /// Whether all needs may be anything of their kinds.
@@ -55,9 +77,10 @@ impl Meant {
         self.0.iter().all(Vec::is_empty)
     }
 
-    /// Widths make no difference.
-    pub(crate) fn widen(&mut self) {
-        for meanings in &mut self.0 {
+    /// Widths make no difference but to the fields `that_count`.
+    pub(crate) fn widen(&mut self, needs: &[Need], that_count: &BTreeSet<String>) {
+        let others = self.0.iter_mut().zip(needs).filter(|(_, need)| !counts(need, that_count));
+        for (meanings, _) in others {
             meanings.iter_mut().for_each(|meaning| meaning.is_narrow = false);
             meanings.retain(|meaning| !meaning.is_any());
         }
@@ -88,8 +111,31 @@ impl Meant {
     }
 }
 
-fn is_narrow(of: &Type) -> bool {
-    matches!(of, Type::Integer(integer) if !integer.is_wide())
+/// Whether its width is that of one of these fields.
+fn counts(need: &Need, that_count: &BTreeSet<String>) -> bool {
+    need.kind == Kind::Unsigned
+        && need.place.root == Root::Field
+        && that_count.contains(&need.place.name)
+}
+
+/// Whether it is an element that a filter must not do without before it comes to it: what has one
+/// each time is an array.
+fn must_be_of_array(filter: &Filter, number: usize) -> bool {
+    let need = &filter.needs[number];
+    let is_element = matches!(need.place.steps.last(), Some(Step::Element(_)));
+    is_element
+        && need.place.root == Root::Field
+        && !need.is_text_element()
+        && !is_surely_asked(filter, number)
+}
+
+/// Whether it has, or its elements have, less than 64 bits.
+pub(crate) fn is_narrow(of: &Type) -> bool {
+    match of {
+        Type::Integer(integer) => !integer.is_wide(),
+        Type::Array(of, _) => is_narrow(of),
+        _ => false,
+    }
 }
 
 /// The labels of what a filter needs, if it would be another one without.
@@ -104,7 +150,7 @@ fn labels_used(parsed: &Parsed, layout: &Layout, filter: &Filter, need: &Need) -
     if let Type::Integer(integer) = &mut without.fields[at].of {
         integer.labels.clear();
     }
-    let same = check_parsed(parsed, &without, Options::default());
+    let same = check_parsed(parsed, &without, Widths::Own);
     let is_used = same.map_or(true, |same| same.root != filter.root);
     is_used.then(|| hash_of_labels(&encoded(&integer.labels)))
 }

@@ -8,17 +8,26 @@ use std::collections::BTreeSet;
 
 use trackway_jit::Kind;
 
-use crate::parse::Binary;
-use crate::types::{Expr, Filter, Node, Type};
+use crate::layout::Layout;
+use crate::parse::{Binary, Parsed};
+use crate::types::{Expr, Filter, Node, Root, Type, Widths, check_parsed};
 
 /// The greatest value of an integer of less than 64 bits.
 const NARROW_MAX: u128 = u32::MAX as u128;
 /// The greatest that is the same with a sign and without.
 const SAME_MAX: u128 = i64::MAX as u128;
 
+/// The fields whose width may matter to what an expression says of an event with these fields,
+/// however wide each of them is in another one.
+pub(crate) fn fields_that_count(parsed: &Parsed, layout: &Layout) -> BTreeSet<String> {
+    let Ok(narrow) = check_parsed(parsed, layout, Widths::Narrow) else { return BTreeSet::new() };
+    let needs = needs_that_count(&narrow).into_iter().map(|need| &narrow.needs[need].place);
+    needs.filter(|place| place.root == Root::Field).map(|place| place.name.clone()).collect()
+}
+
 /// The needs whose width may matter to what a filter says, which was made for integers of less than
 /// 64 bits.
-pub(crate) fn needs_that_count(filter: &Filter) -> BTreeSet<usize> {
+fn needs_that_count(filter: &Filter) -> BTreeSet<usize> {
     let is_unsigned =
         |need: usize| filter.needs.get(need).is_some_and(|need| need.kind == Kind::Unsigned);
     let mut needs = BTreeSet::new();
@@ -64,8 +73,14 @@ fn most(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool) -> Option<u128> {
                 _ => return None,
             }
         }
+        // A word has 32 bits for it.
+        Node::Length(_) => NARROW_MAX,
         // Whether something is so.
         Node::Not(_)
+        | Node::Any(..)
+        | Node::Sample(_)
+        | Node::Rate { .. }
+        | Node::Changed(..)
         | Node::Compare(..)
         | Node::Matches(..)
         | Node::StringTest(..)
@@ -83,7 +98,7 @@ mod tests {
     use trackway_schema::Scalar;
 
     use super::*;
-    use crate::layout::{Layout, Member};
+    use crate::layout::Member;
     use crate::types::check;
 
     fn that_count(text: &str) -> Vec<String> {

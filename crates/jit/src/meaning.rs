@@ -1,10 +1,12 @@
 //! What an alternative's bytecode relies on besides the kinds of what it needs: which labels an
-//! enumeration has, what a sequence's elements are, whether an integer has less than 64 bits.
+//! enumeration has, what a sequence's elements are, whether an integer has less than 64 bits or
+//! all of them, whether what has elements has as many each time.
 //!
 //! ```text
 //! meanings := "twm" version u8 (1) | zeros u32 | record*
 //! record   := alternative u8 | need u8 | flags u8 | scalar u8 (0: any) | hash of labels u32
 //! flags    := 1: of less than 64 bits | 2: with these labels | 4: as no event has it
+//!           | 8: of 64 bits | 16: an element of an array
 //! ```
 //!
 //! A need without a record may mean anything of its kind; one with several means one of them. In a
@@ -12,7 +14,7 @@
 //! know of them passes over them, as something that is about no event. They are looked at where an
 //! event's plan is made, never where it is asked.
 
-use trackway_schema::{FieldView, FieldViews, Scalar};
+use trackway_schema::{FieldView, FieldViews, Scalar, Shape};
 
 use crate::framer::split_index;
 use crate::object::Alternative;
@@ -24,6 +26,9 @@ pub const RECORD_BYTES: usize = 8;
 const IS_NARROW: u8 = 1;
 const HAS_LABELS: u8 = 2;
 const IS_NOBODYS: u8 = 4;
+const IS_WIDE: u8 = 8;
+const IS_OF_ARRAY: u8 = 16;
+const FLAGS: u8 = IS_NARROW | HAS_LABELS | IS_NOBODYS | IS_WIDE | IS_OF_ARRAY;
 /// Bits of an integer that is not narrow.
 const WIDE_BYTES: usize = 8;
 
@@ -32,6 +37,11 @@ const WIDE_BYTES: usize = 8;
 pub struct Meaning {
     /// It has less than 64 bits.
     pub is_narrow: bool,
+    /// It has 64 bits.
+    pub is_wide: bool,
+    /// It is an element of an array: a sequence may lack it, and who fills frames asks for it
+    /// before all else.
+    pub is_of_array: bool,
     /// What its elements are.
     pub elements: Option<Scalar>,
     /// Its labels, as [`hash_of_labels`] has them.
@@ -48,12 +58,17 @@ impl Meaning {
 
     /// As a record of this alternative and need.
     pub fn record(&self, alternative: u8, need: u8) -> [u8; RECORD_BYTES] {
-        let narrow = if self.is_narrow { IS_NARROW } else { 0 };
-        let labels = if self.labels.is_some() { HAS_LABELS } else { 0 };
-        let nobodys = if self.is_nobodys { IS_NOBODYS } else { 0 };
+        let flags = [
+            (self.is_narrow, IS_NARROW),
+            (self.labels.is_some(), HAS_LABELS),
+            (self.is_nobodys, IS_NOBODYS),
+            (self.is_wide, IS_WIDE),
+            (self.is_of_array, IS_OF_ARRAY),
+        ];
+        let flags = flags.into_iter().fold(0, |all, (is, flag)| if is { all | flag } else { all });
         let [a, b, c, d] = self.labels.unwrap_or(0).to_le_bytes();
         let elements = self.elements.map_or(0, |scalar| scalar as u8);
-        [alternative, need, narrow | labels | nobodys, elements, a, b, c, d]
+        [alternative, need, flags, elements, a, b, c, d]
     }
 
     /// `None`: it says something that is not known here.
@@ -64,16 +79,25 @@ impl Meaning {
         };
         let has_labels = flags & HAS_LABELS != 0;
         let labels = has_labels.then_some(u32::from_le_bytes(labels));
-        let is_known = flags & !(IS_NARROW | HAS_LABELS | IS_NOBODYS) == 0;
         let is = |flag| flags & flag != 0;
-        let (is_narrow, is_nobodys) = (is(IS_NARROW), is(IS_NOBODYS));
-        is_known.then_some(Self { is_narrow, elements, labels, is_nobodys })
+        (flags & !FLAGS == 0).then_some(Self {
+            is_narrow: is(IS_NARROW),
+            is_wide: is(IS_WIDE),
+            is_of_array: is(IS_OF_ARRAY),
+            elements,
+            labels,
+            is_nobodys: is(IS_NOBODYS),
+        })
     }
 
     fn is_of(&self, field: &FieldView<'_>) -> bool {
-        let is_narrow = || field.scalar.is_some_and(|scalar| scalar.size_bytes() < WIDE_BYTES);
+        let has = |is: fn(&usize, &usize) -> bool| {
+            field.scalar.is_some_and(|scalar| is(&scalar.size_bytes(), &WIDE_BYTES))
+        };
         !self.is_nobodys
-            && (!self.is_narrow || is_narrow())
+            && (!self.is_narrow || has(usize::lt))
+            && (!self.is_wide || has(usize::eq))
+            && (!self.is_of_array || field.shape == Shape::Array)
             && (self.elements.is_none() || self.elements == field.scalar)
             && self.labels.is_none_or(|labels| labels == hash_of_labels(field.labels))
     }

@@ -51,12 +51,17 @@ fn an_event_is_one_if_each_need_has_one_of_its_meanings() {
     let second = event(Scalar::U64, &[("OK", 0), ("BAD", 2)], Scalar::I8);
     assert_ne!(labels_of(&first), labels_of(&second));
     let narrow = Meaning { is_narrow: true, ..Meaning::default() };
+    let wide = Meaning { is_wide: true, ..Meaning::default() };
+    let of_array = Meaning { is_of_array: true, ..Meaning::default() };
     let labels = |event| Meaning { labels: Some(labels_of(event)), ..Meaning::default() };
     let elements = |of| Meaning { elements: Some(of), ..Meaning::default() };
     let nobodys = Meaning { is_nobodys: true, ..Meaning::default() };
     for (records, is_of_first, is_of_second) in [
         (vec![], true, true),
         (vec![narrow.record(0, 0)], true, false),
+        (vec![wide.record(0, 0)], false, true),
+        (vec![narrow.record(0, 0), wide.record(0, 0)], true, true),
+        (vec![of_array.record(0, 1)], false, false),
         (vec![labels(&first).record(0, 0)], true, false),
         (vec![labels(&second).record(0, 0)], false, true),
         (vec![labels(&first).record(0, 0), labels(&second).record(0, 0)], true, true),
@@ -77,7 +82,7 @@ fn what_is_not_known_is_refused() {
     let with = |record: [u8; 8]| HEAD.into_iter().chain(record).collect::<Vec<u8>>();
     let record = Meaning { is_narrow: true, ..Meaning::default() }.record(0, 0);
     assert!(Meanings::decode(&with(record)).is_some());
-    for (at, byte) in [(2, 8), (3, 0xff)] {
+    for (at, byte) in [(2, 32), (3, 0xff)] {
         let mut other = record;
         other[at] = byte;
         assert!(Meanings::decode(&with(other)).is_none(), "{other:?}");

@@ -170,9 +170,15 @@ fn push_code(
 fn meant(meanings: &Meanings<'_>, (alternative, slot): (usize, usize), events: &[&str]) -> String {
     let one = |meaning: Meaning| {
         let narrow = meaning.is_narrow.then(|| "less than 64 bits".to_owned());
+        let wide = meaning.is_wide.then(|| "64 bits".to_owned());
+        let array = meaning.is_of_array.then(|| "an array".to_owned());
         let elements = meaning.elements.map(|of| format!("elements {}", list::scalar_name(of)));
         let labels = meaning.labels.map(|_| format!("the labels of {}", events.join(" or ")));
-        [narrow, elements, labels].into_iter().flatten().collect::<Vec<_>>().join(" and ")
+        [narrow, wide, array, elements, labels]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" and ")
     };
     let mut all: Vec<String> = meanings.of(alternative, slot).map(one).collect();
     all.dedup();

@@ -5,7 +5,7 @@ use trackway_schema::Label;
 
 use super::compare::label_value;
 use super::name::article;
-use super::{Elements, Expr, Filter, Need, Node, Options, Type};
+use super::{Elements, Expr, Filter, Need, Node, Type, Widths};
 use crate::error::{Error, Topic, Warning};
 use crate::layout::{self, Layout};
 use crate::number;
@@ -36,7 +36,7 @@ pub(super) enum Around {
 
 pub(super) struct Checker<'layout> {
     pub(super) layout: &'layout Layout,
-    pub(super) options: Options,
+    pub(super) widths: Widths<'layout>,
     pub(super) needs: Vec<Need>,
     pub(super) cells: usize,
     pub(super) warnings: Vec<Warning>,
@@ -60,10 +60,14 @@ pub(super) fn described(of: Type) -> &'static str {
 }
 
 impl<'layout> Checker<'layout> {
-    pub(super) fn new(layout: &'layout Layout, options: Options, warnings: Vec<Warning>) -> Self {
+    pub(super) fn new(
+        layout: &'layout Layout,
+        widths: Widths<'layout>,
+        warnings: Vec<Warning>,
+    ) -> Self {
         Self {
             layout,
-            options,
+            widths,
             needs: Vec::new(),
             cells: 0,
             warnings,
@@ -195,7 +199,7 @@ impl<'layout> Checker<'layout> {
             _ => return Err(Self::no_elements(&found, span)),
         };
         let at = self.integer(index)?;
-        let numbers = self.elements(element);
+        let numbers = Self::elements(element);
         match (at.constant(), count, numbers) {
             (Some(at), Some(count), _) if at < count => self.load(found.element(at, element), span),
             // (Whether it is there is asked when it is come to, and `any` goes on without it.)
@@ -203,9 +207,9 @@ impl<'layout> Checker<'layout> {
                 self.load(found.element(at, element), span)
             }
             (constant, count, Some((elements, labels))) => {
-                let never = constant.is_some_and(|at| {
-                    at > i64::MAX as u64 || count.is_some_and(|count| at >= count)
-                });
+                let is_none = constant.is_some_and(|at| at > i64::MAX as u64);
+                let never =
+                    is_none || constant.is_some_and(|at| count.is_some_and(|count| at >= count));
                 if self.around == Around::Any {
                     let message = "inside any(), all() and none() an element is chosen by a \
                                    constant, from an array that has it";
@@ -220,7 +224,9 @@ impl<'layout> Checker<'layout> {
                     self.warn(index.span, message);
                 }
                 let need = self.need(found.place, Kind::Sequence, Some(elements), span)?;
-                let node = if never { Node::Absent } else { Node::Element(need, Box::new(at)) };
+                // Of an array that is too short, too, it is asked when it is come to: so what was
+                // made for this event is right for one whose array is longer.
+                let node = if is_none { Node::Absent } else { Node::Element(need, Box::new(at)) };
                 Ok(Typed { expr: Expr { node, of: elements.of }, labels })
             }
             (Some(_), None, None) if self.around == Around::Any => {

@@ -12,6 +12,8 @@ mod name;
 mod place;
 mod suggest;
 
+use std::collections::BTreeSet;
+
 use trackway_jit::Kind;
 use trackway_schema::Scalar;
 
@@ -252,12 +254,17 @@ pub struct Filter {
     pub warnings: Vec<Warning>,
 }
 
-/// How to take what layouts say.
+/// How wide fields are taken for that are integers without a sign: for a filter that serves events
+/// in which they have different widths. (What a sequence has is read as what it is.)
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Options {
-    /// Every integer without a sign is taken for one of 64 bits: for a filter that serves events
-    /// in which it has different widths.
-    pub(crate) all_are_wide: bool,
+pub(crate) enum Widths<'names> {
+    /// As the layout says.
+    #[default]
+    Own,
+    /// All for less than 64 bits.
+    Narrow,
+    /// Those of these names for less than 64 bits, all others for 64.
+    NarrowOnly(&'names BTreeSet<String>),
 }
 
 /// Checks `text` against what an event has.
@@ -266,21 +273,26 @@ pub(crate) struct Options {
 ///
 /// The first thing that is wrong, with its place in `text`.
 pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
-    check_parsed(&parse(text)?, layout, Options::default())
+    check_parsed(&parse(text)?, layout, Widths::Own)
 }
 
 /// As [`check()`], of what was parsed.
 pub(crate) fn check_parsed(
     parsed: &Parsed,
     layout: &Layout,
-    options: Options,
+    widths: Widths<'_>,
 ) -> Result<Filter, Error> {
-    let mut checker = check::Checker::new(layout, options, parsed.warnings.clone());
+    let mut checker = check::Checker::new(layout, widths, parsed.warnings.clone());
     let root = checker.truth(&parsed.tree)?;
     Ok(checker.finish(root))
 }
 
 /// Whether a part of an expression, by itself, is true or false of an event.
 pub(crate) fn check_part(part: &Tree, layout: &Layout) -> Result<(), Error> {
-    check::Checker::new(layout, Options::default(), Vec::new()).truth(part).map(|_| ())
+    check::Checker::new(layout, Widths::Own, Vec::new()).truth(part).map(|_| ())
+}
+
+/// Whether a part of an expression, by itself, is something of an event, whatever is done with it.
+pub(crate) fn check_value(part: &Tree, layout: &Layout) -> Result<(), Error> {
+    check::Checker::new(layout, Widths::Own, Vec::new()).check(part).map(|_| ())
 }

@@ -4,7 +4,7 @@ use trackway_jit::{Kind, SLOTS_MAX};
 use trackway_schema::Label;
 
 use super::check::{Checker, Typed};
-use super::{Elements, Expr, Need, Node, Place, Root, Step, Type, closest};
+use super::{Elements, Expr, Need, Node, Place, Root, Step, Type, Widths, closest};
 use crate::error::{Error, Topic};
 use crate::layout::{self, Member};
 use crate::parse::{Node as Parsed, Tree};
@@ -149,12 +149,12 @@ impl<'layout> Checker<'layout> {
         let (kind, of, labels): (_, _, &[Label]) = match found.of {
             layout::Type::Integer(integer) => {
                 let kind = if integer.is_signed { Kind::Signed } else { Kind::Unsigned };
-                (kind, self.type_of(integer), &integer.labels)
+                (kind, self.type_of(&found.place, integer), &integer.labels)
             }
             layout::Type::Float(_) => (Kind::Float, Type::Float, &[]),
             layout::Type::String => (Kind::String, Type::Text, &[]),
             layout::Type::Array(element, _) | layout::Type::Sequence(element) => {
-                let Some((elements, labels)) = self.elements(element) else {
+                let Some((elements, labels)) = Self::elements(element) else {
                     let place = &found.place;
                     let message = format!("{place} has elements that are {}", many(element));
                     let error = Error::new(Topic::Type, span, message);
@@ -179,21 +179,25 @@ impl<'layout> Checker<'layout> {
         Ok(Typed { expr: Expr { node: Node::Load(need), of }, labels })
     }
 
-    fn type_of(&self, integer: &layout::Integer) -> Type {
-        let is_wide = integer.is_wide() || self.options.all_are_wide && !integer.is_signed;
+    fn type_of(&self, place: &Place, integer: &layout::Integer) -> Type {
+        // (Of structures, which only traces have, each member is what it is.)
+        let is_member = place.steps.iter().any(|step| matches!(step, Step::Member(_)));
+        let is_wide = match self.widths {
+            _ if place.root != Root::Field || is_member => integer.is_wide(),
+            Widths::Own => integer.is_wide(),
+            Widths::Narrow => false,
+            Widths::NarrowOnly(names) => !integer.is_signed && !names.contains(&place.name),
+        };
         if is_wide { Type::Unsigned } else { Type::Signed }
     }
 
     /// How elements of this type are used, if they are numbers, and their labels.
-    pub(super) fn elements(
-        &self,
-        of: &'layout layout::Type,
-    ) -> Option<(Elements, &'layout [Label])> {
+    pub(super) fn elements(of: &'layout layout::Type) -> Option<(Elements, &'layout [Label])> {
         use trackway_schema::Scalar;
         Some(match of {
             layout::Type::Integer(integer) => {
-                let elements = Elements { of: self.type_of(integer), scalar: integer.scalar };
-                (elements, &integer.labels)
+                let of = if integer.is_wide() { Type::Unsigned } else { Type::Signed };
+                (Elements { of, scalar: integer.scalar }, &integer.labels)
             }
             layout::Type::Float(width) => {
                 let scalar = match width {

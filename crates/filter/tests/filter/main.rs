@@ -13,3 +13,4 @@ mod messages;
 mod random;
 mod runner;
 mod shape;
+mod unknown;

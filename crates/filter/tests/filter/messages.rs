@@ -167,12 +167,32 @@ fn each_combination_of_kinds_has_an_alternative() {
 #[test]
 fn one_alternative_serves_all_widths() {
     let events = [declared("app:a", &[("x u8", "1")]), declared("app:b", &[("x u64", "1")])];
-    let together = for_all("x - 5 > 0", &events);
+    let together = for_all("x + 5 > 7", &events);
     assert_eq!(together.alternatives, [Some(0), Some(0)]);
     // As for the widest of them.
-    let alone = for_all("x - 5 > 0", &events[1..]);
+    let alone = for_all("x + 5 > 7", &events[1..]);
     assert_eq!(together.object, alone.object);
-    assert_ne!(together.object, for_all("x - 5 > 0", &events[..1]).object);
+    assert!(together.meanings.is_empty());
+}
+
+#[test]
+fn widths_that_make_a_difference_have_alternatives_of_their_own() {
+    let fields = |x: &str, y: &str| [(format!("x {x}"), "1"), (format!("y {y}"), "1")];
+    let events = [("u8", "u8"), ("u64", "u16"), ("u32", "u64"), ("u64", "u64")].map(|(x, y)| {
+        let fields = fields(x, y);
+        declared("app:a", &fields.each_ref().map(|(field, value)| (field.as_str(), *value)))
+    });
+    // That of y makes none.
+    let together = for_all("x - 5 > 0 && y < 7", &events);
+    assert_eq!(together.alternatives, [0, 1, 0, 1].map(Some));
+    assert!(together.needs_meanings);
+    let meanings = Meanings::decode(&together.meanings).expect("meanings");
+    let of = |alternative: usize, need: usize| -> Vec<(bool, bool)> {
+        let all = meanings.of(alternative, need);
+        all.map(|meaning| (meaning.is_narrow, meaning.is_wide)).collect()
+    };
+    assert_eq!([of(0, 0), of(1, 0)], [vec![(true, false)], vec![(false, true)]]);
+    assert_eq!([of(0, 1), of(1, 1)], [vec![], vec![]]);
 }
 
 #[test]

@@ -1,0 +1,281 @@
+//! Events that nobody has described yet: what the fields that an expression names could be.
+//!
+//! Bytecode depends on the kinds of what it needs, and on little else. So an expression can be
+//! checked against made-up events, one for each combination of types that its fields could have
+//! ([`search`]), and what comes out serves all events of those kinds. What it relies on besides
+//! (widths, arrays) it says itself ([`Meant`]), as what was made for a known event does: so
+//! each alternative is right for all events that it is taken for, and the more of them are left
+//! out, the more events are counted, and none is judged wrongly. Combinations grow fast: the
+//! likely ones come first, and only so many of them.
+
+mod named;
+mod search;
+
+use std::collections::BTreeSet;
+
+use trackway_schema::{Label, Scalar};
+
+use self::named::Named;
+use self::search::{Found, Search};
+use crate::compile::read_elements;
+use crate::error::{Error, Topic};
+use crate::layout::{Integer, Layout, Member, Type};
+use crate::meaning::Meant;
+use crate::parse::Parsed;
+use crate::span::Span;
+use crate::types::{Filter, Widths, check_parsed};
+use crate::width::fields_that_count;
+
+/// Most combinations that become alternatives.
+const ALTERNATIVES_MAX: usize = 64;
+/// Most combinations that are tried.
+const TRIED_MAX: usize = 1024;
+/// Most fields whose widths count that all combinations of widths are made of.
+const WIDTHS_MAX: usize = 3;
+/// Elements that a made-up array has: as many as a path can name.
+const ARRAY_LENGTH: u64 = 1 << 16;
+
+/// What the names of applications' contexts begin with, among those of fields.
+pub(crate) const APPLICATION: &str = "$app.";
+
+/// Types that applications' contexts can have.
+pub(crate) fn application_types() -> [Type; 4] {
+    [Scalar::I64.into(), Scalar::U64.into(), Type::String, Scalar::F64.into()]
+}
+
+fn is_of_application(of: &Type) -> bool {
+    application_types().contains(of)
+}
+
+/// What an expression names: fields, and contexts of applications with `$app.`.
+pub(crate) fn named(parsed: &Parsed) -> Vec<String> {
+    Named::of(&parsed.tree).fields
+}
+
+/// The contexts of applications that an expression names, without `$app.`.
+pub(crate) fn applications(parsed: &Parsed) -> Vec<String> {
+    let name = |field: &String| field.strip_prefix(APPLICATION).map(str::to_owned);
+    named(parsed).iter().filter_map(name).collect()
+}
+
+/// The fields that an expression names.
+pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
+    let mut named = named(parsed);
+    named.retain(|field| !field.starts_with(APPLICATION));
+    named
+}
+
+/// What an expression could be for.
+#[derive(Debug)]
+pub(crate) struct Possible {
+    /// What it is for events of which little need be known, and what that is; the likely ones
+    /// first.
+    pub(crate) filters: Vec<(Filter, Meant)>,
+    /// Whether there could be an event for which it makes sense.
+    pub(crate) is_plausible: bool,
+    /// What is wrong with it for a likely event for which it does not.
+    error: Option<Error>,
+}
+
+impl Possible {
+    /// What is wrong with it, if it is not plausible.
+    pub(crate) fn error(self, text: &str) -> Error {
+        let whole = Span { from: 0, to: text.len() };
+        let message = "no event can have all that this names";
+        self.error.unwrap_or_else(|| Error::new(Topic::Type, whole, message))
+    }
+}
+
+/// What an expression could be for.
+pub(crate) fn possible(text: &str, parsed: &Parsed) -> Possible {
+    let named = Named::of(&parsed.tree);
+    let fields = &named.fields;
+    let types = types(&named.texts);
+    let could = |name: &String| {
+        let is_application = name.starts_with(APPLICATION);
+        types.iter().map(|guess| !is_application || is_of_application(&guess.of)).collect()
+    };
+    let could = fields.iter().map(could).collect();
+    let mut found = Possible { filters: Vec::new(), is_plausible: false, error: None };
+    let mut search = Search::new((text, parsed), fields, &types, could);
+    if let Err(error) = search.narrow() {
+        return Possible { error: Some(error), ..found };
+    }
+    // Of an array that is meant as a whole it is no matter what is in it.
+    let is_meant = |field: &str, guess: &Guess| {
+        let is_other = guess.of.is_array() && guess.of != array(Scalar::I64);
+        guess.by_kind && (!is_other || named.indexed.contains(field))
+    };
+    let mut needs = BTreeSet::new();
+    let mut combinations = 0;
+    for_each_combination(&search.choices(is_meant), &mut |chosen| {
+        let layout =
+            layout(fields.iter().map(String::as_str).zip(chosen.iter().map(|&of| &types[of].of)));
+        if let Ok(filter) = check_parsed(parsed, &layout, Widths::Own) {
+            found.is_plausible = true;
+            if depends_on_kinds(&filter) && needs.insert(needs_of(&filter)) {
+                combinations += 1;
+                found.filters.extend(of_all_widths(parsed, &layout));
+            }
+        }
+        combinations < ALTERNATIVES_MAX
+    });
+    if !found.is_plausible {
+        match search.whole() {
+            Found::Nothing(error) => found.error = Some(error),
+            Found::Types(chosen) => {
+                found.is_plausible = true;
+                let of = chosen.iter().map(|&of| &types[of].of);
+                let layout = layout(fields.iter().map(String::as_str).zip(of));
+                let filter = check_parsed(parsed, &layout, Widths::Own);
+                if chosen.iter().all(|&of| types[of].by_kind)
+                    && filter.is_ok_and(|filter| depends_on_kinds(&filter))
+                {
+                    found.filters.extend(of_all_widths(parsed, &layout));
+                }
+            }
+            Found::NotKnown => found.is_plausible = true,
+        }
+    }
+    found
+}
+
+/// Whether all that it reads is what its needs are.
+fn depends_on_kinds(filter: &Filter) -> bool {
+    let mut reads = BTreeSet::new();
+    read_elements(&filter.root, &mut reads);
+    reads.is_empty()
+}
+
+/// What an expression is for an event of these kinds, with what it is for: for each combination of
+/// widths, where they make a difference, or some of them.
+fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, Meant)> {
+    let that_count = fields_that_count(parsed, layout);
+    let every = (1_u32 << that_count.len().min(u32::BITS as usize - 1)) - 1;
+    // Which of them are narrow, as bits: if there are many, all or none.
+    let is_all = that_count.len() <= WIDTHS_MAX;
+    let mut masks: Vec<u32> = if is_all { (0..=every).collect() } else { vec![0, every] };
+    masks.sort_by_key(|mask| std::cmp::Reverse(mask.count_ones()));
+    let made = |mask: u32| {
+        let is_in = |at: usize| mask == every || mask >> at.min(31) & 1 == 1;
+        let narrow = that_count.iter().enumerate().filter(|(at, _)| mask != 0 && is_in(*at));
+        let narrow: BTreeSet<String> = narrow.map(|(_, name)| name.clone()).collect();
+        let filter = check_parsed(parsed, layout, Widths::NarrowOnly(&narrow)).ok()?;
+        let meant = Meant::guessed(&filter, &that_count, &narrow);
+        Some((filter, meant))
+    };
+    masks.into_iter().filter_map(made).collect()
+}
+
+/// What those who run a filter tell events apart by.
+fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
+    filter.needs.iter().map(|need| (need.path.clone(), need.kind as u8)).collect()
+}
+
+/// A type that a field could have.
+struct Guess {
+    of: Type,
+    /// Whether its kind says all that bytecode depends on.
+    by_kind: bool,
+    /// The first type for which an expression makes sense if it does for this one.
+    is_like: usize,
+}
+
+fn array(of: impl Into<Type>) -> Type {
+    Type::Array(Box::new(of.into()), ARRAY_LENGTH)
+}
+
+impl Type {
+    fn is_array(&self) -> bool {
+        matches!(self, Self::Array(..))
+    }
+}
+
+/// Types of fields, the likely ones first; an enumeration has whatever labels are asked for.
+fn types(texts: &BTreeSet<Vec<u8>>) -> Vec<Guess> {
+    let by_kind = [
+        (Scalar::I64.into(), 0),
+        (Scalar::U64.into(), 0),
+        (Type::String, 2),
+        (Scalar::F64.into(), 3),
+        (array(Scalar::I64), 4),
+        (array(Scalar::U64), 4),
+        (array(Scalar::F64), 6),
+    ];
+    let guess = |(of, is_like)| Guess { of, by_kind: true, is_like };
+    let mut types: Vec<Guess> = by_kind.into_iter().map(guess).collect();
+    if let (false, Type::Integer(integer)) = (texts.is_empty(), Scalar::I64.into()) {
+        let name = |text: &Vec<u8>| String::from_utf8_lossy(text).into_owned();
+        let label = |text| Label { name: name(text), first: 0, last: 0 };
+        let labels = texts.iter().map(label).collect();
+        let labelled = Type::Integer(Integer { labels, ..integer });
+        for of in [labelled.clone(), array(labelled)] {
+            types.push(Guess { of, by_kind: false, is_like: types.len() });
+        }
+    }
+    types
+}
+
+/// A made-up event.
+fn layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Type)>) -> Layout {
+    let (mut of_event, mut applications) = (Vec::new(), Vec::new());
+    for (name, of) in fields {
+        let (members, name) = match name.strip_prefix(APPLICATION) {
+            Some(name) => (&mut applications, name),
+            None => (&mut of_event, name),
+        };
+        members.push(Member { name: name.into(), of: of.clone() });
+    }
+    Layout {
+        event: "an event".into(),
+        fields: of_event,
+        contexts: Layout::program_contexts(),
+        applications,
+    }
+}
+
+/// Calls `try_one` with a choice for each of these, until it says that it is enough: those first
+/// that take the first choices, and not more than [`TRIED_MAX`].
+fn for_each_combination(choices: &[Vec<usize>], try_one: &mut dyn FnMut(&[usize]) -> bool) {
+    let most: usize = choices.iter().map(|of| of.len().saturating_sub(1)).sum();
+    if choices.iter().any(Vec::is_empty) {
+        return;
+    }
+    let mut left = TRIED_MAX;
+    let mut chosen = Vec::new();
+    for rank in 0..=most {
+        let mut bounded = |chosen: &[usize]| {
+            left = left.saturating_sub(1);
+            try_one(chosen) && left > 0
+        };
+        if !with_rank(choices, rank, &mut chosen, &mut bounded) {
+            return;
+        }
+    }
+}
+
+/// The same of those choices whose places in their lists come to `rank`; whether to go on.
+fn with_rank(
+    choices: &[Vec<usize>],
+    rank: usize,
+    chosen: &mut Vec<usize>,
+    try_one: &mut dyn FnMut(&[usize]) -> bool,
+) -> bool {
+    let Some((first, rest)) = choices.split_first() else {
+        return rank > 0 || try_one(chosen);
+    };
+    let rest_most: usize = rest.iter().map(|of| of.len() - 1).sum();
+    for (place, &choice) in first.iter().enumerate().take(rank + 1) {
+        // What the others cannot come to need not be gone into.
+        if rank - place > rest_most {
+            continue;
+        }
+        chosen.push(choice);
+        let goes_on = with_rank(rest, rank - place, chosen, try_one);
+        chosen.pop();
+        if !goes_on {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,144 @@
+//! What an expression names, and the parts that it is made of.
+
+use std::collections::BTreeSet;
+
+use super::APPLICATION;
+use crate::parse::{Item, Node, Tree, Unary};
+use crate::text::Text;
+
+/// What an expression names.
+#[derive(Default)]
+pub(super) struct Named {
+    /// Fields, in order; contexts of applications as `$app.provider:name`.
+    pub(super) fields: Vec<String>,
+    /// Those that an element is asked of by its number.
+    pub(super) indexed: BTreeSet<String>,
+    /// Strings, as labels that they mean: without stars.
+    pub(super) texts: BTreeSet<Vec<u8>>,
+}
+
+impl Named {
+    pub(super) fn of(tree: &Tree) -> Self {
+        let mut named = Self::default();
+        named.walk(tree);
+        named
+    }
+
+    fn walk(&mut self, tree: &Tree) {
+        if let Some(name) = name_of(tree)
+            && !self.fields.contains(&name)
+        {
+            self.fields.push(name);
+        }
+        match &tree.node {
+            Node::Index(of, _) => self.indexed.extend(name_of(of)),
+            Node::Text(text) => _ = self.texts.insert(without_stars(text)),
+            _ => {}
+        }
+        if !is_of_numbers_and_units(tree) {
+            children(tree).into_iter().for_each(|child| self.walk(child));
+        }
+    }
+}
+
+/// The name that it is, as [`Named`] has it.
+fn name_of(tree: &Tree) -> Option<String> {
+    match &tree.node {
+        Node::Name(name) => Some(name.clone()),
+        Node::Application(name) => Some(format!("{APPLICATION}{name}")),
+        _ => None,
+    }
+}
+
+/// Whether what stands there are numbers and units, and no names.
+fn is_of_numbers_and_units(tree: &Tree) -> bool {
+    matches!(&tree.node, Node::Call(name, ..) if matches!(name.as_str(), "rate" | "sample"))
+}
+
+/// A part of an expression.
+pub(super) struct Part<'t> {
+    pub(super) tree: &'t Tree,
+    /// Whether it has to be true or false.
+    pub(super) is_truth: bool,
+    /// Which of the expression's fields it names.
+    pub(super) fields: Vec<usize>,
+    /// Of how many nodes it is.
+    pub(super) size: usize,
+}
+
+/// Adds the parts that a tree is made of, each behind those that it is made of itself, which make
+/// sense by themselves or nowhere; the tree's fields and size. `all`: the fields of the whole.
+pub(super) fn parts<'t>(
+    tree: &'t Tree,
+    is_truth: bool,
+    all: &[String],
+    found: &mut Vec<Part<'t>>,
+) -> (Vec<usize>, usize) {
+    let own = name_of(tree).and_then(|name| all.iter().position(|field| *field == name));
+    let is_name = own.is_some();
+    let (mut fields, mut size): (Vec<usize>, usize) = (own.into_iter().collect(), 1);
+    let are_truths = match &tree.node {
+        Node::All(_) | Node::Either(_) => true,
+        Node::Unary(operator, _) => *operator == Unary::Not,
+        _ => false,
+    };
+    // A sequence's name in there is one of its elements.
+    let is_closed =
+        matches!(&tree.node, Node::Call(name, ..) if ["any", "all", "none"].contains(&&**name));
+    let mut inner = Vec::new();
+    if !is_of_numbers_and_units(tree) {
+        for child in children(tree) {
+            let into = if is_closed { &mut inner } else { &mut *found };
+            let (named, of) = parts(child, are_truths, all, into);
+            size += of;
+            for field in named {
+                if !fields.contains(&field) {
+                    fields.push(field);
+                }
+            }
+        }
+    }
+    if !fields.is_empty() && (is_truth || !is_name) {
+        found.push(Part { tree, is_truth, fields: fields.clone(), size });
+    }
+    (fields, size)
+}
+
+/// A string that is as the text says.
+fn without_stars(text: &Text) -> Vec<u8> {
+    let pattern = text.to_pattern();
+    let mut bytes = Vec::new();
+    let mut rest = pattern.iter();
+    while let Some(&byte) = rest.next() {
+        match byte {
+            b'*' => {}
+            b'\\' => bytes.extend(rest.next()),
+            _ => bytes.push(byte),
+        }
+    }
+    bytes
+}
+
+fn children(tree: &Tree) -> Vec<&Tree> {
+    match &tree.node {
+        Node::Number(_)
+        | Node::Text(_)
+        | Node::Truth(_)
+        | Node::Name(_)
+        | Node::Context(_)
+        | Node::Application(_) => Vec::new(),
+        Node::Member(of, _) | Node::Unary(_, of) => vec![of],
+        Node::Index(a, b) | Node::Binary(_, a, b) => vec![a, b],
+        Node::All(parts) | Node::Either(parts) | Node::Call(_, _, parts) => parts.iter().collect(),
+        Node::In(value, items) => {
+            let mut all = vec![&**value];
+            for item in items {
+                match item {
+                    Item::One(one) => all.push(one),
+                    Item::Range(first, last) => all.extend([first, last]),
+                }
+            }
+            all
+        }
+    }
+}

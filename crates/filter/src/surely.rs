@@ -1,0 +1,97 @@
+//! Whether a filter that says yes has always asked for a need on its way.
+//!
+//! Who fills a frame asks for an element of a sequence before the filter runs, and if it is not
+//! there, the answer is no. The tree asks for it when it comes to it, and says no then. Both are
+//! the same where no way to "yes" leads past it, and nothing is remembered on the ways to it.
+
+use crate::number;
+use crate::types::{Expr, Filter, Node};
+
+/// Whether it makes no difference when the need is asked for.
+pub(crate) fn is_surely_asked(filter: &Filter, need: usize) -> bool {
+    filter.cells == 0 && is_asked(&filter.root, need, true)
+}
+
+/// Whether the need is asked for on all ways to this answer.
+fn is_asked(expr: &Expr, need: usize, answer: bool) -> bool {
+    match &expr.node {
+        Node::Not(of) => is_asked(of, need, !answer),
+        Node::All(parts) => is_asked_in(parts, need, (true, answer)),
+        Node::Either(parts) => is_asked_in(parts, need, (false, answer)),
+        // There is no way to what it is not.
+        Node::Number(bits) => number::is_true(*bits, expr.of) != answer,
+        Node::Load(own) => *own == need,
+        // The tests come one after the other, and not all of them.
+        Node::Within(of, _) => is_asked_ever(of, need),
+        // (Perhaps there is no element that it is asked of.)
+        Node::Any(..) => false,
+        _ => expr.children().into_iter().any(|child| is_asked_ever(child, need)),
+    }
+}
+
+fn is_asked_ever(expr: &Expr, need: usize) -> bool {
+    is_asked(expr, need, true) && is_asked(expr, need, false)
+}
+
+/// Parts that are asked one after the other as long as they are `goes_on`, of which it is the
+/// answer that all of them are.
+fn is_asked_in(parts: &[Expr], need: usize, (goes_on, answer): (bool, bool)) -> bool {
+    if answer == goes_on {
+        return parts.iter().any(|part| is_asked(part, need, goes_on));
+    }
+    // One of them is the last one that is asked.
+    for part in parts {
+        if !is_asked(part, need, !goes_on) {
+            return false;
+        }
+        if is_asked(part, need, goes_on) {
+            return true;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_schema::Scalar;
+
+    use super::*;
+    use crate::layout::{Layout, Member, Type};
+    use crate::types::check;
+
+    fn is_sure(text: &str) -> bool {
+        let array = Type::Array(Box::new(Scalar::I32.into()), 8);
+        let of = [("z", array), ("a", Scalar::I32.into()), ("b", Scalar::I32.into())];
+        let fields = of.map(|(name, of)| Member { name: name.into(), of }).into();
+        let filter = check(text, &Layout { fields, ..Layout::default() }).expect(text);
+        let need = filter.needs.iter().position(|need| need.path == "z[3]").expect(text);
+        is_surely_asked(&filter, need)
+    }
+
+    #[test]
+    fn what_every_way_to_yes_leads_through_is_surely_asked() {
+        for text in [
+            "z[3] > 0",
+            "a > 0 && z[3] > 0 && b > 0",
+            "!(a > 0 || z[3] > 0)",
+            "z[3] > 0 || a > 0",
+            "a > 0 && z[3] > 0 || b > 0 && 5 < z[3]",
+            "a + z[3] * 2 in (1, 5..7)",
+            "false || z[3] == 1",
+            "(a > 0 && z[3] > 0 || z[3] < 0) + b > 1",
+        ] {
+            assert!(is_sure(text), "{text}");
+        }
+        for text in [
+            "a > 0 || z[3] > 0",
+            "!(a > 0 && z[3] > 0)",
+            "a > 0 && (b > 0 || z[3] > 0)",
+            "(a > 0 && z[3] > 0) + b > 0",
+            "a in (1, z[3])",
+            "any(z > z[3])",
+            "count() > 3 && z[3] > 0",
+        ] {
+            assert!(!is_sure(text), "{text}");
+        }
+    }
+}
