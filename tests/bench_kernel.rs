@@ -125,7 +125,8 @@ fn programs_have_figures_of_their_own_and_their_events() {
 #[test]
 fn every_turn_of_the_loop_is_in_a_histogram() {
     let world = World::new("bench-latency");
-    let tracers = if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "flight" };
+    let tracers =
+        if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "trackway-flight" };
     let Some(report) = suite(&world, "latency", tracers) else { return };
     let rows = rows(&report, "latency");
     let count = |row: &Value| -> u64 {

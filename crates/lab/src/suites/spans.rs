@@ -94,22 +94,22 @@ const fn way(name: &'static str, work: &'static str) -> Way {
     Way { name, work, program: Program::Plain, is_recorded: false }
 }
 
-const SUBSCRIBER: &str = "trackway::subscriber()";
-const LAYER: &str = "trackway::layer()";
+const SUBSCRIBER: &str = "trackway-subscriber";
+const LAYER: &str = "trackway-layer";
 const FASTRACE: &str = "fastrace";
 
 /// All of them. Each span carries its number, unless it says otherwise.
 const WAYS: [Way; 10] = [
-    way("tracing's registry alone", "registry"),
-    way("trackway::layer(), off", "layer"),
-    way("trackway::subscriber(), off", "subscriber"),
-    Way { is_recorded: true, ..way("trackway::span!", "macro") },
+    way("tracing-registry", "registry"),
+    way("trackway-layer-off", "layer"),
+    way("trackway-subscriber-off", "subscriber"),
+    Way { is_recorded: true, ..way("trackway-span", "macro") },
     Way { is_recorded: true, ..way(SUBSCRIBER, "subscriber") },
     Way { is_recorded: true, ..way(LAYER, "layer") },
     Way { program: Program::Fastrace, ..way(FASTRACE, "fastrace") },
-    Way { program: Program::Fastrace, ..way("fastrace, no number", "fastrace-bare") },
+    Way { program: Program::Fastrace, ..way("fastrace-no-number", "fastrace-bare") },
     Way { program: Program::Tracy, ..way("tracy-client", "tracy") },
-    way("tracing to a file", "file"),
+    way("tracing-file", "file"),
 ];
 
 /// What a row measures.
@@ -155,6 +155,10 @@ impl Suite for Spans {
 
     fn seconds(&self, settings: &Settings) -> f64 {
         if settings.quick { 120.0 } else { 300.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        WAYS.map(|way| way.name).into()
     }
 
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {

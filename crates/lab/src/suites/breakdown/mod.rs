@@ -245,6 +245,10 @@ impl Suite for Breakdown {
         if settings.quick { 6.0 } else { 60.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(|way| way.tracer).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let is_wanted = |way: &Way| way.tracer == name::TRACKWAY || hall.settings.wants(way.tracer);

@@ -115,6 +115,14 @@ impl Suite for Events {
         if settings.quick { self.seconds.1 } else { self.seconds.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        let turns = (self.turns)(1);
+        let has_rows = |tracer: &dyn Tracer| turns.iter().any(|turn| turn.is_for(tracer));
+        let all = tracers::all();
+        let all = all.iter().filter(|tracer| (self.takes)(tracer.name()));
+        all.filter(|tracer| has_rows(tracer.as_ref())).map(|tracer| tracer.name()).collect()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let beside = self.beside;
         self.tracers = tracers::all();
