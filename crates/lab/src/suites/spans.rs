@@ -12,8 +12,7 @@ use crate::bars::{at_most, ratio};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
-use crate::readback::{self, RecorderSummary};
-use crate::results::{Account, Bar};
+use crate::results::Bar;
 use crate::rows::{Report, Unit};
 use crate::rust;
 use crate::signals;
@@ -21,7 +20,7 @@ use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::Availability;
 use crate::tracers::RING_BYTES;
-use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
+use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
 use crate::workload;
 
 /// The suite's name.
@@ -274,7 +273,8 @@ fn spans(hall: &Hall<'_>, way: Way, threads: u32) -> Result<Sample> {
     let spread = Spread::of(&ns).ok_or_else(|| Error::output(way.name, "no batches"))?;
     // An event at the beginning of a span, and one at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
-    let account = way.is_recorded.then(|| account(hall.place, &finished.stderr, emitted));
+    let account =
+        way.is_recorded.then(|| account(&hall.place.path(TRACE), &finished.stderr, emitted));
     Ok(Sample { figure: spread.median, account: account.transpose()?, ..Sample::default() })
 }
 
@@ -316,28 +316,6 @@ fn starts(hall: &Hall<'_>, way: Way) -> Result<Sample> {
         }
     }
     Ok(Sample { figure: fastest, ..Sample::default() })
-}
-
-/// What became of `emitted` events, by the recorder's summary and by the trace.
-fn account(place: &Place, messages: &str, emitted: u64) -> Result<Account> {
-    let what = "trackway record";
-    let summary = RecorderSummary::parse(messages)
-        .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
-    let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-    if counted.events != summary.recorded {
-        let message = format!(
-            "it says that it recorded {} events, and the trace has {}",
-            summary.recorded, counted.events
-        );
-        return Err(Error::output(what, message));
-    }
-    Ok(Account {
-        emitted,
-        recorded: summary.recorded,
-        lost: summary.lost,
-        overwritten: summary.overwritten,
-        record_bytes: counted.record_bytes,
-    })
 }
 
 /// What our ways of recording `tracing`'s spans are to reach.
