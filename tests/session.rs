@@ -18,6 +18,8 @@ mod filters;
 mod filters_in_c;
 #[path = "session/guides.rs"]
 mod guides;
+#[path = "session/jumps.rs"]
+mod jumps;
 #[path = "session/killed.rs"]
 mod killed;
 #[path = "session/life.rs"]
@@ -38,6 +40,8 @@ mod place;
 mod record;
 #[path = "session/room.rs"]
 mod room;
+#[path = "session/sandboxed.rs"]
+mod sandboxed;
 #[path = "session/snapshots.rs"]
 mod snapshots;
 #[path = "session/socket.rs"]

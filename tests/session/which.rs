@@ -107,3 +107,20 @@ fn processes_are_chosen_by_namespace() {
 fn namespace_of(pid: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{pid}/ns/pid_for_children")).ok()?.ino())
 }
+
+/// RUN sessions whose events are named with commas between them. EXPECT each of them, and none that
+/// is excluded so.
+#[test]
+fn patterns_may_stand_with_commas_between_them() {
+    let place = Place::new("session-which-commas");
+    place.ok("session create both --on nothing:here,life:step -o both");
+    place.ok("session create none --on life:*,!life:step -o none");
+    place.emit("steps", 10);
+    place.ok("event on none nothing:here,life:step");
+    place.ok("event off both nothing:here,life:step");
+    place.emit("steps", 5);
+    place.ok("session destroy both");
+    place.ok("session destroy none");
+    let count = |trace| place.names(trace).get("life:step").copied().unwrap_or_default();
+    assert_eq!((count("both"), count("none")), (10, 5), "what is on again is excluded no more");
+}

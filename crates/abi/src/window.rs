@@ -112,9 +112,14 @@ pub struct Process {
     pub since_ns: AtomicU64,
     /// Random number that the kernel gave the program when it was started: another one after exec.
     pub image: AtomicU64,
+    /// What recorders have seen of it: [`SANDBOXED`]. (Zero where older libraries enter.)
+    pub seen: AtomicU64,
     /// Unused.
-    pub reserved: [AtomicU64; 4],
+    pub reserved: [AtomicU64; 3],
 }
+
+/// In [`Process::seen`]: a thread of it is under seccomp(2), which may forbid any system call.
+pub const SANDBOXED: u64 = 1;
 
 /// States of an event's slot.
 pub mod event_state {

@@ -2,7 +2,8 @@
 //!
 //! A decision holds for one generation of a session. It is kept under a sequence count, because
 //! threads and signal handlers read it while another thread replaces it: a reader that catches it
-//! in between decides for itself, on its stack. So nobody ever waits for anybody.
+//! in between decides for itself, on its stack. So nobody ever waits for anybody. Who replaces it
+//! is noted ([`PUBLISHERS`]), so that somebody else finishes that if he is gone.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -14,6 +15,7 @@ use trackway_schema::{ProcessFacts, ProcessRules};
 use trackway_window::{Owner, ProcessSlot, SessionLayout, Window};
 
 use crate::ask;
+use crate::holder::{Footprint, Held, Holder, Taken};
 use crate::home::Home;
 
 /// A decision in the form that the recording path wants.
@@ -48,6 +50,9 @@ pub(crate) struct Decision {
 
 /// See [`Decision::contexts`].
 pub(crate) const CPUS_AT: u32 = 16;
+
+/// Who replaces the decision about each session.
+static PUBLISHERS: [Held; SESSIONS_MAX] = [const { Held::new() }; SESSIONS_MAX];
 
 /// The number of the next decision about a session with filters.
 static NEXT_LINKS: AtomicU32 = AtomicU32::new(1);
@@ -124,23 +129,38 @@ impl Decision {
         (is_it && self.unchanged_since(sequence)).then_some(generation)
     }
 
+    /// Replaces the decision about session `index`, which this is, unless somebody else is at it.
+    #[cold]
+    #[inline(never)] // for the stack of those that do not come here
     fn publish(
+        &self,
+        index: usize,
+        window: &Window,
+        generation: u64,
+        usable: u64,
+        layout: Option<&SessionLayout>,
+    ) {
+        let publisher = &PUBLISHERS[index % SESSIONS_MAX];
+        let footprint = Footprint::new();
+        // Where somebody has left it in the middle, what he has stored is stored once more.
+        if !matches!(publisher.take(footprint.holder()), Taken::Not(_)) {
+            self.replace(window, generation, usable, layout);
+            publisher.let_go();
+        }
+        footprint.end();
+    }
+
+    /// For who is the publisher.
+    fn replace(
         &self,
         window: &Window,
         generation: u64,
         usable: u64,
         layout: Option<&SessionLayout>,
     ) {
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        // ORDERING: Acquire: what follows belongs to us alone, until the Release at the end.
-        if sequence & 1 != 0
-            || self
-                .sequence
-                .compare_exchange(sequence, sequence + 1, Ordering::Acquire, Ordering::Relaxed)
-                .is_err()
-        {
-            return; // somebody else publishes
-        }
+        // Odd already, if somebody has left it in the middle.
+        let odd = self.sequence.load(Ordering::Relaxed) | 1;
+        self.sequence.store(odd, Ordering::Relaxed);
         // ORDERING: Release keeps the odd count before the stores below, for readers that see
         // any of them; pairs with the fence in `unchanged_since`.
         fence(Ordering::Release);
@@ -173,12 +193,12 @@ impl Decision {
             self.controls.store(layout.controls(window), Ordering::Relaxed);
         }
         // ORDERING: Release pairs with the Acquire of readers.
-        self.sequence.store(sequence + 2, Ordering::Release);
+        self.sequence.store(odd.wrapping_add(1), Ordering::Release);
     }
 }
 
-/// Bit of the process stamp while it is being made; the others say by which thread. No real stamp
-/// has it: process ids are shorter.
+/// Bit of the process stamp while it is being made; the others say by whom ([`Holder`]). No real
+/// stamp has it: process ids are shorter.
 const SETTLING: u64 = 1 << 63;
 
 /// Most tokens that a process may hold: recordings nested in recordings.
@@ -198,6 +218,8 @@ pub(crate) struct Process {
     /// Inode number of its process-id namespace; 0: not known.
     pid_namespace: AtomicU64,
     tokens: [AtomicU64; TOKENS_MAX],
+    /// See [`Self::is_sandboxed`].
+    sandboxed: AtomicBool,
     pub(crate) decisions: [Decision; SESSIONS_MAX],
 }
 
@@ -209,6 +231,7 @@ pub(crate) static PROCESS: Process = Process {
     pid: AtomicU32::new(0),
     pid_namespace: AtomicU64::new(0),
     tokens: [const { AtomicU64::new(0) }; TOKENS_MAX],
+    sandboxed: AtomicBool::new(false),
     decisions: [const { Decision::new() }; SESSIONS_MAX],
 };
 
@@ -314,22 +337,44 @@ impl Process {
             // What it would remember is its own process id, in the memory of its parent.
             return 0;
         }
-        let ours = SETTLING | crate::thread::current().addr() as u64;
         for _ in 0..PATIENCE {
             match self.stamp() {
-                0 => {
-                    // ORDERING: Acquire: what `settle` does comes after winning.
-                    let won = word.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed);
-                    if won.is_ok() {
-                        return self.settle(word);
-                    }
-                }
-                stamp if stamp == ours => return 0,
-                stamp if stamp & SETTLING != 0 => core::hint::spin_loop(),
+                stamp if stamp == 0 || stamp & SETTLING != 0 => match self.settle_from(word, stamp)
+                {
+                    Some(stamp) => return stamp,
+                    None => core::hint::spin_loop(),
+                },
                 stamp => return stamp,
             }
         }
         0
+    }
+
+    /// Makes the stamp, if nobody is at it, or who was is gone: what he has done is done once more.
+    /// `None`: to be looked at again.
+    #[cold]
+    #[inline(never)] // for the stack of those that do not come here
+    fn settle_from(&self, word: &AtomicU64, before: u64) -> Option<u64> {
+        let footprint = Footprint::new();
+        let (ours, other) = (footprint.holder(), Holder::from_word(before));
+        let may = before == 0 || ours.has_replaced(other);
+        // ORDERING: Acquire: what `settle` does comes after winning.
+        let won = may
+            && word
+                .compare_exchange(
+                    before,
+                    SETTLING | ours.word(),
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
+                .is_ok();
+        let stamp = if won {
+            Some(self.settle(word))
+        } else {
+            (before != 0 && ours.is_of_thread_of(other)).then_some(0)
+        };
+        footprint.end();
+        stamp
     }
 
     /// Makes what this process remembers its own. In a fork child by getpid and getppid alone: it
@@ -350,10 +395,12 @@ impl Process {
         Home::forget_all();
         if is_fork_child {
             crate::filters::forget();
+            crate::claims::forget();
         }
         // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
         // a thread that was replacing one when the parent forked does not exist here.
-        for decision in &self.decisions {
+        for (decision, publisher) in self.decisions.iter().zip(&PUBLISHERS) {
+            publisher.forget();
             decision.generation.store(u64::MAX, Ordering::Relaxed);
             decision.cpus.store(0, Ordering::Relaxed);
             decision.filtered_cpus.store(0, Ordering::Relaxed);
@@ -364,6 +411,7 @@ impl Process {
         }
         self.pid.store(who.pid, Ordering::Relaxed);
         self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
+        self.is_sandboxed(); // what stands in the parent's place is a fork child's, too
         if let Some((home, window)) = self.home().and_then(|home| Some((home, home.window()?))) {
             let slot = if is_fork_child {
                 window.enter_fork_child(&who)
@@ -375,6 +423,20 @@ impl Process {
         // ORDERING: Release pairs with the Acquire in `stamp`.
         word.store(stamp, Ordering::Release);
         stamp
+    }
+
+    /// Whether the process is known to be in a sandbox, or was forked there: then it makes no
+    /// system call that it need not make. No process comes out of one.
+    pub(crate) fn is_sandboxed(&self) -> bool {
+        let window = || self.home().and_then(|home| Some((home, home.window()?)));
+        let is_seen = |(home, window): (&Home, &Window)| {
+            let owner = home.slot.load(Ordering::Relaxed);
+            owner != 0 && window.is_sandboxed(Owner::from_word(owner))
+        };
+        if !self.sandboxed.load(Ordering::Relaxed) && window().is_some_and(is_seen) {
+            self.sandboxed.store(true, Ordering::Relaxed);
+        }
+        self.sandboxed.load(Ordering::Relaxed)
     }
 
     /// Process id of the calling thread: a vfork child has its own, though it shares our memory.
@@ -420,7 +482,7 @@ impl Process {
                 // Seldom is anything stored then: threads that come this way for every record
                 // (claims) would fight for the cache line.
                 if decision.usable.load(Ordering::Relaxed) != usable && self.stays(stay) {
-                    decision.publish(window, generation, usable, layout.as_ref());
+                    decision.publish(index, window, generation, usable, layout.as_ref());
                     ask::note_filters(index, decision);
                 }
                 return layout;
@@ -435,7 +497,7 @@ impl Process {
         if layout.is_none() && session.generation.load(Ordering::Relaxed) != generation {
             return None; // raised in the middle: the layout was not read, which decides nothing
         }
-        decision.publish(window, generation, usable, layout.as_ref());
+        decision.publish(index, window, generation, usable, layout.as_ref());
         ask::note_filters(index, decision);
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;

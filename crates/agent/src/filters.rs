@@ -42,7 +42,7 @@ pub(crate) const NOT_JUDGED: u64 = u64::MAX;
 const TRIES_MAX: usize = 16;
 
 /// For each session and event: whose decision the link is made for ([`Link`]), and what it says.
-/// Written by whoever links, one at a time.
+/// Written by whoever links.
 static LINKS: [AtomicU64; SESSIONS_MAX * EVENTS_MAX] =
     [const { AtomicU64::new(0) }; SESSIONS_MAX * EVENTS_MAX];
 
@@ -340,7 +340,8 @@ pub(crate) unsafe fn judge_slowly(
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.is_of(number) {
-            match link::link(home, (session, generation), event, (number, stamp)) {
+            let wish = link::Wish { home, session, generation, event, decision: number, stamp };
+            match link::link(&wish) {
                 Ok(made) => link = made,
                 Err(link::Failure::Stale) => return Verdict::Stale,
                 Err(link::Failure::Busy | link::Failure::NoRoom) => return Verdict::Lost,

@@ -17,8 +17,27 @@ struct Path(UnsafeCell<[u8; PATH_BYTES]>);
 // Release; read by those who saw the length with Acquire, as far as that goes.
 unsafe impl Sync for Path {}
 
+/// The name that the thread had which loaded the library.
+static NAME: Name = Name(UnsafeCell::new([0; 17]));
+
+struct Name(UnsafeCell<[u8; 17]>);
+
+// SAFETY: as above.
+unsafe impl Sync for Name {}
+
+/// The name of the thread that loaded the library, as it was then: the program's, mostly, in 15
+/// bytes. What is said in a sandbox of threads whose name is not known.
+pub(crate) fn first_name() -> [u8; 17] {
+    // ORDERING: Acquire pairs with the Release in `look_up`.
+    LENGTH.load(Ordering::Acquire);
+    // SAFETY: written before the length, and never again.
+    unsafe { *NAME.0.get() }
+}
+
 /// Looks it up. Once, by the thread that loads the library.
 pub(crate) fn look_up() {
+    // SAFETY: nobody reads it before the length is published below.
+    unsafe { *NAME.0.get() = crate::thread::ask_for_name() };
     // SAFETY: nobody reads it before the length is published below.
     let path = unsafe { &mut *PATH.0.get() };
     let length = trackway_sys::process::executable(path);

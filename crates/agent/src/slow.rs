@@ -11,20 +11,22 @@ use trackway_abi::record::{CUT, EXTENDED_BYTES, ORDINARY_BYTES_MAX, TAILROOM_BYT
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::SESSIONS_OFFSET;
-use trackway_ring::claim::Claim;
 use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
-use trackway_window::{MappedMemory, SessionLayout, SlotMemory, Way, Window, lease_is_over};
+use trackway_window::{
+    MappedMemory, Owner, ProcessSlot, SessionLayout, SlotMemory, Way, Window, lease_is_over,
+};
 
 use crate::abi::Event;
 use crate::blocking::Patience;
 use crate::decision::PROCESS;
 use crate::filters::{self, NOT_JUDGED, Verdict};
+use crate::holder::{Footprint, Holder};
 use crate::home::Home;
 use crate::thread::Identity;
-use crate::{application, context, known, now, thread};
+use crate::{application, claims, context, known, now, thread};
 
 /// How often a sequence may be restarted before the record goes another way (a debugger that
 /// steps through it, a storm of signals).
@@ -294,8 +296,9 @@ unsafe fn record_somehow(
 /// Counts a record that could not be recorded.
 fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32) {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
-    // Where more memory would help.
-    let is_claimed = layout.flags & flag::CLAIM_ONLY != 0;
+    // Where more memory would help: in the region that this thread goes to first.
+    let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
+    let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
     let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
     if let Some(region) = layout.region(window, cpu, way) {
         region.control.count_discarded();
@@ -492,9 +495,19 @@ impl Record<'_> {
     }
 
     /// In a claim region, if nobody else is in it.
+    #[inline(never)] // for the stack of those that do not come here
     fn in_claimed(&self, region: Region<'static>) -> Outcome {
+        let footprint = Footprint::new();
+        let outcome = self.in_claimed_by(region, footprint.holder());
+        footprint.end();
+        outcome
+    }
+
+    fn in_claimed_by(&self, region: Region<'static>, me: Holder) -> Outcome {
         let owner = PROCESS.owner_word(self.home, &self.thread);
-        let Some(claim) = Claim::take(region, owner) else { return Outcome::Busy };
+        let is_named = Owner::from_word(owner).slot() != ProcessSlot::NONE;
+        let Some(noted) = claims::claim(region, owner, me, is_named) else { return Outcome::Busy };
+        let Some(claim) = noted.claim() else { return Outcome::Busy };
         // The recorder waits for claims that it can see: ours is visible now, so if the
         // generation is still the same, it will wait for this one.
         if self.session_changed() {
@@ -518,7 +531,7 @@ impl Record<'_> {
                 Step::Refused => return Outcome::Full,
                 Step::Switched => {}
                 Step::Aborted => {
-                    core::mem::forget(claim);
+                    noted.abandon();
                     return Outcome::Hopeless;
                 }
             }

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::decision::PROCESS;
-use crate::tls;
+use crate::{program, tls};
 
 /// What a thread remembers.
 #[repr(C)]
@@ -24,12 +24,16 @@ pub(crate) struct Thread {
     /// The process stamp for which `name` holds.
     pub(crate) name_stamp: u64,
     /// Name, NUL-padded; asked for only where a session wants it, because the system call may be
-    /// one that a sandbox forbids.
+    /// one that a sandbox forbids. In a fork child what it was in the parent.
     pub(crate) name: [u8; 17],
     /// How many filters are being evaluated: more than one where signal handlers emit.
     filter_depth: u8,
     /// Where [`random`] is.
     random: u32,
+    /// Until when it waits for another thread, or has waited last, in ns.
+    waits_until_ns: u64,
+    /// The highest address of its stack that [`is_shallow`] was asked about.
+    shallowest: usize,
 }
 
 /// Offset of `stamp`, for the vfork wrapper.
@@ -109,8 +113,12 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         if stamp != 0 && !in_vfork_child && (*thread).name_stamp == stamp {
             identity.name = (*thread).name;
         } else {
-            // PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
-            libc::prctl(libc::PR_GET_NAME, identity.name.as_mut_ptr());
+            identity.name = (*thread).name;
+            if !PROCESS.is_sandboxed() {
+                identity.name = ask_for_name();
+            } else if identity.name[0] == 0 {
+                identity.name = program::first_name();
+            }
             if !in_vfork_child {
                 (&raw mut (*thread).name).write_volatile(identity.name);
                 (&raw mut (*thread).name_stamp).write_volatile(stamp);
@@ -118,6 +126,14 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         }
     }
     identity
+}
+
+/// The calling thread's name, by a system call.
+pub(crate) fn ask_for_name() -> [u8; 17] {
+    let mut name = [0; 17];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
 /// Notes that the calling thread, whose line is given, begins to evaluate filters.
@@ -144,6 +160,45 @@ pub(crate) fn end_filter(line: *mut Thread) {
 pub(crate) fn is_in_filter() -> bool {
     // SAFETY: as above.
     unsafe { (&raw const (*current()).filter_depth).read_volatile() != 0 }
+}
+
+/// Until when, in ns, the calling thread may wait for another one that it has found at something,
+/// for `patience_ns` at most; `None`: not at all, because it has waited in vain a moment ago. So
+/// signal handlers that interrupt who waits wait no longer than he does, and do not come faster
+/// than they end.
+pub(crate) fn wait_until(now_ns: u64, patience_ns: u64) -> Option<u64> {
+    /// How many times as long as it has waited it waits no more.
+    const REST: u64 = 4;
+    // SAFETY: the line is the calling thread's, or its parent's, who waits for it. What a handler
+    // writes that comes in between is as good.
+    unsafe {
+        let until_ns = &raw mut (*current()).waits_until_ns;
+        let before_ns = until_ns.read_volatile();
+        if now_ns <= before_ns {
+            return Some(before_ns.min(now_ns + patience_ns));
+        }
+        if now_ns - before_ns < REST * patience_ns {
+            return None;
+        }
+        until_ns.write_volatile(now_ns + patience_ns);
+        Some(now_ns + patience_ns)
+    }
+}
+
+/// Whether a place on the calling thread's stack is about as high as the highest that this was ever
+/// asked about: likely to be no signal handler's. A guess, for what is only to be shared out.
+pub(crate) fn is_shallow(place: usize) -> bool {
+    /// How far from there, in bytes.
+    const NEAR: usize = 2048;
+    // SAFETY: the line is the calling thread's, or its parent's, who waits for it.
+    unsafe {
+        let shallowest = &raw mut (*current()).shallowest;
+        let before = shallowest.read_volatile();
+        if place > before {
+            shallowest.write_volatile(place);
+        }
+        place.saturating_add(NEAR) > before
+    }
 }
 
 /// 64 random bits, for what takes samples. SplitMix64 (Steele, Lea, Flood 2014) of a count that

@@ -102,8 +102,8 @@ pub(crate) struct RecordArguments {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Record events whose provider:name matches; * stands for anything, a provider alone for all
-    /// of its events, ! in front excludes [default: all events]
-    #[arg(long, value_name = "PATTERN")]
+    /// of its events, ! in front excludes (several: again, or by commas) [default: all events]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) on: Vec<String>,
     /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
     /// filters, all must be (docs/guides/filters.md). The kernel's events are meant by patterns as
@@ -207,6 +207,15 @@ pub(crate) enum KernelWay {
     Bpf,
     /// A private instance of tracefs, converted
     Tracefs,
+}
+
+impl From<KernelWay> for trackway_recorder::KernelVia {
+    fn from(way: KernelWay) -> Self {
+        match way {
+            KernelWay::Bpf => Self::Bpf,
+            KernelWay::Tracefs => Self::Tracefs,
+        }
+    }
 }
 
 /// Values of `--reserve`.
@@ -412,8 +421,8 @@ impl PrintArguments {
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArguments {
     /// Only events whose name matches; * stands for anything, a provider alone for all of its
-    /// events, ! in front excludes
-    #[arg(long, value_name = "PATTERN")]
+    /// events, ! in front excludes (several: again, or by commas)
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) on: Vec<String>,
     /// Only events at and after this time
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]

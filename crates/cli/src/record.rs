@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, KernelVia, Mode, Notices,
+    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Mode, Notices,
     RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, as_asked, take_filters,
 };
 
-use crate::arguments::{KernelWay, RecordArguments, RecoverArguments, ReserveBy};
+use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
 use crate::filter::object;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
@@ -60,10 +60,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             filters,
             has_own_filters: false,
             shared_filters: Vec::new(),
-            via: arguments.kernel_via.map(|way| match way {
-                KernelWay::Bpf => KernelVia::Bpf,
-                KernelWay::Tracefs => KernelVia::Tracefs,
-            }),
+            via: arguments.kernel_via.map(Into::into),
             cgroups: arguments.cgroup.clone(),
             cpus: arguments.cpu.clone(),
         }),

@@ -1,6 +1,7 @@
 //! Why recording is not possible.
 
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use trackway_session::protocol::Refusal;
@@ -91,6 +92,7 @@ impl RecordError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Kernel(_, hint) => return hint.clone(),
+            Self::Window(path, OpenError::NotOurs) => not_ours(path).1,
             Self::NoSlot => "end some of the user's recordings, or run trackway recover".into(),
             Self::Memory(_, _, AllocateError::System(trackway_sys::Errno(libc::EFBIG))) => {
                 "raise the limit on the size of files (ulimit -f)".into()
@@ -162,7 +164,11 @@ impl core::fmt::Display for RecordError {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Window(path, error) => {
-                write!(formatter, "cannot use the window {}: {error}", path.display())
+                write!(formatter, "cannot use the window {}: ", path.display())?;
+                match error {
+                    OpenError::NotOurs => formatter.write_str(&not_ours(path).0),
+                    error => error.fmt(formatter),
+                }
             }
             Self::NoSlot => formatter.write_str("the window has no place for another session"),
             Self::Memory(bytes, folder, error) => write!(
@@ -302,4 +308,23 @@ fn plain(error: &io::Error) -> String {
 /// A system call's error as std's.
 pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
+}
+
+/// Whose a file is that should be our window, and what is to be done about it.
+fn not_ours(path: &Path) -> (String, String) {
+    let user = crate::home::user();
+    let elsewhere =
+        "or let TRACKWAY_WINDOW_DIR name a folder of your own, for trackway and programs";
+    let shown = path.display();
+    match std::fs::symlink_metadata(path) {
+        Ok(file) if file.is_file() && file.uid() == user => (
+            format!("others may open it (mode {:o})", file.mode() & 0o7777),
+            format!("if nobody else could have changed it: chmod 600 {shown}; else remove it"),
+        ),
+        Ok(file) => (
+            format!("user {} has made it, who is not you", file.uid()),
+            format!("have that user or root remove it (rm {shown}), {elsewhere}"),
+        ),
+        Err(_) => (OpenError::NotOurs.to_string(), "try again: it comes and goes".into()),
+    }
 }

@@ -23,7 +23,7 @@ use trackway_session::{FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::slot::{self, Slot};
-use crate::{Home, RecordError, trace};
+use crate::{Home, RecordError, sandboxes, trace};
 
 /// What a filter may take for events that nobody has described yet, in bytes.
 pub(crate) const GENERIC_BYTES_MAX: usize = 16 << 10;
@@ -309,6 +309,7 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
     }
     // ORDERING: Release: who sees the word (Acquire) sees the bytes.
     session.filters.store(filters_word(place, block.len() as u32), Ordering::Release);
+    sandboxes::note(window); // a filter may ask for a name
     // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew without it.
     session.flags.fetch_or(flag::FILTERED, Ordering::SeqCst);
     slot::raise_generation(session);

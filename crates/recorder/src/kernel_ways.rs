@@ -20,14 +20,7 @@ use crate::region::RegionWork;
 use crate::report::Notices;
 use crate::{KernelOptions, kernel};
 
-/// A way to the kernel's events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KernelVia {
-    /// Programs of ours, which record into buffers of ours.
-    Bpf,
-    /// The kernel's own buffers, converted.
-    Tracefs,
-}
+pub use trackway_session::KernelVia;
 
 /// Which ways are open here.
 #[derive(Debug)]

@@ -52,6 +52,7 @@ mod recover;
 mod region;
 mod report;
 mod room;
+mod sandboxes;
 mod self_test;
 mod serve;
 mod served;

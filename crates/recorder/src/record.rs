@@ -171,6 +171,7 @@ impl RecordOptions {
             pids: options.pids.clone(),
             cgroups: options.cgroups.clone(),
             cpus: options.cpus.clone(),
+            via: options.via,
             contexts: options.contexts.iter().map(|context| context.name.to_owned()).collect(),
             filters: options.filters.iter().filter(is_asked).cloned().collect(),
             mode: if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard },

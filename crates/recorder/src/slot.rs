@@ -28,7 +28,7 @@ use trackway_window::{
     AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window, lease_is_over,
 };
 
-use crate::{Home, RecordError, cpus, processes, self_test};
+use crate::{Home, RecordError, cpus, processes, sandboxes, self_test};
 
 /// How long a lease lasts, in ns.
 pub(crate) const LEASE_NS: u64 = 5_000_000_000;
@@ -351,6 +351,7 @@ impl Slot {
     /// Lets writers in, and enables what is known already.
     pub(crate) fn activate(&self, layout: &SessionLayout) {
         let session = self.session();
+        sandboxes::note(&self.window);
         renew_lease(session);
         // ORDERING: SeqCst, the recorder's half of the Dekker pair that
         // `trackway_window::events::fill_event` explains: first ACTIVE, then look for events.
@@ -404,6 +405,7 @@ impl Slot {
     /// Lets writers in again.
     pub(crate) fn resume(&self, layout: &SessionLayout) {
         let session = self.session();
+        sandboxes::note(&self.window);
         // ORDERING: SeqCst, as in `activate`.
         session.flags.fetch_and(!flag::PAUSED, Ordering::SeqCst);
         raise_generation(session);

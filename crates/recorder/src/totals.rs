@@ -13,6 +13,10 @@ use crate::report::LOST_SHOWN_MAX;
 use crate::stream::Stream;
 use crate::{Recording, Summary};
 
+/// As many processes are believed to have taken part in a session: a process for each id that Linux
+/// has (PID_MAX_LIMIT, 64 bits). What is beyond was written by somebody who means to confuse.
+const PROCESSES_BELIEVED: u64 = 1 << 22;
+
 /// How much there is so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -73,9 +77,14 @@ impl Channel {
     /// What became of it.
     pub(crate) fn summary(&self, window: &Window) -> Summary {
         let session = self.session();
+        // Anybody may write there whose window it is.
+        let most = PROCESSES_BELIEVED;
+        let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
+        let departed = u64::from(session.departed.load(Ordering::Relaxed));
         let mut summary = Summary {
-            processes: session.processes.load(Ordering::Relaxed).into(),
-            departed: session.departed.load(Ordering::Relaxed).into(),
+            processes,
+            // Who became another user has taken part before.
+            departed: departed.min(processes),
             cut: session.records_cut.load(Ordering::Relaxed),
             cut_last: event_name(window, session.cut_event.load(Ordering::Relaxed) as usize),
             ..Summary::default()

@@ -4,9 +4,9 @@
 //! plain stores, and lets go. Killed while it owns the region, it has committed everything or
 //! nothing, as always; the region waits until the recorder has proved it dead and frees it.
 
-use crate::Region;
 use crate::primitive::{Ordering, fence};
 use crate::writer::Plan;
+use crate::{Control, Region};
 
 /// Exclusive access to a claim region, until dropped.
 pub struct Claim<'window> {
@@ -57,6 +57,16 @@ impl<'window> Claim<'window> {
         // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case that another
         // recorder frees and a claimer takes and dies while we look.
         region.control.owner.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Frees a region whose owner has left it in the middle, as a thread that lives can by jumping
+    /// out of a signal handler; `false` if `owner` does not own it any more. For its own process
+    /// only, which knows that it does not come back: argument and orderings as where it is dead.
+    /// What it did was done by this thread, or by one whose end this one has waited for.
+    pub fn free_left(control: &Control, owner: u64) -> bool {
+        // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case that the recorder
+        // has proved the thread's end, and another one has taken the region and left it.
+        control.owner.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Move 3. Always succeeds: `plan` rests on a commit word read since the claim was taken.

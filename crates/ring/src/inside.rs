@@ -29,9 +29,9 @@
 use crate::primitive::{AtomicU64, Ordering, fence};
 
 /// How many parts are counted apart.
-pub const PARTS: usize = 4;
+pub const PARTS: usize = 8;
 
-/// Counters of one CPU, or of all threads without sequences: a cache line.
+/// Counters of one CPU, or of all threads without sequences: two cache lines.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Line {
@@ -40,7 +40,7 @@ pub struct Line {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<Line>() == 128);
 
 impl Default for Line {
     fn default() -> Self {

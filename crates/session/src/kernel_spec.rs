@@ -6,6 +6,7 @@
 //! buffer-size = "16M"
 //! cgroups = ["/system.slice/nginx.service"]
 //! cpus = "0,2-3"
+//! via = "tracefs"
 //! contexts = ["pid", "prio"]
 //! filters = ["sched_switch: prev_state != 0"]
 //! ```
@@ -44,6 +45,9 @@ pub struct KernelSpec {
     /// Of these CPUs alone, as the kernel lists them (`0,2-3`); none: of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
+    /// By which way; none: by BPF where the kernel allows it, else by tracefs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<KernelVia>,
     /// What records say besides their fields, and `tid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<String>,
@@ -61,6 +65,16 @@ pub struct KernelSpec {
     /// Likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_count: Option<u64>,
+}
+
+/// A way to the kernel's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelVia {
+    /// Programs of ours, which record into buffers of ours.
+    Bpf,
+    /// The kernel's own buffers, converted.
+    Tracefs,
 }
 
 impl KernelSpec {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX, Process};
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX, Process, SANDBOXED};
 use trackway_sys::process::{Identity, Life, life_of};
 
 use crate::Window;
@@ -99,6 +99,7 @@ impl Window {
             process.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
             process.since_ns.store(who.since_ns, Ordering::Relaxed);
             process.image.store(who.image, Ordering::Relaxed);
+            process.seen.store(0, Ordering::Relaxed);
             // ORDERING: Release pairs with the Acquire in `identity_at` and above: whoever sees
             // the id without the mark sees the identity that belongs to it. Before, it would see
             // our id with a dead predecessor's start, and take us for dead.
@@ -118,6 +119,20 @@ impl Window {
         // ORDERING: Acquire pairs with the Release in `enter_where`.
         process.pid.load(Ordering::Acquire) == pid
             && process.incarnation.load(Ordering::Relaxed) as u16 == owner.slot.incarnation
+    }
+
+    /// Says that a recorder has seen the process in slot `index`, if it is still this one, in a
+    /// sandbox.
+    pub fn note_sandboxed(&self, index: usize, who: &Identity) {
+        if self.identity_at(index) == *who {
+            self.process(index).seen.fetch_or(SANDBOXED, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a recorder has seen the process in a sandbox whose place this is.
+    pub fn is_sandboxed(&self, owner: Owner) -> bool {
+        let index = usize::from(owner.slot.index);
+        index < PROCESSES_MAX && self.process(index).seen.load(Ordering::Relaxed) & SANDBOXED != 0
     }
 
     /// The process in slot `index`.

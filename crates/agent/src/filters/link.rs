@@ -1,4 +1,5 @@
-//! Links: made in the slow path, by one thread at a time, for whom nobody waits for long.
+//! Links: made in the slow path, by one thread at a time in each of a few *lanes*, for whom nobody
+//! waits for long, and whose place is taken if he never comes back ([`crate::holder`]).
 //!
 //! Who makes a link copies the session's block of filters, and looks whether the generation is
 //! still the same: then it is the block of that generation, whole. All that follows is done with
@@ -6,7 +7,7 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trackway_abi::record::PAYLOAD_BYTES_MAX;
 use trackway_abi::session::{filters_place, flag};
@@ -25,6 +26,7 @@ use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
 use super::{Link, Says, cells, code, place_of, plan, quick};
 use crate::decision::PROCESS;
+use crate::holder::{Footprint, Held, Holder, Taken};
 use crate::home::Home;
 use crate::{application, known, slow, thread};
 
@@ -48,105 +50,178 @@ pub(super) enum Failure {
     NoRoom,
 }
 
-/// Who is at it: the address of his thread's line; 0: nobody.
-static HOLDER: AtomicUsize = AtomicUsize::new(0);
-/// How often anybody was.
-static TURNS: AtomicU64 = AtomicU64::new(0);
-/// The turn for whose end somebody has waited in vain last, and how often (the lowest eight bits).
-static VAIN: AtomicU64 = AtomicU64::new(0);
-/// How often it is waited for the end of one turn: it may never come, where a signal handler has
-/// jumped out of the middle. A thread that is merely preempted is back before.
-const VAIN_MAX: u64 = 50;
-static LINKER: Shared = Shared(UnsafeCell::new(Linker::new()));
+/// How often it is waited in vain for the end of one turn; then it may never come. (A thread that
+/// is merely preempted is back before, and there are other lanes.)
+const VAIN_MAX: u64 = 8;
+/// How many may be at it at a time. The first lane is everybody's, and waited for; the others are
+/// for those who have interrupted who is at it, for those who find no room there, and where
+/// somebody has left it in the middle who is not known to be gone yet.
+pub(super) const LANES: usize = 4;
 
-struct Shared(UnsafeCell<Linker>);
+/// Where one at a time makes links.
+struct Lane {
+    held: Held,
+    /// How often anybody was at it.
+    turns: AtomicU64,
+    /// The turn for whose end somebody has waited in vain last, and how often (the lowest eight
+    /// bits).
+    vain: AtomicU64,
+    linker: UnsafeCell<Linker>,
+}
 
-// SAFETY: used by who is the holder alone.
-unsafe impl Sync for Shared {}
+// SAFETY: the linker is used by who holds the lane alone.
+unsafe impl Sync for Lane {}
 
-struct Lock;
+static ALL: [Lane; LANES] = [const { Lane::new() }; LANES];
 
-impl Lock {
-    fn take() -> Result<Self, Failure> {
-        // Who is killed in the memory of another process must not have its lock.
-        if thread::is_guest() {
-            return Err(Failure::Busy);
+/// Holds a lane.
+struct Turn {
+    lane: &'static Lane,
+    number: usize,
+    /// Whether who was at it before has left it in the middle.
+    was_left: bool,
+}
+
+impl Lane {
+    const fn new() -> Self {
+        Self {
+            held: Held::new(),
+            turns: AtomicU64::new(0),
+            vain: AtomicU64::new(0),
+            linker: UnsafeCell::new(Linker::new()),
         }
-        let ours = thread::current().addr();
-        let mut begin_ns = None;
+    }
+
+    /// Takes the lane with this number, which this is; `None`: somebody else is at it, for longer
+    /// than he is waited for.
+    fn take(&'static self, number: usize, me: Holder) -> Option<Turn> {
+        let mut deadline_ns = None;
         loop {
-            // ORDERING: Acquire pairs with the Release in `drop`.
-            let taken = HOLDER.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed);
+            let taken = self.held.take(me);
             match taken {
-                Ok(_) => {
-                    TURNS.fetch_add(1, Ordering::Relaxed);
-                    return Ok(Self);
+                Taken::Free | Taken::Left => {
+                    self.turns.fetch_add(1, Ordering::Relaxed);
+                    return Some(Turn { lane: self, number, was_left: taken == Taken::Left });
                 }
                 // A signal handler does not wait for what it has interrupted.
-                Err(holder) if holder == ours => return Err(Failure::Busy),
-                Err(_) => {}
+                Taken::Not(holder) if holder.is_of_thread_of(me) => return None,
+                Taken::Not(_) => {}
             }
             let (turn, now_ns) =
-                (TURNS.load(Ordering::Relaxed), trackway_sys::clock::monotonic_ns());
-            let vain = VAIN.load(Ordering::Relaxed);
+                (self.turns.load(Ordering::Relaxed), trackway_sys::clock::monotonic_ns());
+            let vain = self.vain.load(Ordering::Relaxed);
             let vain = if vain >> 8 == turn { vain } else { turn << 8 };
             if vain & 0xff >= VAIN_MAX {
-                return Err(Failure::Busy);
+                return None;
             }
-            if now_ns.saturating_sub(*begin_ns.get_or_insert(now_ns)) > PATIENCE_NS {
+            if deadline_ns.is_none() {
+                deadline_ns = Some(thread::wait_until(now_ns, PATIENCE_NS)?);
+            }
+            if deadline_ns.is_some_and(|deadline_ns| now_ns > deadline_ns) {
                 // (Of two that come at once, one may count for both.)
-                VAIN.store(vain + 1, Ordering::Relaxed);
-                return Err(Failure::Busy);
+                self.vain.store(vain + 1, Ordering::Relaxed);
+                return None;
             }
             core::hint::spin_loop();
         }
     }
+}
 
-    fn linker(&mut self) -> &mut Linker {
+impl Turn {
+    /// The lane's linker, whatever state somebody has left it in.
+    fn linker(&mut self, window: &Window) -> &mut Linker {
         // SAFETY: there is one holder.
-        unsafe { &mut *LINKER.0.get() }
+        let linker = unsafe { &mut *self.lane.linker.get() };
+        linker.store.be_of_lane(self.number);
+        if core::mem::take(&mut self.was_left) {
+            linker.recover(window);
+        }
+        linker
     }
 }
 
-impl Drop for Lock {
+impl Drop for Turn {
     fn drop(&mut self) {
-        // ORDERING: Release pairs with the Acquire in `take`.
-        HOLDER.store(0, Ordering::Release);
+        self.lane.held.let_go();
     }
 }
 
-/// Whether the calling thread is at it: then this is a signal handler.
+/// Whether the calling thread is at it: then this is a signal handler. (Or it has been, and has
+/// left it in the middle.)
 pub(super) fn is_interrupted() -> bool {
-    HOLDER.load(Ordering::Relaxed) == thread::current().addr()
+    ALL.iter().any(|lane| lane.held.is_of_this_thread())
 }
 
 /// Forgets in a fork child what threads were at that it does not have.
 pub(super) fn forget() {
     cells::forget();
-    if is_interrupted() {
-        // A handler has forked, and this thread goes on there afterwards. What it makes is for
-        // a decision of its parent's, which nobody asks for here.
-        return;
+    for (number, lane) in ALL.iter().enumerate() {
+        // If not, a handler has forked, and this thread goes on there afterwards. What it makes is
+        // for a decision of its parent's, which nobody asks for here.
+        if !lane.held.is_of_this_thread() {
+            // SAFETY: whoever held it is not here.
+            let linker = unsafe { &mut *lane.linker.get() };
+            linker.store.be_of_lane(number);
+            linker.forget();
+            lane.held.forget();
+        }
     }
-    // SAFETY: whoever held it is not here.
-    unsafe { (*LINKER.0.get()).forget() };
-    // ORDERING: Release pairs with the Acquire in `Lock::take`.
-    HOLDER.store(0, Ordering::Release);
 }
 
-/// The link of an event in a session, of this generation, for the decision about it that has this
-/// number, in the process of this stamp: one that was made meanwhile, or a new one.
+/// What is to be linked: an event in a session, of this generation, for the decision about it that
+/// has this number, in the process of this stamp.
+#[derive(Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) home: &'static Home,
+    pub(super) session: usize,
+    pub(super) generation: u64,
+    pub(super) event: usize,
+    pub(super) decision: u32,
+    pub(super) stamp: u64,
+}
+
+/// The link that is wished for: one that was made meanwhile, or a new one.
 #[cold]
 #[inline(never)]
-pub(super) fn link(
-    home: &'static Home,
-    (session, generation): (usize, u64),
-    event: usize,
-    (decision, stamp): (u32, u64),
-) -> Result<Link, Failure> {
+pub(super) fn link(wish: &Wish) -> Result<Link, Failure> {
+    // Who is killed in the memory of another process must not hold a lane of it.
+    if thread::is_guest() {
+        return Err(Failure::Busy);
+    }
+    let footprint = Footprint::new();
+    let link = in_some_lane(wish, footprint.holder());
+    footprint.end();
+    link
+}
+
+fn in_some_lane(wish: &Wish, me: Holder) -> Result<Link, Failure> {
+    /// Lanes that a thread may have in its hand, at any depth of its stack; further ones only where
+    /// it is not far from the shallowest that it was ever seen at. It has left them, or is in a
+    /// handler: handlers that interrupt each other and are jumped out of leave as many as they get.
+    const DEEP_MAX: usize = 1;
+    let holders = ALL.iter().filter_map(|lane| lane.held.holder());
+    let own = holders.filter(|&other| other.is_of_thread_of(me) && !me.has_replaced(other)).count();
+    let is_shallow = thread::is_shallow(core::ptr::from_ref(&own).addr());
+    let is_full = own > DEEP_MAX && !is_shallow;
+    let mut failure = Failure::Busy;
+    for (number, lane) in ALL.iter().enumerate() {
+        let is_ours = || lane.held.holder().is_some_and(|other| me.has_replaced(other));
+        if is_full && !is_ours() {
+            continue;
+        }
+        let Some(mut turn) = lane.take(number, me) else { continue };
+        match in_lane(wish, &mut turn) {
+            Err(Failure::NoRoom) => failure = Failure::NoRoom,
+            made => return made,
+        }
+    }
+    Err(failure)
+}
+
+fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
+    let &Wish { home, session, generation, event, decision, stamp } = wish;
     let window = home.window().ok_or(Failure::Stale)?;
     let place = place_of(session, event);
-    let mut lock = Lock::take()?;
     // A signal handler may have forked before, and this be the child, which has not settled: from
     // here on it would find who it has interrupted (see `forget`).
     if PROCESS.stamp() != stamp {
@@ -157,7 +232,7 @@ pub(super) fn link(
         return Ok(link);
     }
     let contexts_count = application::count();
-    let linker = lock.linker();
+    let linker = turn.linker(window);
     linker.copy_block(home, window, (session, generation))?;
     let mut made = linker.make(home, (session, generation), event, decision);
     if made == Err(NoRoom) {
@@ -167,6 +242,7 @@ pub(super) fn link(
     // What an empty part has no room for has none anywhere: nobody tries again at each event, and
     // takes other events' links away for it.
     let link = made.unwrap_or(Link::new(decision, Says::Counts));
+    // Another lane's link for it may be there by now: who is inside by that goes on.
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
     place.store(link.0, Ordering::Release);
     // ORDERING: SeqCst: the link, then the look for a context that was declared meanwhile, after
@@ -215,6 +291,12 @@ impl Linker {
     fn forget(&mut self) {
         self.copied = (0, 0, 0);
         self.store.forget();
+    }
+
+    /// Goes on from whatever state somebody has left it in who is gone.
+    fn recover(&mut self, window: &Window) {
+        self.copied = (0, 0, 0);
+        self.store.recover(window);
     }
 
     /// Copies the session's block, if it is of this generation.
@@ -480,7 +562,9 @@ impl Maker<'_> {
                 Ok(Some((unsafe { code::direct(part, used) }, framer.coded_bytes())))
             }
             Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
-            // It fits without: the ordinary way is one, too.
+            // Another part has room for it, or another lane; if an empty one has none, the ordinary
+            // way is one, too.
+            Err(x86::EmitError::NoRoom) if used > 0 => Err(NoRoom),
             Err(x86::EmitError::NoRoom) => Ok(None),
         }
     }

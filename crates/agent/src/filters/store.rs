@@ -20,10 +20,12 @@ use trackway_window::Window;
 
 use super::code::{KINDS, Kind};
 use super::plan::{Filter, Plan};
-use super::{Link, inside, place_of};
+use super::{Link, Says, inside, link, place_of};
 
 /// How many parts there are.
 pub(super) const PARTS: usize = trackway_ring::inside::PARTS;
+/// How many of them each lane of `link` has.
+const PARTS_OF_LANE: usize = PARTS / link::LANES;
 /// Size of a part, in bytes.
 const PART_BYTES: usize = 512 << 10;
 /// How long a part rests at least, in ns.
@@ -32,8 +34,8 @@ const REST_NS: u64 = 1_000_000_000;
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; PARTS * PART_BYTES]>);
 
-// SAFETY: written by who holds the lock of `link`, in places that no link leads to yet; read by
-// those who came by a link, and are counted.
+// SAFETY: written by who holds the part's lane of `link`, in places that no link leads to yet; read
+// by those who came by a link, and are counted.
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; PARTS * PART_BYTES]));
@@ -95,10 +97,12 @@ struct Part {
     window: *mut u8,
 }
 
-/// The parts, for who holds the lock of `link`.
+/// The parts of a lane of `link`, for who holds it. (All zeros until it is used.)
 pub(super) struct Store {
+    /// Which lane's.
+    lane: usize,
     current: usize,
-    parts: [Part; PARTS],
+    parts: [Part; PARTS_OF_LANE],
 }
 
 /// How much had been put into the current part.
@@ -112,16 +116,26 @@ pub(super) struct Mark {
 
 impl Store {
     pub(super) const fn new() -> Self {
-        Self { current: 0, parts: [const { Part::new() }; PARTS] }
+        Self { lane: 0, current: 0, parts: [const { Part::new() }; PARTS_OF_LANE] }
+    }
+
+    /// Whose parts they are.
+    pub(super) fn be_of_lane(&mut self, number: usize) {
+        self.lane = number;
     }
 
     fn part(&mut self) -> &mut Part {
-        &mut self.parts[self.current % PARTS]
+        &mut self.parts[self.current % PARTS_OF_LANE]
+    }
+
+    /// The number among all parts of one of the lane's.
+    const fn number_of(&self, part: usize) -> usize {
+        (self.lane % link::LANES) * PARTS_OF_LANE + part % PARTS_OF_LANE
     }
 
     /// Which part is being filled.
     pub(super) const fn current(&self) -> usize {
-        self.current
+        self.number_of(self.current)
     }
 
     pub(super) fn mark(&mut self) -> Mark {
@@ -138,7 +152,7 @@ impl Store {
     /// Room for `count` values: where it is, and its place in bytes.
     fn room<T>(&mut self, count: usize) -> Result<(*mut T, u32), NoRoom> {
         const { assert!(align_of::<T>() <= 64) };
-        let current = self.current % PARTS;
+        let current = self.current();
         let part = self.part();
         // Nothing lies at the beginning, whose place is no plan's.
         let at = part.used.max(64).next_multiple_of(align_of::<T>());
@@ -186,7 +200,7 @@ impl Store {
 
     /// The filters in the current part, the latest first.
     pub(super) fn filters(&self) -> impl Iterator<Item = &'static Filter> + use<> {
-        let mut next = self.parts[self.current % PARTS].filters;
+        let mut next = self.parts[self.current % PARTS_OF_LANE].filters;
         core::iter::from_fn(move || {
             // SAFETY: null, or put there since the part was used anew.
             let filter = unsafe { next.as_ref() }?;
@@ -222,7 +236,7 @@ impl Store {
     pub(super) fn turn(&mut self, window: &Window) -> Result<(), NoRoom> {
         let now_ns = monotonic_ns();
         let current = self.current;
-        let mut others = (1..PARTS).map(|step| (current + step) % PARTS);
+        let mut others = (1..PARTS_OF_LANE).map(|step| (current + step) % PARTS_OF_LANE);
         let next = others.find(|&part| self.is_free(part, window, now_ns)).ok_or(NoRoom)?;
         self.give_up(self.current, window, now_ns);
         self.current = next;
@@ -231,8 +245,8 @@ impl Store {
     }
 
     /// Takes a part's links away, and asks for a visit.
-    fn give_up(&mut self, number: usize, window: &Window, now_ns: u64) {
-        let part = &mut self.parts[number % PARTS];
+    fn give_up(&mut self, index: usize, window: &Window, now_ns: u64) {
+        let part = &mut self.parts[index % PARTS_OF_LANE];
         let mut next = part.plans;
         // SAFETY: null, or put there since the part was used anew.
         while let Some(plan) = unsafe { next.as_ref() } {
@@ -249,8 +263,9 @@ impl Store {
     }
 
     /// Whether a part may be used anew.
-    fn is_free(&mut self, number: usize, window: &Window, now_ns: u64) -> bool {
-        let part = &mut self.parts[number % PARTS];
+    fn is_free(&mut self, index: usize, window: &Window, now_ns: u64) -> bool {
+        let number = self.number_of(index);
+        let part = &mut self.parts[index % PARTS_OF_LANE];
         if part.used == 0 && part.code_used == [0; KINDS] {
             return true;
         }
@@ -263,7 +278,7 @@ impl Store {
         let done = window.header().visits_done.load(Ordering::Acquire);
         done.wrapping_sub(part.asked).cast_signed() >= 0
             && now_ns.saturating_sub(part.since_ns) >= REST_NS
-            && !PINNED[number % PARTS].load(Ordering::Relaxed)
+            && !PINNED[number].load(Ordering::Relaxed)
             && inside::is_empty(number)
     }
 
@@ -271,7 +286,8 @@ impl Store {
     /// inside of stay as they are, because it may be this thread, which a signal handler has
     /// interrupted.
     pub(super) fn forget(&mut self) {
-        for (number, part) in self.parts.iter_mut().enumerate() {
+        let first = self.number_of(0);
+        for (number, part) in (first..).zip(&mut self.parts) {
             if inside::is_empty(number) {
                 // Links are void, since all decisions are.
                 *part = Part::new();
@@ -283,6 +299,38 @@ impl Store {
         }
         let free = self.parts.iter().position(|part| part.used == 0);
         self.current = free.unwrap_or(self.current);
+    }
+
+    /// Goes on from whatever state somebody has left this in who is gone, in the middle of
+    /// anything: lists may lead to what was never written, and a part that was being given up may
+    /// say that it has rested long ago. So no list is believed. What `used` and `code_used` say was
+    /// stored before any link that leads to there was (Release), so nothing that is in use is
+    /// written over.
+    ///
+    /// Links to all parts are taken away, and made anew when they are needed.
+    pub(super) fn recover(&mut self, window: &Window) {
+        let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
+        for place in &super::LINKS {
+            let link = place.load(Ordering::Relaxed);
+            let leads_here = |link| match Link(link).says() {
+                Says::Plan(at) => numbers.contains(&part_of(at)),
+                _ => false,
+            };
+            if leads_here(link) {
+                // Unless another lane has stored its own there meanwhile.
+                // ORDERING: SeqCst, as in `give_up`.
+                let _ = place.compare_exchange(link, 0, Ordering::SeqCst, Ordering::Relaxed);
+            }
+        }
+        let (now_ns, current) = (monotonic_ns(), self.current % PARTS_OF_LANE);
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            part.plans = core::ptr::null();
+            part.filters = core::ptr::null();
+            if index != current {
+                part.since_ns = now_ns.max(1);
+                part.ask(window);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trackway_recorder::Level;
 
-use crate::arguments::Format;
+use crate::arguments::{Format, KernelWay};
 
 /// Record in the background, and say how it goes on.
 ///
@@ -83,7 +83,7 @@ pub(crate) struct CreateArguments {
         "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
-        "user", "kernel", "kernel_only", "cgroup", "cpu"])]
+        "user", "kernel", "kernel_only", "kernel_via", "cgroup", "cpu"])]
     pub(crate) load: Option<PathBuf>,
     /// Record these events of the kernel, too, of everything that runs, or of the processes of
     /// --pid and what they start from then on: names or subsystems, with commas between them, !
@@ -96,6 +96,9 @@ pub(crate) struct CreateArguments {
     #[arg(long, requires = "kernel", conflicts_with_all = ["on", "level", "level_only", "exclude",
         "filter_object", "sub_buffers", "blocking_timeout", "user", "snapshot_on_crash"])]
     pub(crate) kernel_only: bool,
+    /// How the kernel's events are recorded, as record --kernel-via has it
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
+    pub(crate) kernel_via: Option<KernelWay>,
     /// Record the kernel's events of the processes in this control group (of version 2) and those
     /// below it: a folder, or as /proc/PID/cgroup has it
     #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "pid")]
@@ -131,13 +134,13 @@ pub(crate) struct CreateArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RuleArguments {
     /// Record events whose provider:name matches; * stands for anything, a provider alone for all
-    /// of its events, ! in front excludes [default: all events]
-    #[arg(long, value_name = "PATTERN")]
+    /// of its events, ! in front excludes (several: again, or by commas) [default: all events]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) on: Vec<String>,
     #[command(flatten)]
     pub(crate) levels: LevelArguments,
     /// Record none of the events that match: the same as --on '!PATTERN'
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) exclude: Vec<String>,
     /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
     /// filters, all must be (docs/guides/filters.md)
@@ -408,7 +411,7 @@ pub(crate) struct OnArguments {
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// Which events
-    #[arg(value_name = "PATTERN", required = true)]
+    #[arg(value_name = "PATTERN", required = true, value_delimiter = ',')]
     pub(crate) patterns: Vec<String>,
     /// The channel [default: the only one]
     #[arg(long, value_name = "CHANNEL")]
@@ -438,7 +441,7 @@ pub(crate) struct OffArguments {
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// Which events; with ! in front, the exclusion to take back
-    #[arg(value_name = "PATTERN", required = true)]
+    #[arg(value_name = "PATTERN", required = true, value_delimiter = ',')]
     pub(crate) patterns: Vec<String>,
     /// The channel [default: the only one]
     #[arg(long, value_name = "CHANNEL")]

@@ -277,6 +277,7 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     let kernel = kernel_of(&arguments.kernel, &channel).map(|kernel| KernelSpec {
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
+        via: arguments.kernel_via.map(Into::into),
         contexts: contexts.kernel.iter().map(|context| context.name.to_owned()).collect(),
         filters: of_kernel,
         only: arguments.kernel_only,

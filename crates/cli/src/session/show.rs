@@ -9,8 +9,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelStatus, Counts, KernelStatus, Request, Status};
 use trackway_recorder::{
-    ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, Levels, Mode, RecordError, RuleSpec,
-    Time, Tracefiles, USERS_MAX,
+    ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, KernelVia, Levels, Mode, RecordError,
+    RuleSpec, Time, Tracefiles, USERS_MAX,
 };
 use trackway_sys::users::name_of;
 
@@ -377,6 +377,11 @@ fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Res
     if let Some(cpus) = &spec.cpus {
         let plural = if cpus.parse::<u32>().is_ok() { "" } else { "s" };
         writeln!(output, "  only      CPU{plural} {cpus}")?;
+    }
+    match spec.via {
+        None => {}
+        Some(KernelVia::Bpf) => writeln!(output, "  via       bpf")?,
+        Some(KernelVia::Tracefs) => writeln!(output, "  via       tracefs")?,
     }
     for filter in &spec.filters {
         writeln!(output, "  if        {filter}")?;

@@ -94,5 +94,21 @@ fn points(parts: &[f64], x_of: &dyn Fn(f64) -> f64, y_of: &dyn Fn(f64) -> f64) -
 /// A part in percent, as short as it can be said.
 fn percent(part: f64) -> String {
     let percent = part * 100.0;
-    if percent >= 1.0 { format!("{percent:.0}") } else { format!("{percent}") }
+    if percent >= 1.0 {
+        return format!("{percent:.0}");
+    }
+    // Marks are powers of ten, which have no last digit in binary.
+    let digits = (-percent.log10()).ceil().clamp(0.0, 12.0) as usize;
+    format!("{percent:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn powers_of_ten_are_told_in_as_many_digits_as_they_have() {
+        let told = [1.0, 0.01, 1e-3, 1e-4, 0.1_f64.powi(6), 1e-7].map(percent);
+        assert_eq!(told, ["100", "1", "0.1", "0.01", "0.0001", "0.00001"]);
+    }
 }

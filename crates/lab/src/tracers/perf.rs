@@ -51,12 +51,14 @@ impl Perf {
         let (samples, lost) = recorded(&place.path(OUTPUT))?;
         let mut script = Command::new("perf");
         script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));
+        // It shows what was recorded on one CPU and then on another by their times, which it may
+        // take for the wrong order where a thread moves: all must be there, each once.
+        let shown = child::run(&mut script, "perf script")?.stdout;
+        let mut found: Vec<u64> =
+            shown.lines().filter_map(|line| number_after(line, " value=")).collect();
+        found.sort_unstable();
         let mut numbers = Numbers::default();
-        for line in child::run(&mut script, "perf script")?.stdout.lines() {
-            if let Some(number) = number_after(line, " value=") {
-                numbers.add(number);
-            }
-        }
+        found.into_iter().for_each(|number| numbers.add(number));
         if numbers.events() != samples {
             let (shown, said) = (numbers.events(), samples);
             let message = format!("it shows {shown} events, and says that there are {said}");

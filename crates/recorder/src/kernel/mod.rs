@@ -126,7 +126,7 @@ impl KernelOptions {
             filters: spec.filters.clone(),
             has_own_filters: true,
             shared_filters: Vec::new(),
-            via: None,
+            via: spec.via,
             cgroups: spec.cgroups.clone(),
             cpus: spec.cpus.clone(),
             pids: spec.pids.clone(),

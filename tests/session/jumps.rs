@@ -1,0 +1,90 @@
+//! Signal handlers that jump out of what they have interrupted (siglongjmp(3)), in the middle of
+//! whatever the library does for an event: nothing stays locked.
+
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use trackway_tests::World;
+use trackway_tests::steps::wait_for;
+
+use crate::place::{Place, told};
+
+/// Events that the program emits when nobody jumps any more (`EVENTS_AFTER` of `jumps.c`).
+const EVENTS_AFTER: u64 = 1000;
+/// How often filters change while it is jumped out of.
+const CHANGES: u32 = 12;
+
+fn program(world: &World) -> PathBuf {
+    world.compile_file("session/jumps.c", true, &[])
+}
+
+/// How many events a trace has of phase 2.
+fn events_after(world: &World, trace: &str) -> u64 {
+    let words = ["print", "--count", "--on", "jumps:number", "--filter", "phase == 2", trace];
+    let (is_success, count, talk) = told(&world.trackway(&words).output().expect("it runs"));
+    assert!(is_success, "{talk}");
+    count.trim().parse().expect("a number")
+}
+
+/// The program, where it waits for a signal.
+struct Jumping(Child);
+
+impl Jumping {
+    fn start(place: &Place, mode: &str) -> Self {
+        let mut command = place.world.command(&program(&place.world));
+        Self(command.arg(mode).stdout(Stdio::piped()).spawn().expect("it starts"))
+    }
+
+    /// Ends it; how often it was jumped out of.
+    fn end(self) -> u64 {
+        let pid = self.0.id().cast_signed();
+        // SAFETY: the program's own id; it is not waited for yet.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
+        let (is_success, said, talk) = told(&self.0.wait_with_output().expect("it ends"));
+        assert!(is_success, "{said}{talk}");
+        said.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+    }
+}
+
+/// RUN a program that is jumped out of all the time, while its filters change, so that it is now
+/// and then where a filter is linked; with handlers that emit and interrupt each other, too. Then
+/// none jumps. EXPECT all that the last filter lets pass.
+#[test]
+fn who_is_jumped_out_of_while_a_filter_is_linked_keeps_nothing_from_others() {
+    for mode in ["until", "nested"] {
+        let place = Place::new(&format!("session-jumps-{mode}"));
+        let event_on = |filter: &str| {
+            let words = ["event", "on", "web", "jumps:*", "--filter", filter];
+            let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it"));
+            assert!(is_success, "{filter}: {talk}");
+        };
+        place.ok("session create web --on jumps:* -o trace");
+        let program = Jumping::start(&place, mode);
+        let recorded = || place.status("web")["counts"]["recorded"].as_u64();
+        wait_for("its events", || recorded() > Some(0));
+        for change in 0..CHANGES {
+            event_on(&format!(
+                "phase < 2 && number % 7 == {} && number in (1..99999999)",
+                change % 7
+            ));
+        }
+        event_on("phase == 2");
+        assert!(program.end() > 0, "{mode}");
+        place.ok("session destroy web");
+        assert_eq!(events_after(&place.world, "trace"), EVENTS_AFTER, "{mode}");
+    }
+}
+
+/// RUN the same with neither filters nor restartable sequences, by claim alone. EXPECT all that it
+/// emits when nobody jumps any more.
+#[test]
+fn who_is_jumped_out_of_while_it_holds_a_claim_gives_it_back() {
+    let world = World::new("session-jumps-claims");
+    let program = program(&world);
+    let program = program.to_str().expect("a path");
+    let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0", program, "1500"];
+    let words = [&["record", "--buffer-size", "8M", "-o", "trace", "--"], &without[..]].concat();
+    let (is_success, said, talk) = told(&world.trackway(&words).output().expect("it runs"));
+    assert!(is_success && said.ends_with("jumps\n"), "{said}{talk}");
+    assert_eq!(events_after(&world, "trace"), EVENTS_AFTER, "{talk}");
+}

@@ -1,0 +1,43 @@
+//! Programs in sandboxes that kill for system calls, asked for what takes one.
+
+use trackway_tests::skipped;
+use trackway_tests::steps::wait_for;
+
+use crate::place::{Place, told};
+
+/// RUN a program that is in a sandbox which kills for prctl(2), among others; then ask its events
+/// for the thread's name, by a filter, and by a context. EXPECT that it lives, and that the name is
+/// the program's.
+#[test]
+fn who_is_in_a_sandbox_is_not_killed_for_its_name() {
+    for arguments in [&[][..], &["before"]] {
+        let place = Place::new("session-sandboxed");
+        let program = place.world.compile_file("session/sandboxed.c", true, &[]);
+        place.ok("session create web --on sandboxed:* -o trace");
+        let mut program = place.world.command(&program).args(arguments).spawn().expect("it starts");
+        let recorded = || place.status("web")["counts"]["recorded"].as_u64().unwrap_or_default();
+        wait_for("its events in the sandbox", || {
+            let has_ended = program.try_wait().expect("a status").is_some();
+            has_ended || recorded() > 5
+        });
+        if program.try_wait().expect("a status").and_then(|status| status.code()) == Some(77) {
+            return skipped("seccomp filters are not available");
+        }
+        let filter = "$ctx.procname == \"sandboxed\"";
+        let words = ["event", "on", "web", "sandboxed:*", "--filter", filter];
+        let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+        assert!(is_success, "{talk}");
+        place.ok("channel set web channel0 --context procname");
+        let before = recorded();
+        wait_for("events with a name", || {
+            program.try_wait().expect("a status").is_some() || recorded() > before + 20
+        });
+        // SAFETY: the program's own id; it was not waited for, or this does nothing.
+        unsafe { libc::kill(program.id().cast_signed(), libc::SIGUSR1) };
+        let status = program.wait().expect("it ends");
+        assert!(status.success(), "{arguments:?}: {status}");
+        place.ok("session destroy web");
+        let text = place.world.print(&place.world.path("trace"));
+        assert!(text.contains("procname = \"sandboxed\""), "{arguments:?}: {text}");
+    }
+}
