@@ -20,7 +20,9 @@ fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
 #[test]
 fn each_call_has_its_two_events() {
     let world = World::new("bench-syscall");
-    let Some(rows) = bench::rows(&world, "syscall", "trackway-tree,ftrace,strace") else { return };
+    let tracers = "trackway-tree,ftrace,strace";
+    let Some(report) = bench::report(&world, "syscall", tracers) else { return };
+    let rows = bench::rows_of(&report, "syscall");
     assert_eq!(of(&rows, "untraced").len(), 7);
     assert_eq!(of(&rows, "untraced again").len(), 1);
     for tracer in ["trackway-tree", "ftrace", "strace"] {
@@ -61,7 +63,7 @@ fn programs_have_figures_of_their_own_and_their_events() {
     let Some(rows) = bench::rows(&world, "workload", "trackway-sched-flight,trackway-libc") else {
         return;
     };
-    for row in rows {
+    for row in &rows {
         let unit = match row["case"].as_str().expect("a case") {
             "hackbench" | "compiler" => "ms",
             "apache2" | "redis" => "requests/s",

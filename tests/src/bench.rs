@@ -30,8 +30,13 @@ pub fn quick(
     (status.code(), said, serde_json::from_str(&json).expect("JSON"))
 }
 
-/// Rows of a suite that is run once, in which nothing may fail; `None` if there is no compiler.
+/// Rows of a suite that is run once, as [`report`] has them.
 pub fn rows(world: &World, suite: &str, tracers: &str) -> Option<Vec<Value>> {
+    report(world, suite, tracers).map(|report| rows_of(&report, suite))
+}
+
+/// Results of a suite that is run once, in which nothing may fail; `None` if there is no compiler.
+pub fn report(world: &World, suite: &str, tracers: &str) -> Option<Value> {
     if !has("cc") {
         skipped("no C compiler (cc) is installed");
         return None;
@@ -39,7 +44,7 @@ pub fn rows(world: &World, suite: &str, tracers: &str) -> Option<Vec<Value>> {
     let (code, said, report) = quick(world, suite, tracers, |_| ());
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(report["is_partial"], false);
-    Some(rows_of(&report, suite))
+    Some(report)
 }
 
 /// Rows of a suite in results.
