@@ -2,10 +2,10 @@
 //! timing itself takes.
 //!
 //! Main invariants: no event is dropped, however long it took; what timing takes is in all of them
-//! alike, and is a figure of its own, which the engine subtracts. Clocks tick in steps (of 10 ns on some machines),
-//! so that a median says no more than which step it is; a mean does, since readings fall anywhere
-//! between two ticks. So a row's figure, and what is subtracted, is the mean of the middle nine
-//! tenths, which outliers do not move.
+//! alike, and is a figure of its own, which the engine subtracts. Clocks tick in steps (of 10 ns on
+//! some machines), so that a median says no more than which step it is; a mean does, since readings
+//! fall anywhere between two ticks. So a row's figure, and what is subtracted, is the mean of the
+//! middle nine tenths, which outliers do not move.
 
 use crate::error::{Error, Result};
 use crate::stats::merged;

@@ -137,8 +137,8 @@ impl Tracer for Perf {
     }
 }
 
-/// `perf record` to a file, with buffers of so many bytes for each CPU; what, and of whom, is yet to
-/// be said. It keeps no list of programs' files, which others have none of either.
+/// `perf record` to a file, with buffers of so many bytes for each CPU; what, and of whom, is yet
+/// to be said. It keeps no list of programs' files, which others have none of either.
 pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
     let mut command = Command::new("perf");
     let pages = (buffer_bytes / PAGE_BYTES).to_string();

@@ -49,8 +49,8 @@ impl Events {
         Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
     }
 
-    /// Which tracers take part: those that are wanted, the one that others are told in terms of, and
-    /// the next of those where somebody does what the first does not.
+    /// Which tracers take part: those that are wanted, the one that others are told in terms of,
+    /// and the next of those where somebody does what the first does not.
     fn taking_part(&self, settings: &Settings) -> Vec<bool> {
         let turns = (self.turns)(1);
         let find = |name: &&str| self.tracers.iter().find(|one| one.name() == *name);
