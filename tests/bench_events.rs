@@ -1,42 +1,8 @@
 //! `trackway bench tracepoint`: events in loops, one by one, step by step; what becomes of them.
 
-use std::process::Output;
-
 use serde_json::Value;
-use trackway_tests::{World, has, skipped};
-
-/// Runs the suite once, with what is always there: the rows of its results.
-fn rows(world: &World, tracers: &str) -> Option<Vec<Value>> {
-    if !has("cc") {
-        skipped("no C compiler (cc) is installed");
-        return None;
-    }
-    let out = world.path("results");
-    let folder = out.to_str().expect("a path");
-    let arguments = ["bench", "tracepoint", "--quick", "--tracers", tracers, "--out", folder];
-    let Output { status, stdout, stderr } =
-        world.trackway(&arguments).output().expect("trackway runs");
-    let texts = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(status.success(), "{status}: {texts:?}");
-    for name in ["results.json", "report.html"] {
-        assert!(out.join(name).is_file(), "{name}");
-    }
-    let json = std::fs::read_to_string(out.join("results.json")).expect("results");
-    let mut report: Value = serde_json::from_str(&json).expect("JSON");
-    let Value::Array(rows) = report["suites"]["tracepoint"]["rows"].take() else {
-        panic!("no rows: {json}")
-    };
-    Some(rows)
-}
-
-fn of<'a>(rows: &'a [Value], tracer: &str, case: &str) -> &'a Value {
-    let is_it = |row: &&Value| row["tracer"] == tracer && row["case"] == case;
-    rows.iter().find(is_it).unwrap_or_else(|| panic!("no row of {tracer}: {case}"))
-}
-
-fn number(row: &Value, name: &str) -> u64 {
-    row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
-}
+use trackway_tests::bench::{self, number};
+use trackway_tests::{World, skipped};
 
 /// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
 /// events to be in histograms, and instructions to be those of what each loop does.
@@ -44,7 +10,7 @@ fn number(row: &Value, name: &str) -> u64 {
 fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
     let world = World::new("bench-events");
     let tracers = "trackway-lockless,printf,rdtsc,lw-ust,trackway-off";
-    let Some(rows) = rows(&world, tracers) else { return };
+    let Some(rows) = bench::rows(&world, "tracepoint", tracers) else { return };
     modes(&rows);
     singles(&rows);
     instructions(&rows);
@@ -60,7 +26,7 @@ fn modes(rows: &[Value]) {
             ("u32, single events, steady", false),
             ("u32, single events, producer only", false),
         ] {
-            let row = of(rows, tracer, case);
+            let row = bench::row(rows, tracer, case);
             assert_eq!(row["status"], "measured", "{row}");
             let names = ["emitted", "recorded", "lost", "overwritten"];
             let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
@@ -70,14 +36,14 @@ fn modes(rows: &[Value]) {
         }
     }
     // What formats text is beside what formats the same text.
-    let text = of(rows, "printf", "\"%s (%d)\", 1 thread");
+    let text = bench::row(rows, "printf", "\"%s (%d)\", 1 thread");
     let beside = text["beside"].as_u64().expect("beside") as usize;
     assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
 }
 
 fn singles(rows: &[Value]) {
     for tracer in ["rdtsc", "lw-ust", "trackway"] {
-        let row = of(rows, tracer, "u32, single events, overwrite");
+        let row = bench::row(rows, tracer, "u32, single events, overwrite");
         let histogram = row["histogram"].as_array().expect("a histogram");
         let counted: u64 = histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum();
         let tail = &row["tail"];
@@ -86,13 +52,13 @@ fn singles(rows: &[Value]) {
         let figures = names.map(|name| tail[name].as_f64().expect(name));
         assert!(figures.is_sorted(), "{tracer}: {figures:?}");
         assert!(histogram.is_sorted_by(|a, b| a[0].as_f64() < b[0].as_f64()), "{row}");
-        let timing = row["extra"]["timing, subtracted"].as_f64();
+        let timing = row["measuring"].as_f64();
         assert!(timing.is_some_and(|ns| ns > 0.0), "{row}");
     }
 }
 
 fn instructions(rows: &[Value]) {
-    let steps = |tracer: &'static str| of(rows, tracer, "u32, instructions");
+    let steps = |tracer: &'static str| bench::row(rows, tracer, "u32, instructions");
     if steps("trackway")["status"] == "absent" {
         return skipped("programs cannot be stepped through here");
     }

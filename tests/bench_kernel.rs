@@ -2,56 +2,17 @@
 //! costs. Whether rows have their accounts and figures; how large those are is for people.
 
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use trackway_tests::bench::{self, is_accounted_for, is_measured, number};
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{World, has, is_root, skipped};
 
-/// Runs a suite once, with what is asked for: its results.
-fn suite(world: &World, name: &str, tracers: &str) -> Option<Value> {
-    if !has("cc") {
-        skipped("no C compiler (cc) is installed");
-        return None;
-    }
-    let out = world.path("results");
-    let folder = out.to_str().expect("a path");
-    let arguments = ["bench", name, "--quick", "--tracers", tracers, "--out", folder];
-    let Output { status, stdout, stderr } =
-        world.trackway(&arguments).output().expect("trackway runs");
-    let texts = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(status.success(), "{status}: {texts:?}");
-    let json = std::fs::read_to_string(out.join("results.json")).expect("results");
-    assert!(out.join("report.html").is_file());
-    Some(serde_json::from_str(&json).expect("JSON"))
-}
-
-/// The rows of a suite.
-fn rows<'a>(report: &'a Value, name: &str) -> &'a [Value] {
-    report["suites"][name]["rows"].as_array().expect("rows")
-}
-
 /// Rows of a tracer that were measured; the others must be absent, with a reason.
 fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
-    let mine: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
-    assert!(!mine.is_empty(), "no row of {tracer}");
-    let is_absent = |row: &Value| row["status"] == "absent" && row["reason"].is_string();
-    for row in &mine {
-        assert!(row["status"] == "measured" || is_absent(row), "{row}");
-    }
-    mine.into_iter().filter(|row| row["status"] == "measured").collect()
-}
-
-fn number(row: &Value, name: &str) -> u64 {
-    row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
-}
-
-/// EXPECT events, and each of them to be somewhere.
-fn is_accounted_for(row: &Value) {
-    let [emitted, recorded, lost, overwritten] =
-        ["emitted", "recorded", "lost", "overwritten"].map(|name| number(row, name));
-    assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
+    bench::of(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
 }
 
 /// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls; what
@@ -59,12 +20,13 @@ fn is_accounted_for(row: &Value) {
 #[test]
 fn each_call_has_its_two_events() {
     let world = World::new("bench-syscall");
-    let Some(report) = suite(&world, "syscall", "trackway-tree,ftrace,strace") else { return };
-    let rows = rows(&report, "syscall");
-    assert_eq!(of(rows, "untraced").len(), 7);
-    assert_eq!(of(rows, "untraced again").len(), 1);
+    let tracers = "trackway-tree,ftrace,strace";
+    let Some(report) = bench::report(&world, "syscall", tracers) else { return };
+    let rows = bench::rows_of(&report, "syscall");
+    assert_eq!(of(&rows, "untraced").len(), 7);
+    assert_eq!(of(&rows, "untraced again").len(), 1);
     for tracer in ["trackway-tree", "ftrace", "strace"] {
-        let mine = of(rows, tracer);
+        let mine = of(&rows, tracer);
         for row in &mine {
             is_accounted_for(row);
             // A row of recorders at work is beside none.
@@ -98,11 +60,10 @@ fn each_call_has_its_two_events() {
 #[test]
 fn programs_have_figures_of_their_own_and_their_events() {
     let world = World::new("bench-workload");
-    let Some(report) = suite(&world, "workload", "trackway-sched-flight,trackway-libc") else {
+    let Some(rows) = bench::rows(&world, "workload", "trackway-sched-flight,trackway-libc") else {
         return;
     };
-    let rows = rows(&report, "workload");
-    for row in rows {
+    for row in &rows {
         let unit = match row["case"].as_str().expect("a case") {
             "hackbench" | "compiler" => "ms",
             "apache2" | "redis" => "requests/s",
@@ -111,9 +72,9 @@ fn programs_have_figures_of_their_own_and_their_events() {
         assert_eq!(row["unit"], unit, "{row}");
     }
     // There is a compiler, so it was measured.
-    assert!(of(rows, "untraced").iter().any(|row| row["case"] == "compiler"));
+    assert!(of(&rows, "untraced").iter().any(|row| row["case"] == "compiler"));
     for tracer in ["trackway-sched-flight", "trackway-libc"] {
-        for row in of(rows, tracer) {
+        for row in of(&rows, tracer) {
             is_accounted_for(row);
             assert!(row["times"]["median"].as_f64().is_some_and(|times| times > 0.0), "{row}");
         }
@@ -125,19 +86,19 @@ fn programs_have_figures_of_their_own_and_their_events() {
 #[test]
 fn every_turn_of_the_loop_is_in_a_histogram() {
     let world = World::new("bench-latency");
-    let tracers = if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "flight" };
-    let Some(report) = suite(&world, "latency", tracers) else { return };
-    let rows = rows(&report, "latency");
+    let tracers =
+        if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "trackway-flight" };
+    let Some(rows) = bench::rows(&world, "latency", tracers) else { return };
     let count = |row: &Value| -> u64 {
         let histogram = row["histogram"].as_array().expect("a histogram");
         histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum()
     };
-    let turns = count(of(rows, "untraced")[0]);
+    let turns = count(of(&rows, "untraced")[0]);
     assert!(turns > 0);
     for row in rows.iter().filter(|row| row["status"] == "measured") {
         assert_eq!((count(row), number(&row["tail"], "count")), (turns, turns), "{row}");
     }
-    for row in of(rows, "trackway-flight") {
+    for row in of(&rows, "trackway-flight") {
         is_accounted_for(row);
         assert_eq!(number(row, "emitted"), turns, "{row}");
     }

@@ -3,43 +3,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Output;
 
 use serde_json::Value;
+use trackway_tests::bench::{is_accounted_for, is_measured, of, quick, row, rows_of};
 use trackway_tests::{World, build_dir, has, is_root, skipped};
 
 /// Runs a suite once with these tracers, and these programs before all others: its status and rows.
 fn bench(world: &World, suite: &str, tracers: &str, before: &Path) -> (Option<i32>, Vec<Value>) {
-    let out = world.path(suite);
-    let folder = out.to_str().expect("a path");
-    let mut command =
-        world.trackway(&["bench", suite, "--quick", "--tracers", tracers, "--out", folder]);
     let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{}:{path}", before.display()));
-    let Output { status, stdout, stderr } = command.output().expect("trackway runs");
-    let texts = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    let json = fs::read_to_string(out.join("results.json"));
-    let json = json.unwrap_or_else(|error| panic!("{status}: {error}: {texts:?}"));
-    let mut report: Value = serde_json::from_str(&json).expect("JSON");
-    let Value::Array(rows) = report["suites"][suite]["rows"].take() else {
-        panic!("no rows: {json}")
-    };
-    (status.code(), rows)
-}
-
-fn of<'a>(rows: &'a [Value], tracer: &str) -> impl Iterator<Item = &'a Value> {
-    let rows: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
-    assert!(!rows.is_empty(), "no row of {tracer}");
-    rows.into_iter()
-}
-
-/// A row that was measured has all events, or knows where they are.
-fn is_whole(row: &Value) {
-    assert_eq!(row["status"], "measured", "{row}");
-    let number = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"));
-    let [emitted, recorded, lost, overwritten] =
-        ["emitted", "recorded", "lost", "overwritten"].map(number);
-    assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
+    let (code, _, report) = quick(world, suite, tracers, |command| {
+        command.env("PATH", format!("{}:{path}", before.display()));
+    });
+    (code, rows_of(&report, suite))
 }
 
 /// RUN the suite `size`. EXPECT an event of ours to take as many bytes as it has, and text more.
@@ -52,9 +27,8 @@ fn bytes_of_events_are_those_of_files() {
     let (status, rows) = bench(&world, "size", "babeltrace2-text", Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     let figure = |tracer: &str, case: &str| {
-        let mut rows = of(&rows, tracer).filter(|row| row["case"] == case);
-        let row = rows.next().unwrap_or_else(|| panic!("no row of {case}"));
-        is_whole(row);
+        let row = row(&rows, tracer, case);
+        is_accounted_for(row);
         assert_eq!(row["unit"], "bytes/event");
         row["spread"]["median"].as_f64().expect("a figure")
     };
@@ -93,13 +67,15 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     let (status, rows) = bench(&world, "tracepoint", "uftrace,perf", &before);
     assert_eq!(status, Some(1), "{rows:?}");
     for tracer in ["uftrace", "perf"] {
-        for row in of(&rows, tracer).filter(|row| row["status"] != "absent") {
+        for row in of(&rows, tracer).into_iter().filter(|row| row["status"] != "absent") {
             assert_eq!(row["status"], "failed", "{row}");
             assert!(row["samples"].as_array().is_some_and(Vec::is_empty), "{row}");
         }
     }
-    of(&rows, "uftrace").for_each(|row| assert_eq!(row["status"], "failed", "{row}"));
-    of(&rows, "trackway").for_each(is_whole);
+    for row in of(&rows, "uftrace") {
+        assert_eq!(row["status"], "failed", "{row}");
+    }
+    of(&rows, "trackway").into_iter().for_each(is_accounted_for);
 }
 
 /// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
@@ -114,10 +90,8 @@ fn tracers_by_the_kernel_have_all_events() {
     assert_eq!(status, Some(0), "{rows:?}");
     for tracer in ["ftrace-uprobe", "ftrace-marker", "bpftrace"] {
         for row in of(&rows, tracer) {
-            if row["status"] == "absent" {
-                assert!(row["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{row}");
-            } else {
-                is_whole(row);
+            if is_measured(row) {
+                is_accounted_for(row);
             }
         }
     }

@@ -4,23 +4,20 @@
 use std::fs;
 
 use serde_json::Value;
+use trackway_tests::bench::{quick, rows_of};
 use trackway_tests::{World, has, skipped};
 
 /// Rows of a quick run of a suite with these tracers, which must have no failures.
 fn rows(world: &World, suite: &str, tracers: &str) -> Vec<Value> {
-    let out = world.path("results");
-    let mut bench = world.trackway(&["bench", suite, "--quick", "--tracers", tracers, "--out"]);
-    let output = bench.arg(&out).env("TMPDIR", world.path("")).output().expect("it runs");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    let text = fs::read_to_string(out.join("results.json")).expect("results.json");
-    let results: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(results["is_partial"], false);
+    let (code, said, results) = quick(world, suite, tracers, |command| {
+        command.env("TMPDIR", world.path(""));
+    });
+    assert_eq!((code, &results["is_partial"]), (Some(0), &Value::Bool(false)), "{said}");
     let left = fs::read_dir(world.path("")).expect("its folder").flatten();
     let is_left = |name: &str| name.starts_with("trackway-lab");
     let left: Vec<_> = left.filter(|entry| is_left(&entry.file_name().to_string_lossy())).collect();
     assert!(left.is_empty(), "{left:?}");
-    results["suites"][suite]["rows"].as_array().expect("rows").clone()
+    rows_of(&results, suite)
 }
 
 fn is(row: &Value, member: &str, what: &str) -> bool {

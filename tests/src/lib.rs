@@ -4,6 +4,7 @@
 //! folder in /dev/shm that nobody else uses, all removed when it goes, also when the test fails;
 //! recorders in the background end with it. Nothing here touches the user's own window or sessions.
 
+pub mod bench;
 pub mod cgroup;
 mod compiled;
 pub mod lttng;

@@ -28,8 +28,8 @@ fn shown(declared: &'static Command) -> Command {
 /// With what its value is, as far as shells know of such.
 fn hinted(argument: Arg) -> Arg {
     if argument.get_id() == "tracers" {
-        // Parts of names are taken, too; whole ones are offered.
-        let names = trackway_lab::tracer_names().iter().copied();
+        // Beginnings of names are taken, too; whole ones are offered.
+        let names = trackway_lab::tracer_names();
         return argument.value_parser(clap::builder::PossibleValuesParser::new(names));
     }
     if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {

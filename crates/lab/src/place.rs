@@ -5,7 +5,7 @@
 //! have made ourselves, that nobody else can enter, and whose name nobody could know before.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -212,10 +212,17 @@ fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes a folder that only this user can enter, within one that nobody else can enter.
+/// Makes a folder that only this user can enter, within one that is there and that nobody else can
+/// enter; one of ours that is there already will do.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(Error::io(format!("cannot make {path:?}")))
+    let is_ours = || {
+        // Of the entry itself: what a link leads to is none of ours.
+        fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own_user())
+    };
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && is_ours() => Ok(()),
+        made => made.map_err(Error::io(format!("cannot make {path:?}"))),
+    }
 }
 
 /// Whether a program is installed.
@@ -275,6 +282,23 @@ mod tests {
         for name in ["trackway-lab-", "trackway-lab-7-x", "trackway-lab-x-7", "trackway-lab-7-8-9"]
         {
             assert_eq!(maker(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn folders_are_made_in_those_that_are_there_and_behind_no_link() {
+        let place = Place::new(Kit::without_parts("it".into())).expect("a place");
+        let folder = place.path("one");
+        for _ in 0..2 {
+            make_dir(&folder).expect("one");
+        }
+        let mode = fs::symlink_metadata(&folder).expect("a folder").mode() & 0o777;
+        assert_eq!(mode, 0o700);
+        make_dir(&place.path("none/one")).expect_err("nobody asked for its parent");
+        std::os::unix::fs::symlink(&folder, place.path("link")).expect("a link");
+        std::fs::write(place.path("file"), "").expect("a file");
+        for name in ["link", "file"] {
+            make_dir(&place.path(name)).expect_err(name);
         }
     }
 

@@ -101,7 +101,9 @@ impl Measured {
         let measuring = sample.measuring.unwrap_or_default();
         self.measuring.extend(sample.measuring);
         self.figures.push(Some(sample.figure - measuring));
-        self.histogram.extend(sample.histogram.iter().map(|one| (one.0 - measuring, one.1)));
+        let is_less = sample.measuring.is_some();
+        let less = |figure| if is_less { stats::placed(figure - measuring) } else { figure };
+        self.histogram.extend(sample.histogram.iter().map(|one| (less(one.0), one.1)));
         // Rounds have most of their figures in common: kept apart, they would be as many as events.
         if self.histogram.len() > HISTOGRAM_MERGED_AT {
             self.histogram = stats::merged(&self.histogram);
@@ -344,4 +346,4 @@ impl<'a> Measuring<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -93,10 +93,14 @@ pub fn run_suites(
         std::env::current_exe().map_err(Error::io("cannot find our own executable"))?;
     crate::place::sweep();
     crate::tracefs::sweep();
+    crate::tracers::run_dir::sweep();
     let place = Place::new(Kit::of(executable))?;
     let _guardian = Guardian::of_folders([&place.path(""), place.window_dir()])?;
     let progress = Progress::new();
     let mut report = begin(order);
+    for word in tracer_names::idle(&order.settings.tracers, &chosen) {
+        report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
+    }
     let (settings, cpus) = (&order.settings, report.machine.cpus);
     let hall = Hall { place: &place, progress: &progress, settings, cpus };
     let began = Instant::now();
@@ -114,6 +118,7 @@ pub fn run_suites(
             keep(&so_far);
         });
         report.seconds = began.elapsed().as_secs_f64();
+        debug_assert!(are_listed(suite.as_ref(), &found), "{name} has a row that no word chooses");
         let is_over = add(&mut report, name, found);
         report.bars = bars::all(&report);
         if is_over {
@@ -123,6 +128,12 @@ pub fn run_suites(
     }
     report.is_partial = false;
     Ok(report)
+}
+
+/// Whether each row is of one of the tracers that its suite tells.
+fn are_listed(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
+    let rows = found.iter().flat_map(|found| &found.rows);
+    rows.into_iter().all(|row| tracer_names::is_listed(suite, &row.tracer))
 }
 
 /// Adds what a suite found. Whether the user has had enough.

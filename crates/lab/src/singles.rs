@@ -1,11 +1,11 @@
 //! Single events, timed one by one by the workload programs (`workloads/singles.h`), and what
 //! timing itself takes.
 //!
-//! Main invariants: no event is dropped, however long it took; what timing takes is subtracted from
-//! all of them alike, and is a figure of its own. Clocks tick in steps (of 10 ns on some machines),
-//! so that a median says no more than which step it is; a mean does, since readings fall anywhere
-//! between two ticks. So a row's figure, and what is subtracted, is the mean of the middle nine
-//! tenths, which outliers do not move.
+//! Main invariants: no event is dropped, however long it took; what timing takes is in all of them
+//! alike, and is a figure of its own, which the engine subtracts. Clocks tick in steps (of 10 ns on
+//! some machines), so that a median says no more than which step it is; a mean does, since readings
+//! fall anywhere between two ticks. So a row's figure, and what is subtracted, is the mean of the
+//! middle nine tenths, which outliers do not move.
 
 use crate::error::{Error, Result};
 use crate::stats::merged;
@@ -24,9 +24,9 @@ type Ticks = Vec<(u64, u64)>;
 /// What single events took, in ns.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Singles {
-    /// How often which figure was seen, less what timing takes.
+    /// How often which figure was seen, what timing takes included.
     pub(crate) histogram: Vec<(f64, u64)>,
-    /// The mean of the middle nine tenths.
+    /// The mean of the middle nine tenths, what timing takes included.
     pub(crate) typical: f64,
     /// What timing takes: the same of readings with nothing in between.
     pub(crate) timing: f64,
@@ -45,14 +45,12 @@ impl Singles {
             }
         }
         let tick_ns = found.ns as f64 / found.ticks as f64;
-        let timing = middle_mean(&found.timing) * tick_ns;
-        let in_ns =
-            |&(ticks, count): &(u64, u64)| (rounded(ticks as f64 * tick_ns - timing), count);
+        let in_ns = |&(ticks, count): &(u64, u64)| (ticks as f64 * tick_ns, count);
         let histogram: Vec<(f64, u64)> = found.single.iter().map(in_ns).collect();
         Ok(Self {
             histogram: merged(&histogram),
-            typical: middle_mean(&found.single) * tick_ns - timing,
-            timing,
+            typical: middle_mean(&found.single) * tick_ns,
+            timing: middle_mean(&found.timing) * tick_ns,
             step: step(&found) as f64 * tick_ns,
         })
     }
@@ -143,17 +141,6 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// To a tenth of a ns below 100 ns, and to three digits above: what is subtracted differs from
-/// round to round, and figures of all rounds are to fall on the same places, which so stay few.
-fn rounded(ns: f64) -> f64 {
-    let digits = ns.abs().max(100.0).log10().floor();
-    let unit = 10_f64.powf(digits - 2.0);
-    let unit = if ns.abs() < 100.0 { 0.1 } else { unit };
-    // In units, and back: so that equal places are equal numbers.
-    let places = (ns / unit).round();
-    if unit < 1.0 { places / 10.0 } else { places * unit }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,14 +150,14 @@ mod tests {
                         single 1052672 1\nsingle-most 1052700\nticks 1000000 400000\n";
 
     #[test]
-    fn timing_is_subtracted_and_nothing_is_dropped() {
+    fn timing_is_a_figure_of_its_own_and_nothing_is_dropped() {
         let singles = Singles::parse(TEXT, 100).expect("all of it");
         // Of the middle ninety, eighty-five are 50 and five 76.
         let timing = (85.0 * 50.0 + 5.0 * 76.0) / 90.0 * 0.4;
         assert!((singles.timing - timing).abs() < 1e-9, "{singles:?}");
-        assert!((singles.typical - (76.0 * 0.4 - timing)).abs() < 1e-9, "{singles:?}");
+        assert!((singles.typical - 76.0 * 0.4).abs() < 1e-9, "{singles:?}");
         assert_eq!(singles.histogram.iter().map(|one| one.1).sum::<u64>(), 100);
-        assert_eq!(singles.histogram.last(), Some(&(421_000.0, 1)));
+        assert_eq!(singles.histogram.last(), Some(&(421_080.0, 1)));
         assert!((singles.step - 0.8).abs() < 1e-9, "{singles:?}");
     }
 
@@ -190,11 +177,5 @@ mod tests {
         ] {
             assert!(Singles::parse(&text, 100).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn figures_fall_on_few_places() {
-        let found: Vec<f64> = [21.04, 21.06, -0.04, 99.96, 123.4, 1_234_567.0].map(rounded).into();
-        assert_eq!(found, [21.0, 21.1, 0.0, 100.0, 123.0, 1_230_000.0]);
     }
 }

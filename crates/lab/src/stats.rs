@@ -139,6 +139,17 @@ pub(crate) fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     sorted
 }
 
+/// To a tenth below 100, and to three digits above: where something is subtracted that differs from
+/// round to round, figures of all rounds are to fall on the same places, which so stay few.
+pub(crate) fn placed(figure: f64) -> f64 {
+    let digits = figure.abs().max(100.0).log10().floor();
+    let unit = 10_f64.powf(digits - 2.0);
+    let unit = if figure.abs() < 100.0 { 0.1 } else { unit };
+    // In units, and back: so that equal places are equal numbers.
+    let places = (figure / unit).round();
+    if unit < 1.0 { places / 10.0 } else { places * unit }
+}
+
 /// Most entries of a histogram that is kept.
 const HISTOGRAM_MAX: usize = 4096;
 
@@ -332,5 +343,11 @@ mod tests {
         assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
         let one = Ratio::of(&[2.0]).expect("a figure");
         assert!(!one.is_within(1.0) && one.may_be(7.0));
+    }
+
+    #[test]
+    fn figures_fall_on_few_places() {
+        let found: Vec<f64> = [21.04, 21.06, -0.04, 99.96, 123.4, 1_234_567.0].map(placed).into();
+        assert_eq!(found, [21.0, 21.1, 0.0, 100.0, 123.0, 1_230_000.0]);
     }
 }

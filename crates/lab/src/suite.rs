@@ -9,6 +9,7 @@ use crate::place::Place;
 use crate::progress::Progress;
 use crate::results::Account;
 use crate::rows::{SuiteRows, Unit};
+use crate::tracer_names;
 
 /// What a suite is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +46,8 @@ pub struct Settings {
     pub quick: bool,
     /// So many rounds; else until the figures are sure enough, or there is no more time.
     pub rounds: Option<u32>,
-    /// Only tracers whose name contains one of these, in whatever case; all, if there is none.
-    /// What others are measured against is always there.
+    /// Only tracers that have one of these names, or one that begins so with `-` behind it, in
+    /// whatever case; all, if there is none. What others are measured against is always there.
     pub tracers: Vec<String>,
     /// What draws the order of turns: the same order for the same number.
     pub seed: u64,
@@ -55,8 +56,7 @@ pub struct Settings {
 impl Settings {
     /// Whether a tracer is wanted.
     pub(crate) fn wants(&self, tracer: &str) -> bool {
-        let name = tracer.to_lowercase();
-        self.tracers.is_empty() || self.tracers.iter().any(|one| name.contains(&one.to_lowercase()))
+        tracer_names::chosen(&self.tracers, tracer)
     }
 }
 
@@ -126,7 +126,12 @@ pub(crate) trait Suite {
     /// Seconds that it takes about, by these settings; known before anything is measured.
     fn seconds(&self, settings: &Settings) -> f64;
 
-    /// Its rows, in the order in which they are shown; starts what they all need.
+    /// Names of the tracers that its rows are of, also of those that cannot be had here: what there
+    /// is to choose among. Nothing is measured or looked for.
+    fn tracers(&self) -> Vec<&'static str>;
+
+    /// Its rows, in the order in which they are shown, each of one of [`Suite::tracers`], or of one
+    /// ` again`; starts what they all need.
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>>;
 
     /// Measures the `row`th once.
@@ -137,17 +142,4 @@ pub(crate) trait Suite {
 
     /// Ends what `enter` started.
     fn leave(&mut self);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tracers_are_chosen_by_parts_of_their_names() {
-        let tracers = vec!["LTTng".to_owned(), "perf".to_owned()];
-        let settings = Settings { tracers, ..Settings::default() };
-        assert!(settings.wants("lttng-ust") && settings.wants("perf") && !settings.wants("strace"));
-        assert!(Settings::default().wants("strace"));
-    }
 }

@@ -6,7 +6,8 @@
 //! has our process's number in its name.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -175,6 +176,31 @@ impl Instance {
         }
         Ok(sum)
     }
+}
+
+/// Takes what is left in a CPU's buffer of so many bytes, page by page, from its
+/// `trace_pipe_raw`, without waiting for more.
+pub(crate) fn read_pages(
+    path: &Path,
+    buffer_bytes: u64,
+    mut take: impl FnMut(&[u8]),
+) -> Result<()> {
+    const PAGE_BYTES: usize = 4096;
+    let what = || format!("cannot read {}", path.display());
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let mut file = options.open(path).map_err(Error::io(what()))?;
+    let mut page = vec![0; PAGE_BYTES];
+    // At most what a buffer holds, and the page that is written to.
+    for _ in 0..buffer_bytes / PAGE_BYTES as u64 + 2 {
+        match file.read(&mut page) {
+            Ok(0) => break,
+            Ok(bytes) => take(&page[..bytes]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(Error::io(what())(error)),
+        }
+    }
+    Ok(())
 }
 
 /// The numbers of a CPU's `stats`.

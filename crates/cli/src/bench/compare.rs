@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     /// What was measured after
     #[arg(value_name = "FILE")]
     after: PathBuf,
-    /// Only tracers whose name contains one of these
+    /// Only tracers of these names, or that begin so with a '-' behind it
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tracers: Vec<String>,
     /// Show also rows that did not change

@@ -40,7 +40,8 @@ pub(crate) struct Arguments {
     /// Suites to measure [default: all; see --list]
     #[arg(value_name = "SUITE", value_parser = suite_names(), hide_possible_values = true)]
     suites: Vec<String>,
-    /// Only tracers whose name contains one of these, beside what they are measured against
+    /// Only tracers of these names, beside what they are measured against; what names begin with
+    /// before a '-' stands for all of those (lttng: lttng-ust, lttng-tracef)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tracers: Vec<String>,
     /// Folder for the results [default: trackway-bench-DATE-TIME]

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
+use crate::tracer_names;
 
 pub use ranks::Shift;
 pub use text::print_comparison;
@@ -144,12 +145,9 @@ pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
     })
 }
 
-/// Compares two reports, for tracers whose name contains one of these, or all.
+/// Compares two reports, for tracers that these words choose, or all.
 pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Comparison {
-    let is_wanted = |row: &Row| {
-        let name = row.tracer.to_lowercase();
-        tracers.is_empty() || tracers.iter().any(|one| name.contains(&one.to_lowercase()))
-    };
+    let is_wanted = |row: &Row| tracer_names::chosen(tracers, &row.tracer);
     let circumstances = circumstances(before, after);
     let is_same_machine =
         before.machine.cpu == after.machine.cpu && before.machine.cpus == after.machine.cpus;

@@ -4,6 +4,7 @@
 //! plot      what figures are drawn with
 //! bars      tracers in cases, with what their rounds span
 //! lines     a figure for each x
+//! stacks    the parts of an event, one behind the other (survey, Figure 10)
 //! boxes     half of all figures in a box, outliers beside it (thesis, Figure 3.1)
 //! polygons  how often which figure was seen (thesis, Figure 3.2)
 //! table     all rows, with all that is known of them
@@ -14,12 +15,14 @@ mod boxes;
 mod lines;
 mod plot;
 mod polygons;
+mod stacks;
 mod table;
 
 use std::fmt::Write as _;
 
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
+use crate::suites::breakdown;
 use crate::text;
 use plot::escaped;
 
@@ -136,6 +139,9 @@ fn pictures(suite: &SuiteRows, rows: &[&Row]) -> String {
     let mut html = String::new();
     let (drawn, rest) = lines::draw(suite, &with_x);
     for drawn in drawn {
+        html += &figure(&drawn, command);
+    }
+    if let Some(drawn) = stacks::draw(&suite.title, &breakdown::stacks(rows)) {
         html += &figure(&drawn, command);
     }
     // What has a single x is no line.
@@ -271,6 +277,37 @@ mod tests {
         let page = page(&report("scaling", rows));
         assert_eq!(page.matches("<polyline").count(), 2);
         assert!(page.contains(">400.0  b<"), "{page}");
+    }
+
+    #[test]
+    fn lines_leave_nothing_out_that_has_no_x() {
+        let at = |x: f64| Row { x: Some(x), ..row("a", &format!("{x} bytes"), 20.0 + x) };
+        let page = page(&report("paths", [at(1.0), at(2.0), row("a", "by itself", 30.0)]));
+        assert_eq!((page.matches("<polyline").count(), page.matches("<rect").count()), (1, 1));
+        assert!(page.contains(">by itself<"), "{page}");
+    }
+
+    #[test]
+    fn parts_of_an_event_are_one_behind_the_other() {
+        let part = |case: &str, figure| row("a", case, figure);
+        let rows = [part("whole event", 30.0), part("site", 10.0), part("clock", 20.0)];
+        let page = page(&report("breakdown", rows));
+        assert!(page.contains(">1 site 10.0<") && page.contains(">2 clock 20.0<"), "{page}");
+        let drawn = page.split("<svg").nth(1).expect("a figure");
+        let rects: Vec<[f64; 2]> = drawn
+            .split("<rect")
+            .skip(1)
+            .map(|rest| {
+                [" x=\"", " width=\""].map(|name| {
+                    let number = rest.split(name).nth(1).and_then(|rest| rest.split('"').next());
+                    number.and_then(|number| number.parse().ok()).expect("a number")
+                })
+            })
+            .collect();
+        let [[first, width], [second, _]] = rects[..] else { panic!("{drawn}") };
+        assert!((first + width - second).abs() < 0.2, "{drawn}");
+        // Where nothing has parts, there is no such figure.
+        assert!(!self::page(&report("breakdown", [part("site", 10.0)])).contains("1 site"));
     }
 
     #[test]

@@ -24,6 +24,10 @@ impl Suite for Planted {
         self.seconds
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     fn enter(&mut self, _hall: &Hall<'_>) -> Result<Vec<Entry>> {
         Ok(self.entries.clone())
     }
@@ -66,6 +70,13 @@ fn measured_for(
     let found = measure(&mut suite, &hall, &mut |_| ()).expect("rows");
     assert!(suite.has_left);
     (found, suite.asked)
+}
+
+/// What becomes of a row with this sample.
+pub(crate) fn row_of(sample: Sample) -> Row {
+    let again = Box::new(move |_| Ok(sample.clone()));
+    let (mut found, _) = measured(&rounds(1), vec![(entry("one"), again)]);
+    found.rows.remove(0)
 }
 
 fn rounds(rounds: u32) -> Settings {

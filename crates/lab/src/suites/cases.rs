@@ -144,6 +144,10 @@ impl Suite for Cases {
         if settings.quick { 7.0 } else { 90.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        turns().iter().map(|turn| turn.tracer).collect()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let is_wanted = |turn: &Turn| turn.case == Case::Bare || hall.settings.wants(turn.tracer);
         let mut entries = Vec::new();

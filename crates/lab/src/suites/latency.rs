@@ -312,6 +312,10 @@ impl Suite for Latency {
         if settings.quick { 10.0 } else { 170.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        WAYS.map(|way| way.0).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         self.kernel = Some(KernelTracers::set_up(hall.place)?);
         hall.place.compile(PLAIN, &[])?;

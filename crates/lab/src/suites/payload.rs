@@ -102,6 +102,9 @@ enum Whose {
 }
 
 impl Whose {
+    /// Both, ours first.
+    const ALL: [Self; 2] = [Self::Ours, Self::Theirs];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Ours => name::TRACKWAY,
@@ -214,10 +217,14 @@ impl Suite for Payloads {
         if settings.quick { 10.0 } else { 120.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Whose::ALL.map(Whose::name).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let loads = Load::all(hall.settings.quick);
-        for whose in [Whose::Ours, Whose::Theirs] {
+        for whose in Whose::ALL {
             // Others are told in terms of ours, which is there in any case.
             if whose != Whose::Ours && !hall.settings.wants(whose.name()) {
                 continue;

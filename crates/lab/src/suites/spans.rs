@@ -12,8 +12,7 @@ use crate::bars::{at_most, ratio};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
-use crate::readback::{self, RecorderSummary};
-use crate::results::{Account, Bar};
+use crate::results::Bar;
 use crate::rows::{Report, Unit};
 use crate::rust;
 use crate::signals;
@@ -21,7 +20,7 @@ use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::Availability;
 use crate::tracers::RING_BYTES;
-use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
+use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
 use crate::workload;
 
 /// The suite's name.
@@ -94,22 +93,22 @@ const fn way(name: &'static str, work: &'static str) -> Way {
     Way { name, work, program: Program::Plain, is_recorded: false }
 }
 
-const SUBSCRIBER: &str = "trackway::subscriber()";
-const LAYER: &str = "trackway::layer()";
+const SUBSCRIBER: &str = "trackway-subscriber";
+const LAYER: &str = "trackway-layer";
 const FASTRACE: &str = "fastrace";
 
 /// All of them. Each span carries its number, unless it says otherwise.
 const WAYS: [Way; 10] = [
-    way("tracing's registry alone", "registry"),
-    way("trackway::layer(), off", "layer"),
-    way("trackway::subscriber(), off", "subscriber"),
-    Way { is_recorded: true, ..way("trackway::span!", "macro") },
+    way("tracing-registry", "registry"),
+    way("trackway-layer-off", "layer"),
+    way("trackway-subscriber-off", "subscriber"),
+    Way { is_recorded: true, ..way("trackway-span", "macro") },
     Way { is_recorded: true, ..way(SUBSCRIBER, "subscriber") },
     Way { is_recorded: true, ..way(LAYER, "layer") },
     Way { program: Program::Fastrace, ..way(FASTRACE, "fastrace") },
-    Way { program: Program::Fastrace, ..way("fastrace, no number", "fastrace-bare") },
+    Way { program: Program::Fastrace, ..way("fastrace-no-number", "fastrace-bare") },
     Way { program: Program::Tracy, ..way("tracy-client", "tracy") },
-    way("tracing to a file", "file"),
+    way("tracing-file", "file"),
 ];
 
 /// What a row measures.
@@ -155,6 +154,10 @@ impl Suite for Spans {
 
     fn seconds(&self, settings: &Settings) -> f64 {
         if settings.quick { 120.0 } else { 300.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        WAYS.map(|way| way.name).into()
     }
 
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
@@ -270,7 +273,8 @@ fn spans(hall: &Hall<'_>, way: Way, threads: u32) -> Result<Sample> {
     let spread = Spread::of(&ns).ok_or_else(|| Error::output(way.name, "no batches"))?;
     // An event at the beginning of a span, and one at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
-    let account = way.is_recorded.then(|| account(hall.place, &finished.stderr, emitted));
+    let account =
+        way.is_recorded.then(|| account(&hall.place.path(TRACE), &finished.stderr, emitted));
     Ok(Sample { figure: spread.median, account: account.transpose()?, ..Sample::default() })
 }
 
@@ -312,28 +316,6 @@ fn starts(hall: &Hall<'_>, way: Way) -> Result<Sample> {
         }
     }
     Ok(Sample { figure: fastest, ..Sample::default() })
-}
-
-/// What became of `emitted` events, by the recorder's summary and by the trace.
-fn account(place: &Place, messages: &str, emitted: u64) -> Result<Account> {
-    let what = "trackway record";
-    let summary = RecorderSummary::parse(messages)
-        .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
-    let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-    if counted.events != summary.recorded {
-        let message = format!(
-            "it says that it recorded {} events, and the trace has {}",
-            summary.recorded, counted.events
-        );
-        return Err(Error::output(what, message));
-    }
-    Ok(Account {
-        emitted,
-        recorded: summary.recorded,
-        lost: summary.lost,
-        overwritten: summary.overwritten,
-        record_bytes: counted.record_bytes,
-    })
 }
 
 /// What our ways of recording `tracing`'s spans are to reach.

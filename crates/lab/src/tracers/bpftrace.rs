@@ -1,6 +1,9 @@
 //! bpftrace on a probe of <sys/sdt.h>: it counts, as its users have it do, and keeps no events.
 
+use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 use super::ftrace::{PROBE_PROGRAM, probes};
 use super::{batch_arguments, name};
@@ -56,12 +59,10 @@ impl Tracer for Bpftrace {
             return Err(Error::output(self.name(), message));
         }
         let script = format!("usdt:{program}:lab:number {{ @ = count(); }}");
-        // What it is to run is one word to it, taken apart at spaces.
         let mut words = vec![program];
         words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
-        let mut command = Command::new("bpftrace");
-        command.args(["-f", "json", "-e", &script, "-c", &words.join(" "), "-o"]);
-        let finished = child::run(command.arg(place.path(OUTPUT)), self.name())?;
+        let mut command = command(&script, &words, &place.path(OUTPUT));
+        let finished = child::run(&mut command, self.name())?;
         // It says things of its own in between.
         let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
         let batches = workload::batches(&lines.collect::<Vec<&str>>().join("\n"))?;
@@ -70,28 +71,63 @@ impl Tracer for Bpftrace {
     }
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        let path = place.path(OUTPUT);
-        let text = std::fs::read_to_string(&path);
-        let text = text.map_err(Error::io("cannot read what bpftrace wrote"))?;
-        // What the next run does not write must not be there.
-        let _ = std::fs::remove_file(&path);
-        let (recorded, lost) = counts(&text);
+        let said = Said::take(&place.path(OUTPUT))?;
+        let (recorded, lost) = (said.count("@"), said.lost);
         Ok(Some(Account { emitted: self.emitted, recorded, lost, ..Account::default() }))
     }
 
     fn tear_down(&mut self) {}
 }
 
-/// What it counted, and what it says it has lost: lines of JSON.
-fn counts(text: &str) -> (u64, u64) {
-    let (mut counted, mut lost) = (0, 0);
-    for line in text.lines() {
-        let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { continue };
-        let data = &line["data"];
-        counted += data["@"].as_u64().unwrap_or(0);
-        lost += data["events"].as_u64().filter(|_| line["type"] == "lost_events").unwrap_or(0);
+/// bpftrace with a script, which runs these words, taken apart at spaces, and writes lines of JSON.
+pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command {
+    let mut command = Command::new("bpftrace");
+    command.args(["-f", "json", "-e", script, "-c", &words.join(" "), "-o"]).arg(output);
+    command
+}
+
+/// What it wrote.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its maps, by their names.
+    maps: serde_json::Map<String, Value>,
+    /// Events that it says it has lost.
+    pub(super) lost: u64,
+}
+
+impl Said {
+    /// Reads it, and removes it: what the next run does not write must not be there.
+    pub(super) fn take(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(Error::io("cannot read what bpftrace wrote"))?;
+        let _ = std::fs::remove_file(file);
+        Ok(Self::of(&text))
     }
-    (counted, lost)
+
+    /// Of lines of JSON; it says other things in between.
+    pub(super) fn of(text: &str) -> Self {
+        let mut said = Self::default();
+        for line in text.lines() {
+            let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+            match (line["type"].as_str(), &line["data"]) {
+                (Some("map"), Value::Object(maps)) => said.maps.extend(maps.clone()),
+                (Some("lost_events"), data) => said.lost += data["events"].as_u64().unwrap_or(0),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    /// What a map without keys counted.
+    pub(super) fn count(&self, map: &str) -> u64 {
+        self.maps.get(map).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// What a map counted, by its keys.
+    pub(super) fn counts(&self, map: &str) -> impl Iterator<Item = (&str, u64)> {
+        let counts = self.maps.get(map).and_then(Value::as_object).into_iter().flatten();
+        counts.filter_map(|(key, count)| Some((key.as_str(), count.as_u64()?)))
+    }
 }
 
 #[cfg(test)]
@@ -102,8 +138,10 @@ mod tests {
     fn its_map_is_read() {
         let text = "{\"type\": \"attached_probes\", \"data\": {\"probes\": 1}}\n\
                     {\"type\": \"map\", \"data\": {\"@\": 280000}}\n";
-        assert_eq!(counts(text), (280_000, 0));
-        assert_eq!(counts("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n"), (0, 3));
-        assert_eq!(counts("no JSON"), (0, 0));
+        let said = Said::of(text);
+        assert_eq!((said.count("@"), said.count("@none"), said.lost), (280_000, 0, 0));
+        let said = Said::of("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n");
+        assert_eq!((said.count("@"), said.lost), (0, 3));
+        assert_eq!(Said::of("no JSON"), Said::default());
     }
 }

@@ -11,9 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::run_dir::RunDir;
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, make_dir};
@@ -21,14 +22,12 @@ use crate::signals;
 
 /// Root's folder of sockets.
 const RUN_DIR: &CStr = c"/var/run/lttng";
-/// Whether there was none before.
-static RUN_DIR_IS_OURS: AtomicBool = AtomicBool::new(false);
 /// How long the daemon may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked at meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-fn run_dir() -> &'static Path {
+pub(super) fn run_dir() -> &'static Path {
     Path::new(OsStr::from_bytes(RUN_DIR.to_bytes()))
 }
 
@@ -38,6 +37,8 @@ pub(crate) struct Home {
     home: PathBuf,
     /// For root: the folder that lies over [`RUN_DIR`].
     run: Option<CString>,
+    /// What it lies over, if it is ours.
+    _over: Option<Arc<RunDir>>,
 }
 
 impl Home {
@@ -47,17 +48,14 @@ impl Home {
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
-            return Ok(Self { home, run: None });
+            return Ok(Self { home, run: None, _over: None });
         }
         let run = place.path("lttng-run");
         make_dir(&run)?;
-        let over = run_dir();
-        if !over.is_dir() {
-            make_dir(over)?;
-            RUN_DIR_IS_OURS.store(true, Ordering::Relaxed);
-        }
         let run = CString::new(run.as_os_str().as_bytes());
-        Ok(Self { home, run: Some(run.map_err(|error| Error::output("scratch folder", error))?) })
+        let run = run.map_err(|error| Error::output("scratch folder", error))?;
+        let over = RunDir::claim().map_err(Error::io(format!("cannot have {RUN_DIR:?}")))?;
+        Ok(Self { home, run: Some(run), _over: over.map(Arc::new) })
     }
 
     /// Makes `command` a process that finds our daemon, and no other.
@@ -164,10 +162,6 @@ impl Drop for Daemon {
                 break;
             }
             std::thread::sleep(INTERVAL);
-        }
-        if RUN_DIR_IS_OURS.load(Ordering::Relaxed) {
-            // Fails if somebody has begun to use it, as it should.
-            let _ = std::fs::remove_dir(run_dir());
         }
     }
 }

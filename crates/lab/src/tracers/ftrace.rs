@@ -1,9 +1,8 @@
 //! ftrace in a private instance: a probe of <sys/sdt.h> with a uprobe event on it, and the marker.
 //! Its buffers are overwritten, and read only afterwards.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,7 +15,7 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has, make_dir};
 use crate::results::Account;
-use crate::tracefs::{Instance, Tracefs, Uprobe};
+use crate::tracefs::{Instance, Tracefs, Uprobe, read_pages};
 use crate::tracer::{Availability, Tracer};
 use crate::workload::{self, Batch};
 
@@ -24,8 +23,6 @@ use crate::workload::{self, Batch};
 pub(super) const PROBE_PROGRAM: &str = "usdt";
 /// The program that writes to the marker.
 const MARKER_PROGRAM: &str = "marker";
-/// Bytes of a buffer's page.
-const PAGE_BYTES: usize = 4096;
 /// Where its buffers' pages go, in the scratch folder.
 const PAGES: &str = "ftrace.pages";
 /// The probe.
@@ -228,21 +225,8 @@ fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
 
 /// Moves the pages of a buffer to a file, without waiting for more.
 fn save(from: &Path, to: &Path) -> Result<()> {
-    let what = || format!("cannot read {}", from.display());
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK);
-    let mut from = options.open(from).map_err(Error::io(what()))?;
     let mut pages = Vec::new();
-    let mut page = vec![0; PAGE_BYTES];
-    // At most what a buffer holds, and the page that is written to.
-    for _ in 0..PRODUCER_BYTES / PAGE_BYTES as u64 + 2 {
-        match from.read(&mut page) {
-            Ok(0) => break,
-            Ok(bytes) => pages.extend(&page[..bytes]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => return Err(Error::io(what())(error)),
-        }
-    }
+    read_pages(from, PRODUCER_BYTES, |page| pages.extend(page))?;
     std::fs::write(to, pages).map_err(Error::io(format!("cannot write {}", to.display())))
 }
 

@@ -1,6 +1,6 @@
 //! `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file while it records.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
@@ -37,20 +37,18 @@ impl Perf {
         let output = place.path(OUTPUT);
         // It would keep another one's beside its own.
         let _ = std::fs::remove_file(&output);
-        let pages = (RING_BYTES / PAGE_BYTES).to_string();
-        let mut command = Command::new("perf");
-        command.args(["record", "-q", "-N", "-B", "-m", &pages, "-e", &uprobe.for_perf(), "-o"]);
-        command.arg(output).arg("--").arg(place.path(PROBE_PROGRAM)).args(arguments);
+        let mut command = record(RING_BYTES, &output);
+        command
+            .args(["-e", &uprobe.for_perf()])
+            .arg("--")
+            .arg(place.path(PROBE_PROGRAM))
+            .args(arguments);
         Ok(child::run(&mut command, "perf record")?.stdout)
     }
 
     /// What became of so many events.
     fn found(place: &Place, emitted: u64) -> Result<Account> {
-        let mut stats = Command::new("perf");
-        stats.args(["report", "--stats", "-i"]).arg(place.path(OUTPUT));
-        let stats = child::run(&mut stats, "perf report")?.stdout;
-        let (samples, lost) = counts(&stats)
-            .ok_or_else(|| Error::output("perf report --stats", "there are no samples"))?;
+        let (samples, lost) = recorded(&place.path(OUTPUT))?;
         let mut script = Command::new("perf");
         script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));
         // It shows what was recorded on one CPU and then on another by their times, which it may
@@ -139,19 +137,46 @@ impl Tracer for Perf {
     }
 }
 
-/// Samples, and lost ones, of `perf report --stats`: lines `NAME events: COUNT`, first of all
-/// events, then of each under a heading of its own.
+/// `perf record` to a file, with buffers of so many bytes for each CPU; what, and of whom, is yet
+/// to be said. It keeps no list of programs' files, which others have none of either.
+pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
+    let mut command = Command::new("perf");
+    let pages = (buffer_bytes / PAGE_BYTES).to_string();
+    command.args(["record", "-q", "-N", "-B", "-m", &pages, "-o"]).arg(output);
+    command
+}
+
+/// How many samples are in a file of its, and how many it says it has lost.
+pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
+    let mut report = Command::new("perf");
+    report.args(["report", "--stats", "-i"]).arg(file);
+    let stats = child::run(&mut report, "perf report")?.stdout;
+    counts(&stats).ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
+}
+
+/// The same of `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
+/// under a heading of its own.
 fn counts(stats: &str) -> Option<(u64, u64)> {
-    let count = |name: &str| {
-        let lines = stats.lines().filter_map(|line| {
-            let rest = line.trim().strip_prefix(name)?.strip_prefix(" events:")?;
-            rest.split_whitespace().next()?.parse::<u64>().ok()
-        });
-        lines.max()
-    };
-    // Since Linux 6.0 the kernel counts lost ones of each event; before, it says so in between.
-    let lost = count("LOST_SAMPLES").or_else(|| count("LOST")).unwrap_or(0);
-    Some((count("SAMPLE")?, lost))
+    let is_of_one = |line: &&str| line.ends_with(" stats:") && !line.starts_with("Aggregated");
+    let (mut samples, mut lost) = (None, 0);
+    for line in stats.lines().take_while(|line| !is_of_one(line)) {
+        let Some((name, rest)) = line.trim().split_once(" events:") else { continue };
+        let count: u64 = rest.split_whitespace().next()?.parse().ok()?;
+        match name {
+            "SAMPLE" => samples = Some(count),
+            // Records that say so, each of many samples: how many is said below, of each event.
+            "LOST_SAMPLES" | "LOST" => lost = lost.max(count),
+            _ => {}
+        }
+    }
+    // Of each event, where the kernel counts them (since Linux 6.0).
+    let of_each: u64 = stats
+        .lines()
+        .skip_while(|line| !is_of_one(line))
+        .filter_map(|line| line.trim().strip_prefix("LOST_SAMPLES events:"))
+        .filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .sum();
+    Some((samples?, lost.max(of_each)))
 }
 
 #[cfg(test)]
@@ -166,5 +191,17 @@ mod tests {
                     LOST_SAMPLES events:      21504\n";
         assert_eq!(counts(text), Some((280_000, 21_504)));
         assert_eq!(counts("Aggregated stats:\n   TOTAL events:  3\n"), None);
+    }
+
+    #[test]
+    fn samples_of_perf_are_counted_once() {
+        let text = "\nAggregated stats:\n           TOTAL events:         30\n            \
+                    LOST events:         12  ( 0.0%)\n          \
+                    SAMPLE events:         18  (98.5%)\n\
+                    sched:sched_stat_runtime stats:\n          SAMPLE events:      10\n    \
+                    LOST_SAMPLES events:      21504\nsched:sched_switch stats:\n          \
+                    SAMPLE events:      8\n    LOST_SAMPLES events:      2\n";
+        assert_eq!(counts(text), Some((18, 21506)));
+        assert_eq!(counts("nothing"), None);
     }
 }

@@ -19,7 +19,7 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::results::Account;
-use crate::rows::Unit;
+use crate::rows::{Row, Unit};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::name;
 use observe::{Looped, PERIOD_NS, STEPPED_MORE};
@@ -230,6 +230,19 @@ fn may_not_sample(place: &Place) -> Option<String> {
     tried.err().map(|error| format!("perf cannot sample here ({error})"))
 }
 
+/// Of each tracer whose whole event is among these rows, the parts, in the order of its way.
+pub(crate) fn stacks<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
+    let wholes = rows.iter().filter(|row| row.case == WHOLE && !row.is_control);
+    let of_whole = |whole: &&'a Row| {
+        let find = |part: &Part| {
+            let is_it = |row: &&&Row| row.tracer == whole.tracer && row.case == part.words();
+            rows.iter().find(is_it).copied()
+        };
+        (whole.tracer.as_str(), Part::ALL.iter().filter_map(find).collect())
+    };
+    wholes.map(of_whole).collect()
+}
+
 impl Suite for Breakdown {
     fn about(&self) -> About {
         About {
@@ -243,6 +256,10 @@ impl Suite for Breakdown {
 
     fn seconds(&self, settings: &Settings) -> f64 {
         if settings.quick { 6.0 } else { 60.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(|way| way.tracer).into()
     }
 
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {

@@ -49,6 +49,25 @@ impl Events {
         Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
     }
 
+    /// Which tracers take part: those that are wanted, the one that others are told in terms of,
+    /// and the next of those where somebody does what the first does not.
+    fn taking_part(&self, settings: &Settings) -> Vec<bool> {
+        let turns = (self.turns)(1);
+        let find = |name: &&str| self.tracers.iter().find(|one| one.name() == *name);
+        let yardsticks: Vec<&dyn Tracer> =
+            self.beside.iter().filter_map(find).map(|one| one.as_ref()).collect();
+        let wants = |tracer: &dyn Tracer| settings.wants(tracer.name());
+        let is_wanted = |turn: &Turn| {
+            self.tracers.iter().any(|one| wants(one.as_ref()) && turn.is_for(one.as_ref()))
+        };
+        let yardstick =
+            |turn: &Turn| yardsticks.iter().find(|one| turn.is_for(**one)).map(|one| one.name());
+        let mut needed: Vec<&str> = self.beside.iter().take(1).copied().collect();
+        needed.extend(turns.iter().filter(|turn| is_wanted(turn)).filter_map(yardstick));
+        let takes_part = |tracer: &dyn Tracer| wants(tracer) || needed.contains(&tracer.name());
+        self.tracers.iter().map(|one| takes_part(one.as_ref())).collect()
+    }
+
     /// Rows of a tracer: those of its cases that mean something.
     fn rows_of(&self, tracer: usize, hall: &Hall<'_>) -> Vec<Place> {
         let turns = (self.turns)(hall.cpus).into_iter();
@@ -115,14 +134,19 @@ impl Suite for Events {
         if settings.quick { self.seconds.1 } else { self.seconds.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        let turns = (self.turns)(1);
+        let has_rows = |tracer: &dyn Tracer| turns.iter().any(|turn| turn.is_for(tracer));
+        let all = tracers::all();
+        let all = all.iter().filter(|tracer| (self.takes)(tracer.name()));
+        all.filter(|tracer| has_rows(tracer.as_ref())).map(|tracer| tracer.name()).collect()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
-        let beside = self.beside;
         self.tracers = tracers::all();
-        let takes = self.takes;
-        self.tracers.retain(|tracer| {
-            let name = tracer.name();
-            takes(name) && (hall.settings.wants(name) || Some(&name) == beside.first())
-        });
+        self.tracers.retain(|tracer| (self.takes)(tracer.name()));
+        let mut kept = self.taking_part(hall.settings).into_iter();
+        self.tracers.retain(|_| kept.next().unwrap_or(false));
         let mut found: Vec<(Entry, Place)> = Vec::new();
         for tracer in 0..self.tracers.len() {
             let rows = self.rows_of(tracer, hall);
@@ -206,6 +230,21 @@ fn tell_beside(entries: &mut [Entry], names: &[&str]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_are_told_in_terms_of_takes_part_where_it_does() {
+        let taking_part = |word: &str| -> Vec<&str> {
+            let mut suite = Events::tracepoint();
+            suite.tracers = tracers::all();
+            let settings = Settings { tracers: vec![word.to_owned()], ..Settings::default() };
+            let kept = suite.taking_part(&settings);
+            let names = suite.tracers.iter().map(|one| one.name()).zip(kept);
+            names.filter(|one| one.1).map(|one| one.0).collect()
+        };
+        assert_eq!(taking_part("rdtsc"), [name::RDTSC, name::TRACKWAY]);
+        let text = [name::TRACKWAY, name::PRINTF, name::TRACKWAY_PRINTF];
+        assert_eq!(taking_part("printf"), text);
+    }
 
     #[test]
     fn rows_are_told_in_terms_of_the_same_case() {

@@ -31,9 +31,7 @@ const STEPS_EVENTS: u64 = 8;
 
 /// What else is known of starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
-/// What else is known of single events: what timing takes, in ns, which is subtracted.
-pub(crate) const TIMING: &str = "timing, subtracted";
-/// And what the clock steps by, in ns.
+/// What else is known of single events: what the clock steps by, in ns.
 pub(crate) const STEP: &str = "step of the clock";
 /// What else is known of threads: the mean of all batches, also of those that were interrupted.
 pub(crate) const MEAN: &str = "mean with interruptions";
@@ -173,13 +171,18 @@ fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) ->
     if mode != Mode::Overwrite {
         nothing_lost(tracer.name(), account.as_ref())?;
     }
-    Ok(Sample {
+    Ok(Sample { account, ..of_singles(singles) })
+}
+
+/// ns of single events: what timing takes is in them, until the engine takes it out.
+fn of_singles(singles: Singles) -> Sample {
+    Sample {
         figure: singles.typical,
         histogram: singles.histogram,
-        account,
-        extra: vec![(TIMING, singles.timing), (STEP, singles.step)],
+        measuring: Some(singles.timing),
+        extra: vec![(STEP, singles.step)],
         ..Sample::default()
-    })
+    }
 }
 
 fn starts(tracer: &mut dyn Tracer, hall: &Hall<'_>) -> Result<Sample> {
@@ -218,6 +221,17 @@ mod tests {
         let sample = of_batches(&batches, &plan).expect("three");
         assert_eq!((sample.figure, sample.extra), (30.0, vec![(MEAN, 50.0)]));
         assert!(of_batches(&batches[..1], &plan).is_err());
+    }
+
+    #[test]
+    fn what_timing_takes_is_subtracted_once() {
+        // A tick is a ns; an event takes 30 beyond the 20 of timing it, and one 800.
+        let output = "timing 20 100\ntiming-most 20\nsingle 50 99\nsingle 820 1\n\
+                      single-most 820\nticks 1000 1000\n";
+        let sample = of_singles(Singles::parse(output, 100).expect("all"));
+        let row = crate::rounds::tests::row_of(sample);
+        assert_eq!((row.median(), row.measuring), (Some(30.0), Some(20.0)));
+        assert_eq!(row.histogram, [(30.0, 99), (800.0, 1)]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ const BATCHES_QUICK: usize = 2;
 /// What is measured a second time.
 const TWICE: (Operands, Chain, usize) = (Operands::Integers, Chain::AndTrue, 9);
 /// The row of a call of nothing.
-const EMPTY: &str = "call-of-nothing";
+pub(super) const EMPTY: &str = "call-of-nothing";
 
 /// A chain that contestants answer about.
 struct Contest {
@@ -352,7 +352,7 @@ mod tests {
             let tracers = vec![tracer.to_owned()];
             wanted(&Settings { tracers, ..Settings::default() })
         };
-        assert_eq!(of("trackway-int"), [Runner::C, Runner::Interpreted]);
+        assert_eq!(of("trackway-interpreted"), [Runner::C, Runner::Interpreted]);
         assert!(of("lttng").is_empty());
         assert_eq!(wanted(&Settings::default()), Runner::ALL);
     }

@@ -38,7 +38,8 @@ use crate::rows::Unit;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use alone::Alone;
 use chains::{
-    Operands, PREDICATES, PREDICATES_QUICK, Runner, TRACED_PREDICATES, TRACED_PREDICATES_QUICK,
+    FilterTracer, Operands, PREDICATES, PREDICATES_QUICK, Runner, TRACED_PREDICATES,
+    TRACED_PREDICATES_QUICK,
 };
 use traced::Traced;
 
@@ -74,6 +75,12 @@ impl Suite for Filter {
 
     fn seconds(&self, settings: &Settings) -> f64 {
         if settings.quick { 12.0 } else { 120.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        let alone = Runner::ALL.map(Runner::name);
+        let traced = FilterTracer::ALL.map(FilterTracer::name);
+        [alone::EMPTY].into_iter().chain(alone).chain(traced).collect()
     }
 
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {

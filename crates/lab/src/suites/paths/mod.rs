@@ -435,6 +435,10 @@ impl Suite for Paths {
         if settings.quick { 4.0 } else { 60.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(Way::name).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         hall.progress.say("comparing clocks");
         self.line = Some(Line::calibrated());

@@ -86,6 +86,10 @@ impl Suite for Preload {
         if settings.quick { 30.0 } else { 360.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(Way::tracer).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let wants = |way: Way| way == Way::Plain || hall.settings.wants(way.tracer());
         let ways = Ways::set_up(hall)?;

@@ -117,6 +117,10 @@ impl Suite for Reading {
         if settings.quick { 12.0 } else { 150.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Tool::ALL.map(Tool::name).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         self.cpus = allowed_cpus()?;
         let tools = self.tools(hall.settings);

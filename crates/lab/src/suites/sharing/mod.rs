@@ -76,6 +76,10 @@ impl Suite for Sharing {
         if settings.quick { 1.0 } else { 30.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(Way::name).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let shared = Shared::new();
         let mut entries = Vec::new();

@@ -87,6 +87,10 @@ impl Suite for Size {
         if settings.quick { 8.0 } else { 60.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        WRITERS.iter().map(|writer| writer.0).chain([TEXT]).collect()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for tracer in tracers::all() {

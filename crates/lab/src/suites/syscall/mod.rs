@@ -370,6 +370,10 @@ impl Suite for Syscall {
         if settings.quick { 15.0 } else { 170.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        TRACERS.map(KernelTracer::name).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         self.tracers = Some(KernelTracers::set_up(hall.place)?);
         let mut entries = self.set_up(hall);

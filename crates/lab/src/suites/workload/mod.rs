@@ -219,6 +219,10 @@ impl Suite for Workload {
         if settings.quick { 30.0 } else { 400.0 }
     }
 
+    fn tracers(&self) -> Vec<&'static str> {
+        WAYS.map(|way| way.0).into()
+    }
+
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
         hall.progress.say("workload: setting up");
         let (place, quick) = (hall.place, hall.settings.quick);

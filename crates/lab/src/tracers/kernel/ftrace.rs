@@ -1,8 +1,6 @@
 //! ftrace, in a private instance: its events enabled, its buffers moved to files as trace-cmd does.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +10,7 @@ use super::{
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::tracefs::{Instance, Tracefs};
+use crate::tracefs::{Instance, Tracefs, read_pages};
 
 /// What instances of it are called.
 const NAME: &str = "kernel";
@@ -81,7 +79,8 @@ fn found(instance: &Instance, job: &Job<'_>) -> Result<Found> {
     for cpu in instance.cpus() {
         // What was written, and pages that are not full.
         let (from, to) = files(cpu, job.place);
-        bytes += fs::metadata(&to).map_or(0, |file| file.len()) + rest(&from)?;
+        bytes += fs::metadata(&to).map_or(0, |file| file.len());
+        read_pages(&from, BUFFER_KIB << 10, |page| bytes += page.len() as u64)?;
         let _ = fs::remove_file(to);
     }
     // Of a flight recorder, what does not fit is to go.
@@ -110,26 +109,6 @@ impl Drop for Drains {
             let _ = drain.finish();
         }
     }
-}
-
-/// Reads what is left, without waiting for more; how many bytes it was.
-fn rest(path: &Path) -> Result<u64> {
-    const PAGE_BYTES: usize = 4096;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK);
-    let mut file: File = options.open(path).map_err(Error::io("cannot open trace_pipe_raw"))?;
-    let mut page = vec![0; PAGE_BYTES];
-    let mut sum = 0;
-    // At most what buffers hold.
-    for _ in 0..(BUFFER_KIB << 10) / PAGE_BYTES as u64 + 1 {
-        match file.read(&mut page) {
-            Ok(0) => break,
-            Ok(bytes) => sum += bytes as u64,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => return Err(Error::io("cannot read trace_pipe_raw")(error)),
-        }
-    }
-    Ok(sum)
 }
 
 #[cfg(test)]

@@ -262,9 +262,9 @@ impl KernelTracers {
             (KernelTracer::FtraceRaw | KernelTracer::FtraceSyscalls, Ok(tracefs)) => {
                 ftrace::run(tracefs, tracer, job)
             }
-            (KernelTracer::Perf, _) => peers::perf(job),
-            (KernelTracer::Bpftrace, _) => peers::bpftrace(job),
-            (KernelTracer::Strace, _) => peers::strace(job),
+            (KernelTracer::Perf, _) => peers::by_perf(job),
+            (KernelTracer::Bpftrace, _) => peers::by_bpftrace(job),
+            (KernelTracer::Strace, _) => peers::by_strace(job),
             _ if tracer.is_ours() => ours::run(tracer, job),
             _ => Err(Error::output(tracer.name(), "it cannot be had")),
         }

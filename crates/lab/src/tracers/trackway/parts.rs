@@ -18,7 +18,7 @@ pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Acco
     let summary = RecorderSummary::parse(messages)
         .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
     let counted = readback::count(trace)?.unwrap_or_default();
-    if counted.events != 0 && counted.events != summary.recorded {
+    if counted.events != summary.recorded {
         let message = format!(
             "it says that it recorded {} events, and the trace has {}",
             summary.recorded, counted.events

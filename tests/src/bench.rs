@@ -1,0 +1,89 @@
+//! Suites of `trackway bench` in tests: run once, and what their results say of rows.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::{World, has, skipped};
+
+/// Runs a suite once, with these tracers or with all, in a command that is changed as the test
+/// needs it: its exit status, what it said, and its results.
+pub fn quick(
+    world: &World,
+    suite: &str,
+    tracers: &str,
+    change: impl FnOnce(&mut Command),
+) -> (Option<i32>, String, Value) {
+    let out = world.path(&format!("results-{suite}"));
+    let mut command = world.trackway(&["bench", suite, "--quick", "--out"]);
+    command.arg(&out);
+    if !tracers.is_empty() {
+        command.args(["--tracers", tracers]);
+    }
+    change(&mut command);
+    let Output { status, stdout, stderr } = command.output().expect("trackway runs");
+    let said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let json = fs::read_to_string(out.join("results.json"));
+    let json = json.unwrap_or_else(|error| panic!("{status}: {error}: {said}"));
+    assert!(out.join("report.html").is_file());
+    (status.code(), said, serde_json::from_str(&json).expect("JSON"))
+}
+
+/// Rows of a suite that is run once, as [`report`] has them.
+pub fn rows(world: &World, suite: &str, tracers: &str) -> Option<Vec<Value>> {
+    report(world, suite, tracers).map(|report| rows_of(&report, suite))
+}
+
+/// Results of a suite that is run once, in which nothing may fail; `None` if there is no compiler.
+pub fn report(world: &World, suite: &str, tracers: &str) -> Option<Value> {
+    if !has("cc") {
+        skipped("no C compiler (cc) is installed");
+        return None;
+    }
+    let (code, said, report) = quick(world, suite, tracers, |_| ());
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(report["is_partial"], false);
+    Some(report)
+}
+
+/// Rows of a suite in results.
+pub fn rows_of(report: &Value, suite: &str) -> Vec<Value> {
+    report["suites"][suite]["rows"].as_array().expect("rows").clone()
+}
+
+/// Rows of a tracer: there is at least one.
+pub fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
+    assert!(!rows.is_empty(), "no row of {tracer}");
+    rows
+}
+
+/// The row of a tracer in a case.
+pub fn row<'a>(rows: &'a [Value], tracer: &str, case: &str) -> &'a Value {
+    let row = of(rows, tracer).into_iter().find(|row| row["case"] == case);
+    row.unwrap_or_else(|| panic!("no row of {tracer}: {case}"))
+}
+
+/// A count of a row's.
+pub fn number(row: &Value, name: &str) -> u64 {
+    row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
+}
+
+/// Whether a row was measured; one that is absent must say why, and none may have failed.
+pub fn is_measured(row: &Value) -> bool {
+    if row["status"] == "absent" {
+        assert!(row["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{row}");
+        return false;
+    }
+    assert_eq!(row["status"], "measured", "{row}");
+    true
+}
+
+/// EXPECT a row that was measured, with events, each of which is somewhere.
+pub fn is_accounted_for(row: &Value) {
+    assert_eq!(row["status"], "measured", "{row}");
+    let names = ["emitted", "recorded", "lost", "overwritten"];
+    let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
+    assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
+}
