@@ -31,7 +31,7 @@ struct Jumping(Child);
 
 impl Jumping {
     fn start(place: &Place, mode: &str) -> Self {
-        let mut command = place.world.command(&program(&place.world));
+        let mut command = place.world.command(program(&place.world));
         Self(command.arg(mode).stdout(Stdio::piped()).spawn().expect("it starts"))
     }
 
