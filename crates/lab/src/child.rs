@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::signals::{self, Foreground};
@@ -14,6 +14,8 @@ use crate::signals::{self, Foreground};
 const LIMIT_S: u64 = 60;
 /// How long a program may take to end when told to.
 const GRACE: Duration = Duration::from_secs(5);
+/// How often it is looked whether all of its output is there, once it has ended.
+const INTERVAL: Duration = Duration::from_micros(200);
 
 /// What a program left.
 #[derive(Debug)]
@@ -94,20 +96,34 @@ impl Running {
 
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Result<Finished> {
-        let mut stdout = String::new();
-        let read = self.stdout.read_to_string(&mut stdout);
-        signals::wait_for_end(self.child.id().cast_signed());
+        let pid = self.child.id().cast_signed();
+        let mut rest = self.stdout;
+        let reader = std::thread::spawn(move || {
+            let mut stdout = String::new();
+            let read = rest.read_to_string(&mut stdout);
+            read.map(|_| stdout)
+        });
+        signals::wait_for_end(pid);
+        // Those that it has started may have its output open, and live on.
+        let ended = Instant::now();
+        while !(reader.is_finished() && self.stderr.is_finished()) {
+            if ended.elapsed() > GRACE {
+                signals::kill_group(pid);
+            }
+            std::thread::sleep(INTERVAL);
+        }
         let overdue = self.watch.end();
         let status =
             self.child.wait().map_err(Error::io(format!("cannot wait for {}", self.what)))?;
         let stderr = self.stderr.join().unwrap_or_default();
+        let read = reader.join().unwrap_or_else(|_| Ok(String::new()));
         if signals::stopped() {
             return Err(Error::Interrupted);
         }
         if overdue {
             return Err(Error::Overdue { what: self.what, limit_s: self.limit_s });
         }
-        read.map_err(Error::io(format!("cannot read {}", self.what)))?;
+        let stdout = read.map_err(Error::io(format!("cannot read {}", self.what)))?;
         if !status.success() {
             let message = format!("{status}\n{}", stderr.trim_end());
             return Err(Error::Program { what: self.what, message });
@@ -175,6 +191,15 @@ mod tests {
         assert_eq!(error.to_string(), "sh: exit status: 3\noh no");
         let error = run(&mut Command::new("/nonexistent/program"), "it").unwrap_err();
         assert!(error.to_string().starts_with("cannot run it: "), "{error}");
+    }
+
+    #[test]
+    fn what_a_program_has_started_does_not_keep_it_alive() {
+        let begin = Instant::now();
+        let mut command = Command::new("sh");
+        let finished = run(command.args(["-c", "echo here; sleep 600 & exit 0"]), "sh");
+        assert_eq!(finished.expect("it ends").stdout, "here\n");
+        assert!(begin.elapsed() < Duration::from_secs(300), "by the end of the sleep");
     }
 
     #[test]

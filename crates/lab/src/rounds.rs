@@ -26,9 +26,12 @@ const ROUNDS_MAX: u32 = 60;
 const ROUNDS_MIN: u32 = 12;
 /// Fewest after which it is over because there is no more time: with less there is no interval of
 /// confidence (`stats::median_interval`).
-const ROUNDS_LATE: u32 = 6;
+const ROUNDS_LATE: u32 = 8;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
+
+/// What begins so in [`Sample::extra`] is of all rounds the greatest, and not the median.
+const GREATEST: &str = "greatest";
 
 /// When a suite has had rounds enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -333,10 +336,12 @@ impl<'a> Measuring<'a> {
             let histogram = stats::merged(&measured.histogram);
             row.tail = Tail::of(&histogram);
             row.histogram = stats::bounded(&histogram);
-            let medians = measured.extra.iter().filter_map(|(what, figures)| {
-                Some(((*what).to_owned(), Spread::of(figures)?.median))
+            let extra = measured.extra.iter().filter_map(|(what, figures)| {
+                let spread = Spread::of(figures)?;
+                let is_greatest = what.starts_with(GREATEST);
+                Some(((*what).to_owned(), if is_greatest { spread.max } else { spread.median }))
             });
-            row.extra = medians.collect();
+            row.extra = extra.collect();
             row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
             row.times = self.beside(at, |figure, other| figure / other);
             row.added = self.beside(at, |figure, other| figure - other);

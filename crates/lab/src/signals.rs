@@ -44,14 +44,27 @@ pub(crate) fn kill(pid: i32) {
     send(pid, libc::SIGKILL);
 }
 
+/// Sends SIGKILL to all that are left of the process group of a child of ours that leads one, and
+/// was not reaped yet.
+pub(crate) fn kill_group(pid: i32) {
+    if pid > 1 {
+        send_to(-pid, libc::SIGKILL);
+    }
+}
+
 fn send(pid: i32, signal: i32) {
     if pid > 0 {
-        // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
-        unsafe {
-            let errno = *libc::__errno_location();
-            libc::kill(pid, signal);
-            *libc::__errno_location() = errno;
-        }
+        send_to(pid, signal);
+    }
+}
+
+/// `to` is a process, or the negative of a group.
+fn send_to(to: i32, signal: i32) {
+    // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::kill(to, signal);
+        *libc::__errno_location() = errno;
     }
 }
 

@@ -159,9 +159,15 @@ fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
         let (name, title, repeats) = (offer.name, offer.title, offer.repeats);
         writeln!(output, "{name:<12}  {time:>6}  {title} ({repeats}{when})")?;
     }
-    let all: f64 = arguments.chosen().iter().map(|offer| offer.seconds).sum();
+    let all: f64 = measured(arguments).map(|offer| offer.seconds).sum();
     writeln!(output, "{:<12}  {:>6}", "in all", time(all))?;
     Ok(())
+}
+
+/// The suites that a run measures.
+fn measured(arguments: &Arguments) -> impl Iterator<Item = trackway_lab::Offer> {
+    let are_all = arguments.suites.is_empty();
+    arguments.chosen().into_iter().filter(move |offer| !(are_all && offer.is_only_by_name))
 }
 
 /// A time as people plan with it.
@@ -178,10 +184,7 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     // Before minutes of measuring: what is misspelt, and what cannot be written.
     trackway_lab::check(&order)?;
     let folder = folder(arguments.out.as_deref())?;
-    let is_measured =
-        |offer: &trackway_lab::Offer| !(arguments.suites.is_empty() && offer.is_only_by_name);
-    let offers = arguments.chosen().into_iter().filter(is_measured);
-    let seconds: f64 = offers.map(|offer| offer.seconds).sum();
+    let seconds: f64 = measured(arguments).map(|offer| offer.seconds).sum();
     if std::io::stderr().is_terminal() {
         eprintln!("about {}, with results in {}", time(seconds), folder.display());
     }

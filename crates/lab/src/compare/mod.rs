@@ -354,15 +354,27 @@ fn judge(rows: &mut [RowChange]) -> usize {
         comparable.iter().filter_map(|row| decisive(row)).map(|shift| shift.chance).collect();
     for (row, is_surprising) in comparable.iter_mut().zip(ranks::surprising(&chances)) {
         let Some(shift) = decisive(row) else { continue };
-        row.verdict = verdict(&shift, is_surprising, row.unit.more_is_better());
+        let found = verdict(&shift, is_surprising, row.unit.more_is_better());
+        // Where the figures have not changed that way, the yardstick has.
+        let is_so = |figures: Shift| {
+            is_beyond(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
+        };
+        let is_told = matches!(found, Changed::Better | Changed::Worse);
+        let is_doubtful = is_told && row.figures.is_some_and(|figures| !is_so(figures));
+        row.verdict = if is_doubtful { Changed::NotShown } else { found };
     }
     comparable.len()
+}
+
+/// Whether so many times is more than two runs of the same thing differ by.
+fn is_beyond(times: f64) -> bool {
+    !(1.0 / (1.0 + LEAST)..=1.0 + LEAST).contains(&times)
 }
 
 fn verdict(shift: &Shift, is_surprising: bool, more_is_better: bool) -> Changed {
     let bounds = (1.0 / (1.0 + LEAST), 1.0 + LEAST);
     let is_within = |(low, high): (f64, f64)| bounds.0 <= low && high <= bounds.1;
-    if is_surprising && (shift.times < bounds.0 || bounds.1 < shift.times) {
+    if is_surprising && is_beyond(shift.times) {
         let is_better = (shift.times > 1.0) == more_is_better;
         return if is_better { Changed::Better } else { Changed::Worse };
     }

@@ -137,7 +137,8 @@ fn sureness(comparison: &Comparison) -> String {
              at by itself;\nso chances are held against their number, and of those called \
              different, one in twenty is wrong on average.\nIntervals hold the true ratio in 95 of \
              100 cases. \"Relative\" is in terms of a program that is not ours,\nin the same \
-             rounds: it decides, as it leaves out what the machine did.",
+             rounds: it decides, as it leaves out what the machine did, where the figures \
+             themselves have changed that way, too.",
             plural(compared),
             comparison.by_chance
         ),

@@ -225,7 +225,8 @@ fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String>
     let program = match way {
         Way::Cyclictest => {
             // On the last of the CPUs, as the loop, and all of its output at the end.
-            let cpu = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
+            let cpus = crate::machine::allowed_cpus().unwrap_or_default();
+            let cpu = cpus.last().copied().unwrap_or_default();
             let arguments = format!(
                 "cyclictest -t 1 -a {cpu} -m -N -q -p 80 -i {INTERVAL_US} -l {loops} \
                  -h {HISTOGRAM_NS}"

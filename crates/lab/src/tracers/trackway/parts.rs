@@ -56,6 +56,8 @@ pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
         "-Wl,--no-as-needed".to_owned(),
         "-ltrackway".to_owned(),
         format!("-Wl,-rpath,{folder}"),
+        // Before LD_LIBRARY_PATH, where another version of it may lie.
+        "-Wl,--disable-new-dtags".to_owned(),
     ])
 }
 
