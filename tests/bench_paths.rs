@@ -27,7 +27,7 @@ fn every_way_is_measured_on_either_path() {
     for row in &rows {
         is_measured(row);
     }
-    for tracer in ["no-protection", "trackway-claim", "trackway-lockless"] {
+    for tracer in ["trackway-no-protection", "trackway-claim", "trackway-lockless"] {
         for case in ["u32", "32 B, still clock", "fast path, alone", "switch path, alone"] {
             assert!(is_measured(row(&rows, tracer, case)) || case.ends_with("alone"), "{case}");
         }
@@ -39,7 +39,7 @@ fn every_way_is_measured_on_either_path() {
             let count = |row: &Value| row["samples"][0].as_f64().expect("a count");
             assert!(count(switch) > count(fast), "{fast}, {switch}");
             let atomic = fast["extra"]["atomic instructions"].as_f64().expect("a count");
-            assert_eq!(atomic > 0.0, tracer != "no-protection", "{fast}");
+            assert_eq!(atomic > 0.0, tracer != "trackway-no-protection", "{fast}");
         }
     }
 }

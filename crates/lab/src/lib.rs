@@ -49,7 +49,6 @@ mod suite;
 mod suites;
 mod table;
 mod text;
-#[cfg(target_arch = "x86_64")]
 mod tracee;
 mod tracefs;
 mod tracer;

@@ -233,8 +233,10 @@ pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
 /// A file that is there whole or not at all.
 fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let new = folder.join(format!(".{name}.new"));
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, folder.join(name))
+    let written =
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, folder.join(name)));
+    // Half of it is of no use.
+    written.inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 /// Writes a report to `folder`, as `results.json` and `report.html`, each whole or not at all.

@@ -66,6 +66,7 @@ impl Tracee {
     /// # Safety
     /// `body` calls nothing that a child of a process with threads must not: it does not
     /// allocate, lock, or use files.
+    #[cfg(target_arch = "x86_64")] // where somebody has use for it
     pub(crate) unsafe fn fork(body: impl FnOnce()) -> Result<Option<Self>> {
         // SAFETY: the child goes on with system calls and `body`, for which the caller vouches.
         let pid = unsafe { libc::fork() };
@@ -147,6 +148,17 @@ impl Tracee {
     }
 
     /// Where it is.
+    ///
+    /// # Errors
+    ///
+    /// On other processors than x86-64, whose instructions [`Self::code_at`] does not know either.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn at(&self) -> Result<At> {
+        Err(Error::output("ptrace", "instructions are told apart on x86-64 only"))
+    }
+
+    /// Where it is.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn at(&self) -> Result<At> {
         // SAFETY: the structure consists of integers.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };

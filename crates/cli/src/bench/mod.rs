@@ -193,8 +193,9 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
         let _ = trackway_lab::write_report(so_far, &folder);
     })?;
     let written = trackway_lab::write_report(&report, &folder);
-    written.with_context(|| format!("cannot write in {}", folder.display()))?;
+    // What was measured is shown, also where there is no room for it.
     trackway_lab::print_report(&report, output).context("cannot write the tables")?;
+    written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "\n{}", folder.join("report.html").display())?;
     if report.is_partial {
         eprintln!("trackway: interrupted: what was measured until then is kept");

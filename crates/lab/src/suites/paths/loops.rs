@@ -142,17 +142,19 @@ impl Runner {
     }
 }
 
+impl Runner {
+    /// Emits so many events that nobody measures.
+    pub(super) fn skip(&mut self, events: u64) {
+        self.emit(events);
+    }
+}
+
 /// What stepping through events needs.
 #[cfg(target_arch = "x86_64")]
 impl Runner {
     /// Emits events until one opens a sub-buffer, at most `most`; how many.
     pub(super) fn until_switch(&mut self, most: u64) -> u64 {
         (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
-    }
-
-    /// Emits so many events that nobody measures.
-    pub(super) fn skip(&mut self, events: u64) {
-        self.emit(events);
     }
 
     /// Says that a child has emitted so many events in our place.

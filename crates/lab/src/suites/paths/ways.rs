@@ -62,16 +62,16 @@ impl Way {
         Self::Signals,
     ];
 
-    /// As a row's tracer. Trackway's own are named by `--reserve`.
+    /// As a row's tracer: all are Trackway's buffers. Three are what `--reserve` names.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Nothing => "no-protection",
+            Self::Nothing => "trackway-no-protection",
             Self::Rseq => "trackway-rseq",
             Self::Claim => "trackway-claim",
             Self::Lockless => "trackway-lockless",
-            Self::LocklessUnfenced => "lockless-unfenced",
-            Self::Mutex => "mutex",
-            Self::Signals => "signals-blocked",
+            Self::LocklessUnfenced => "trackway-lockless-unfenced",
+            Self::Mutex => "trackway-mutex",
+            Self::Signals => "trackway-signals-blocked",
         }
     }
 }
