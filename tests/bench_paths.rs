@@ -23,7 +23,7 @@ fn is_measured(row: &Value) -> bool {
 /// claim.
 #[test]
 fn every_way_is_measured_on_either_path() {
-    let Some(rows) = rows("paths", "trackway-claim,trackway-lockless,lockless") else { return };
+    let Some(rows) = rows("paths", "trackway-claim,trackway-lockless") else { return };
     for row in &rows {
         is_measured(row);
     }

@@ -220,7 +220,7 @@ fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
         }
         if when == "killed" {
             let talk = scene.recover();
-            assert!(talk.contains("of the kernel's events, what was written"), "{talk}");
+            assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
         }
     }
 }
@@ -234,7 +234,7 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     assert!(has_metadata(&world.path("trace")));
     scene.kill();
     let talk = scene.recover();
-    assert!(talk.contains("of the kernel's events, what was written"), "{talk}");
+    assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
     assert_eq!(lines(&world), Vec::<String>::new());
 }
 
@@ -243,7 +243,7 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
 #[test]
 fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
     /// It may be through before it is interrupted.
-    const TRIES: usize = 5;
+    const TRIES: usize = 20;
     let world = World::new("kernel-interrupted");
     if !has_kernel_events(&world) {
         return;

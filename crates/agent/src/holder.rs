@@ -20,7 +20,7 @@ use crate::thread;
 
 /// Size of a footprint: callers whose depths differ by less are told to be the same place. Of a
 /// signal handler's stack, which may be small.
-const FOOTPRINT_BYTES: usize = 512;
+const FOOTPRINT_BYTES: usize = 320;
 
 /// Bits of an address that a [`Holder`] has room for.
 const ADDRESS_BITS: u32 = 48;

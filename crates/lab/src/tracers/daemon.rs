@@ -68,15 +68,6 @@ impl Home {
     }
 }
 
-/// Has the calling process told to end when the thread that started it does.
-fn end_with_us() -> io::Result<()> {
-    // SAFETY: prctl with these arguments touches no memory.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Moves the calling process to a mount namespace in which `folder` is seen at `at`.
 fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -105,9 +96,6 @@ impl Daemon {
         command.args(["--no-kernel", "--quiet"]).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         home.enter(&mut command);
-        // It ends its own daemons, which are in a namespace where nobody else finds them.
-        // SAFETY: between fork and exec it only makes a system call.
-        unsafe { command.pre_exec(end_with_us) };
         let child = command.spawn().map_err(Error::io("cannot run lttng-sessiond"))?;
         let mut daemon = Self { home, child };
         daemon.wait_until_ready()?;
