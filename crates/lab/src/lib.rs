@@ -21,6 +21,7 @@
 //! No figure is ever asserted: the lab reports, people judge.
 
 mod bars;
+mod by_round;
 mod case;
 mod child;
 mod compare;

@@ -1,24 +1,30 @@
 //! What all reports have.
 
-use crate::results::{Bar, Verdict};
+use crate::results::Bar;
 
 /// Bytes, in MiB.
 pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// The bars, line by line.
+/// The bars, line by line, under the suites that show them.
 pub(crate) fn bars_text(bars: &[Bar]) -> Option<String> {
-    let mut text = "What Trackway set out to reach\n\n".to_owned();
+    /// Least width of what was measured.
+    const MEASURED: usize = 20;
+    let width = bars.iter().map(|bar| bar.measured.chars().count()).max()?.max(MEASURED);
+    let mut text = "What Trackway set out to reach\n".to_owned();
+    let mut suite = None;
     for bar in bars {
-        let verdict = match bar.verdict {
-            Verdict::Holds => "holds",
-            Verdict::Misses => "misses",
-            Verdict::Unknown => "",
-        };
-        let line = format!("  {:<62}  {:<20}  {verdict}", bar.what, bar.measured);
+        if suite != Some(&bar.suite) {
+            text += "\n";
+            text += &bar.suite;
+            text += if bar.suite.is_empty() { "" } else { "\n" };
+            suite = Some(&bar.suite);
+        }
+        let (what, measured, standing) = (&bar.what, &bar.measured, bar.standing());
+        let line = format!("  {what:<62}  {measured:<width$}  {standing}");
         text += line.trim_end();
         text.push('\n');
     }
-    (!bars.is_empty()).then_some(text)
+    Some(text)
 }
