@@ -63,34 +63,36 @@ const DESIGN: [(&str, &str); 14] = [
     ("tracepoint", "off: at most 0.6 ns"),
     ("filter", "filters: a tenth of LTTng's, at most 1.4 of C (aim: 1.1)"),
     ("tracepoint", "trackway_printf: 2 times as fast as lttng_ust_tracef"),
-    ("tracepoint", "one u32: 10 times as fast as USDT by ftrace's uprobe, by bpftrace"),
-    ("syscall", "getppid: at most 0.75 of what ftrace adds, 1.00 of one process tree"),
+    ("tracepoint", "one u32: 10 times as fast as USDT by ftrace and bpftrace"),
+    ("syscall", "getppid: at most 0.75 of what ftrace adds, one tree 1.00"),
     ("sharing", "BPF map element: read by mmap, not by bpf(2)"),
     ("size", "bytes of an event with one u32: at most 8, later kinds 10"),
     ("reading", "text and decoding: 10 times as fast as babeltrace2"),
     ("startup", "start of a process: at most +200 µs, and no thread"),
 ];
 
-/// All bars: of suites that are in the report as they stand; of the others what the design asks,
-/// and who shows it.
+/// All bars: of suites that are in the report as they stand; then, of the others, what the design
+/// asks, and who shows it.
 pub(crate) fn all(report: &Report) -> Vec<Bar> {
-    let mut bars = Vec::new();
+    let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
     for (name, shown) in SHOWN {
         let suite = report.suites.get(name);
-        let mut found = suite.map_or_else(Vec::new, |suite| shown(report, suite));
+        let found = suite.map_or_else(Vec::new, |suite| shown(report, suite));
         if found.is_empty() {
             let asked = DESIGN.iter().filter(|one| one.0 == name);
-            found.extend(asked.map(|(_, what)| Bar::not_measured(what)));
+            elsewhere.extend(asked.map(|(_, what)| Bar {
+                measured: format!("not measured: trackway bench {name}"),
+                suite: name.to_owned(),
+                ..Bar::not_measured(what)
+            }));
         }
         for mut bar in found {
             name.clone_into(&mut bar.suite);
-            if let Some(suite) = suite {
-                decide(&mut bar, suite.rounds as usize);
-            }
+            decide(&mut bar, suite.map_or(0, |suite| suite.rounds as usize));
             bars.push(bar);
         }
     }
-    bars
+    [bars, elsewhere].concat()
 }
 
 /// One round decides nothing, not even what is counted.

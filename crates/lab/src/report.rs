@@ -13,13 +13,15 @@ pub(crate) fn bars_text(bars: &[Bar]) -> Option<String> {
     const MEASURED: usize = 20;
     let width = bars.iter().map(|bar| bar.measured.chars().count()).max()?.max(MEASURED);
     let mut text = "What Trackway set out to reach\n".to_owned();
-    let mut suite = None;
+    let mut heading = None;
     for bar in bars {
-        if suite != Some(&bar.suite) {
-            text += "\n";
-            text += &bar.suite;
-            text += if bar.suite.is_empty() { "" } else { "\n" };
-            suite = Some(&bar.suite);
+        // No suite has rounds that was not measured; its bars name it themselves.
+        let suite = if bar.rounds > 0 { bar.suite.as_str() } else { "" };
+        if heading != Some(suite) {
+            text.push('\n');
+            text += suite;
+            text += if suite.is_empty() { "" } else { "\n" };
+            heading = Some(suite);
         }
         let (what, measured, standing) = (&bar.what, &bar.measured, bar.standing());
         let line = format!("  {what:<62}  {measured:<width$}  {standing}");

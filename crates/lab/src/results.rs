@@ -50,19 +50,6 @@ impl Account {
     }
 }
 
-/// Recording at full speed from two threads, to a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Flow {
-    /// The tracer.
-    pub tracer: String,
-    /// How long the threads emitted, in seconds.
-    pub seconds: f64,
-    /// Buffer memory of each CPU, in bytes.
-    pub buffer_bytes: u64,
-    /// What became of the events.
-    pub account: Account,
-}
-
 /// Something that Trackway set out to reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {

@@ -15,7 +15,7 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::place::has;
 use crate::results::{Account, Bar};
-use crate::rows::{Row as Figures, SuiteRows, Unit};
+use crate::rows::{SuiteRows, Unit};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::{Availability, Tracer};
 use crate::tracers::{self, Trackway, name, paced_arguments};
@@ -280,6 +280,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
 mod tests {
     use super::*;
     use crate::results::Verdict;
+    use crate::rows::Row as Figures;
     use crate::rows::tests::{steady, suite};
 
     #[test]

@@ -284,9 +284,12 @@ fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
     Ok(all.into_iter().filter_map(median).collect())
 }
 
+/// How often which figure was seen.
+type Histogram = Vec<(f64, u64)>;
+
 /// Times of single calls, less what measuring one takes; that, if the workload says so. What is
 /// left can be less than nothing, by as much as readings of the clock differ.
-fn single_calls(ran: &Ran) -> Result<(Vec<(f64, u64)>, Option<f64>)> {
+fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
         return Ok((Vec::new(), None));
     }
