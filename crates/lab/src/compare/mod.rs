@@ -35,6 +35,9 @@ const ROUNDS_MIN: usize = 6;
 const LEAST: f64 = 0.02;
 /// By how much the part of events that is lost differs where that is told, from 0 to 1.
 const LOST_LEAST: f64 = 0.01;
+/// Nine in ten of a yardstick's figures span less than this part of it: what is nought but for
+/// noise, as a bare routine is of which timing is subtracted, is nothing to measure by.
+const WANDER_MOST: f64 = 0.5;
 /// What is nearest to being no tracer at all, which is the best yardstick there is.
 const YARDSTICKS: [&str; 6] = ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust"];
 
@@ -57,7 +60,7 @@ pub struct Comparison {
 /// that one of them has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
-    /// Rows that both reports measured.
+    /// Rows that both reports measured, yardsticks left out.
     pub rows: usize,
     /// Those of them that have too few rounds for so many rows: if one of these alone changes,
     /// however much, it is not shown.
@@ -201,10 +204,15 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
     Comparison { circumstances, rows, compared, by_chance: 0.05 * compared as f64, reach }
 }
 
-/// What could have been shown, of all rows that both reports measured; each is told whether it.
+/// What could have been shown, of all rows that are compared or would be with more rounds; each is
+/// told whether it could.
 fn reach(rows: &mut [RowChange]) -> Reach {
-    let is_own = |row: &&mut RowChange| row.before.is_some() && row.after.is_some();
-    let mut rows: Vec<&mut RowChange> = rows.iter_mut().filter(is_own).collect();
+    let is_looked_at = |row: &&mut RowChange| {
+        use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
+        let is_one = matches!(row.verdict, Worse | Better | Same | NotShown | TooFewRounds);
+        is_one && row.relative.or(row.figures).is_some()
+    };
+    let mut rows: Vec<&mut RowChange> = rows.iter_mut().filter(is_looked_at).collect();
     let count = rows.len();
     for row in &mut rows {
         let chance = ranks::least_chance(row.rounds.0, row.rounds.1);
@@ -379,6 +387,10 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
 /// A row that is not ours, of both reports, in the same unit: of the same case, if there is one;
 /// the one that is nearest to no tracer, or whose figures wander least.
 fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
+    let wander = |row: &Row| {
+        let spread = row.spread.filter(|spread| spread.median > 0.0);
+        spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
+    };
     let can_be = |row: &&Row| {
         row.status == RowStatus::Measured
             && row.unit == change.unit
@@ -386,10 +398,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
             && !row.tracer.starts_with("trackway")
             && (row.tracer != change.tracer || row.case != change.case)
             && figures(row).len() >= ROUNDS_MIN
-    };
-    let wander = |row: &Row| {
-        let spread = row.spread.filter(|spread| spread.median > 0.0);
-        spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
+            && wander(row) < WANDER_MOST
     };
     let is_in_both = |row: &&Row| {
         let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;

@@ -51,6 +51,25 @@ fn what_the_machine_does_makes_nobody_slower() {
 }
 
 #[test]
+fn what_is_nought_but_for_noise_is_no_yardstick() {
+    let at = |ours: f64| {
+        let noise = (0..12).map(|one| 0.01 + f64::from(one % 5) * 0.3);
+        report(
+            "cases",
+            [
+                rounds("none", "bare", noise),
+                rounds("trackway", "active", around(21.0 * ours, 1.0)),
+                rounds("lttng-ust", "active", around(126.0, 1.0)),
+            ],
+        )
+    };
+    let found = compare(&at(1.0), &at(1.5), &[]);
+    let ours = &found.rows[1];
+    assert_eq!((ours.verdict, ours.yardstick.as_deref()), (Changed::Worse, Some("lttng-ust")));
+    assert_eq!(found.rows[0].verdict, Changed::Yardstick);
+}
+
+#[test]
 fn rows_that_are_in_one_only_have_failed_or_are_too_few_are_told_so() {
     let ended = |status, reason: &str| Row {
         status,

@@ -166,20 +166,17 @@ fn cell(unit: Unit, median: Option<f64>) -> String {
 fn sureness(comparison: &Comparison) -> String {
     let compared = comparison.compared;
     let how = format!(
-        "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked at by \
-         itself;\nso chances are held against their number, and of those called different, one in \
-         twenty is wrong on average.\nIntervals hold the true ratio in 95 of 100 cases. \
-         \"Relative\" is in terms of a program that is not ours,\nin the same rounds: it decides, as \
-         it leaves out what the machine did, where the figures themselves have changed that way, \
-         too.",
+        "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked \
+         at by itself;\nso chances are held against their number, and of those called \
+         different, one in twenty is wrong on average.\nIntervals hold the true ratio in 95 of \
+         100 cases. \"Relative\" is in terms of a program that is not ours,\nin the same \
+         rounds: it decides, as it leaves out what the machine did, where the figures \
+         themselves have changed that way, too.",
         plural(compared),
         comparison.by_chance
     );
-    [can_be_shown(&comparison.reach), (compared > 0).then_some(how)]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<String>>()
-        .join("\n")
+    let words = [can_be_shown(&comparison.reach), (compared > 0).then_some(how)];
+    words.into_iter().flatten().collect::<Vec<String>>().join("\n")
 }
 
 /// What could not have been shown, however much had changed.

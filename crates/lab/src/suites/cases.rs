@@ -133,7 +133,7 @@ impl Cases {
             let first = self.rows.iter().position(is_first);
             entry.beside = first.filter(|&first| self.rows[first] != *turn);
         }
-        self.rows.iter().position(|turn| is_active(turn))
+        self.rows.iter().position(is_active)
     }
 }
 
