@@ -1,21 +1,20 @@
 //! Recording at full speed to files: how long it took until all was there, for all tracers alike.
 //!
 //! Main invariant: the clock runs from the threads' first event to the last write to any of the
-//! trace's files, which the file system knows; so neither what a tracer takes to start nor how
+//! trace's streams, which the file system knows; so neither what a tracer takes to start nor how
 //! often its command looks whether all is done is in it.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use super::text;
 use crate::error::{Error, Result};
+use crate::readback;
 use crate::results::Account;
 use crate::tracer::Flow;
 use crate::workload;
-
-/// Most files and folders of a trace that are looked at.
-const FILES_MAX: usize = 10_000;
 
 /// Arguments of a workload program that emits from two threads for so long.
 pub(super) fn arguments(milliseconds: u32) -> [String; 4] {
@@ -34,12 +33,13 @@ pub(super) fn of(
     let threads = workload::emitted(lines)?;
     let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
     let seconds = longest_ns as f64 / 1e9;
-    let failed = || Error::io(format!("cannot look at the files of {trace:?}"));
-    let files = files(trace).map_err(failed())?;
-    let last_ns = last_write_ns(&files).map_err(failed())?;
+    let failed = || Error::io(format!("cannot look at the streams of {trace:?}"));
+    let streams = readback::streams(trace)?.into_iter().map(File::open);
+    let streams: Vec<File> = streams.collect::<io::Result<_>>().map_err(failed())?;
+    let last_ns = last_write_ns(&streams).map_err(failed())?;
     let begin = Instant::now();
-    for (file, _) in &files {
-        file.sync_data().map_err(failed())?;
+    for stream in &streams {
+        stream.sync_data().map_err(failed())?;
     }
     let fsync_seconds = begin.elapsed().as_secs_f64();
     let emitted: Vec<u64> = threads.iter().map(|thread| thread.events).collect();
@@ -55,34 +55,15 @@ pub(super) fn of(
     })
 }
 
-/// All files in a folder and below it, and when each was written to last.
-fn files(folder: &Path) -> std::io::Result<Vec<(File, SystemTime)>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    let mut seen = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            seen += 1;
-            let kind = entry.file_type()?;
-            if seen > FILES_MAX {
-                return Err(std::io::Error::other("there are too many files"));
-            } else if kind.is_dir() {
-                folders.push(entry.path());
-            } else if kind.is_file() {
-                found.push((File::open(entry.path())?, entry.metadata()?.modified()?));
-            }
-        }
-    }
-    Ok(found)
-}
-
 /// When the last of them was written to, in ns since 1970.
-fn last_write_ns(files: &[(File, SystemTime)]) -> std::io::Result<u64> {
-    let last = files.iter().map(|file| file.1).max();
-    let last = last.ok_or_else(|| std::io::Error::other("there are none"))?;
-    let since = last.duration_since(UNIX_EPOCH).map_err(std::io::Error::other)?;
-    u64::try_from(since.as_nanos()).map_err(std::io::Error::other)
+fn last_write_ns(files: &[File]) -> io::Result<u64> {
+    let mut last = None;
+    for file in files {
+        last = last.max(Some(file.metadata()?.modified()?));
+    }
+    let last = last.ok_or_else(|| io::Error::other("there are none"))?;
+    let since = last.duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    u64::try_from(since.as_nanos()).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -98,13 +79,11 @@ mod tests {
         let at = |seconds: u64| {
             UNIX_EPOCH + std::time::Duration::from_nanos(began_ns + seconds * 1_000_000_000)
         };
-        for (path, seconds) in [(trace.join("metadata"), 1), (inner.join("stream"), 3)] {
-            fs::write(&path, b"1234").expect("a file");
-            File::options()
-                .append(true)
-                .open(&path)
-                .and_then(|file| file.set_modified(at(seconds)))
-                .expect("its time");
+        // What describes the events may come later.
+        for (name, seconds) in [("metadata", 9), ("stream_0", 1), ("stream_1", 3)] {
+            let mut options = File::options();
+            let file = options.create(true).write(true).truncate(true).open(inner.join(name));
+            file.and_then(|file| file.set_modified(at(seconds))).expect("a file");
         }
         let output =
             format!("began {began_ns}\nemitted 0 7 2000000000 5\nemitted 1 8 1000000000 5\n");
@@ -115,7 +94,7 @@ mod tests {
         assert_eq!((flow.emitting_seconds, flow.written_seconds), (2.0, 3.0));
         assert!(flow.account.is_complete() && !trace.exists());
         let missing = of(&output, &trace, account).unwrap_err().to_string();
-        assert!(missing.contains("cannot look at the files"), "{missing}");
+        assert!(missing.contains("cannot look at the streams"), "{missing}");
         of("emitted 0 7 2000000000 5\n", &trace, account).expect_err("no beginning");
     }
 }

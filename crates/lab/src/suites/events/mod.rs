@@ -102,8 +102,7 @@ impl Events {
             case: place.turn.words(),
             x: match place.turn {
                 Turn::Batches(case, _) if self.about.name == "scaling" => Some(case.threads.into()),
-                Turn::Flow(bytes) => Some((bytes >> 10) as f64),
-                _ => None,
+                turn => turn.memory(),
             },
             absent: ready.absent.clone(),
             failed: ready.failed.clone(),

@@ -66,7 +66,15 @@ impl Turn {
             }
             Self::Steps(case) => format!("{}, instructions", case.payload.title()),
             Self::Starts => "spawn, run, wait".to_owned(),
-            Self::Flow(bytes) => format!("two threads, buffers of {} KiB a CPU", bytes >> 10),
+            Self::Flow(bytes) => format!("two threads, {} MiB a CPU", mebibytes(bytes)),
+        }
+    }
+
+    /// How much memory it is about, in MiB of buffers for each CPU, if that is what rows differ in.
+    pub(super) fn memory(self) -> Option<f64> {
+        match self {
+            Self::Flow(bytes) => Some(mebibytes(bytes)),
+            _ => None,
         }
     }
 
@@ -158,6 +166,10 @@ fn of_flow(flow: &Flow) -> Sample {
     ];
     let figure = recorded / flow.written_seconds;
     Sample { figure, account: Some(flow.account), extra, ..Sample::default() }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<String> {

@@ -79,9 +79,9 @@ impl Events {
             title: "Events a second that arrive in files",
             repeats: "2012 paper, 6.2; design, bars",
             unit: Unit::EventsPerSecond,
-            x_axis: "KiB of buffers for each CPU",
+            x_axis: "MiB of buffers for each CPU",
         };
-        Self::new(about, (200.0, 9.0), |_| DRAIN_BYTES.map(Turn::Flow).into())
+        Self::new(about, (160.0, 8.0), |_| DRAIN_BYTES.map(Turn::Flow).into())
     }
 }
 
