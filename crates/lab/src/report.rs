@@ -9,9 +9,11 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
 
 /// The bars, line by line, under the suites that show them.
 pub(crate) fn bars_text(bars: &[Bar]) -> Option<String> {
-    /// Least width of what was measured.
-    const MEASURED: usize = 20;
-    let width = bars.iter().map(|bar| bar.measured.chars().count()).max()?.max(MEASURED);
+    /// Least widths of what is asked, and of what was measured.
+    const WIDTHS: (usize, usize) = (62, 20);
+    let most = |of: fn(&Bar) -> &str| bars.iter().map(|bar| of(bar).chars().count()).max();
+    let (asked, width) = (most(|bar| &bar.what)?.max(WIDTHS.0), most(|bar| &bar.measured)?);
+    let width = width.max(WIDTHS.1);
     let mut text = "What Trackway set out to reach\n".to_owned();
     let mut heading = None;
     for bar in bars {
@@ -24,7 +26,7 @@ pub(crate) fn bars_text(bars: &[Bar]) -> Option<String> {
             heading = Some(suite);
         }
         let (what, measured, standing) = (&bar.what, &bar.measured, bar.standing());
-        let line = format!("  {what:<62}  {measured:<width$}  {standing}");
+        let line = format!("  {what:<asked$}  {measured:<width$}  {standing}");
         text += line.trim_end();
         text.push('\n');
     }

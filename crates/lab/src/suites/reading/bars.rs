@@ -38,8 +38,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// Of a large trace, which the other reader would take minutes for, its speed is that of the small
-/// one: with more events it is no faster.
+/// Where the other reader does not read the large trace, its speed is that of the small one.
 fn speed_bar(
     suite: &SuiteRows,
     kind: TraceKind,
@@ -47,11 +46,15 @@ fn speed_bar(
     tool: Tool,
 ) -> Option<Bar> {
     let row = suite.row(tool.name(), &speed_case(kind, work, size))?;
-    let other = suite.row(Tool::Babeltrace2.name(), &speed_case(kind, work, Size::Small));
-    let events = row.extra.get(EVENTS_M).map_or_else(String::new, |m| format!(", {m} M events"));
+    let of_size = |size| suite.row(Tool::Babeltrace2.name(), &speed_case(kind, work, size));
+    let (other, whose) = match (of_size(size), of_size(Size::Small)) {
+        (None, small @ Some(_)) => (small, " of the small one"),
+        (same, _) => (same, ""),
+    };
+    let events = row.extra.get(EVENTS_M).map_or_else(String::new, |m| format!(", {m} M"));
     let (trace, work) = (kind.words(), work.words());
     let cpus = if tool == Tool::OneCpu { "one CPU" } else { "all CPUs" };
-    let what = format!("{trace}{events}: {work}, {cpus}: {TIMES} × babeltrace2");
+    let what = format!("{trace}{events}: {work}, {cpus}: {TIMES} × babeltrace2{whose}");
     let times = ByRound::of(Some(row)).over(&ByRound::of(other));
     Some(least(&what, times.told(), TIMES, Form::TIMES))
 }
@@ -124,7 +127,10 @@ mod tests {
         expected[5] = ("100.5 ms (100.5 to 100.5)".to_owned(), Verdict::Misses);
         assert_eq!(told(bars_of(40.0, 100.5)), expected);
         let large = bars_of(20.0, 11.0).swap_remove(2).what;
-        assert_eq!(large, "Trackway's, u32, 22 M events: text, all CPUs: 10 × babeltrace2");
+        assert_eq!(
+            large,
+            "Trackway's, u32, 22 M: text, all CPUs: 10 × babeltrace2 of the small one"
+        );
         assert!(bars(&suite([])).is_empty(), "of traces that could not be had");
     }
 }
