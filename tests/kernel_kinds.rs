@@ -257,9 +257,6 @@ fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
             let value = match (field.kind, &recorded.kind) {
                 _ if is_text(event, field) => format!("\"{TEXT}\""),
                 (Kind::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
-                (Kind::Integer(_), FieldKind::Enumeration(scalar, labels)) => {
-                    named(*scalar, labels, own)
-                }
                 (Kind::Array(..) | Kind::Bytes(_), FieldKind::Array(scalar, _)) => {
                     elements(*scalar, own)
                 }
