@@ -6,7 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
-/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names.
+/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names: of
+/// the program.
 const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
                       sched_process_fork,sched_process_exec,sched_process_exit,sched_pi_setprio,\
                       block:block_rq_complete,block:block_rq_issue,block:block_bio_remap,\
@@ -14,32 +15,32 @@ const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sc
                       mm_vmscan_wakeup_kswapd,mm_page_alloc,mm_page_free,irq_handler_entry,\
                       irq_handler_exit,softirq_entry,softirq_exit,softirq_raise,\
                       writeback_pages_written,syscalls";
-/// Tools that read all of a trace.
-const TOOLS: [&str; 14] = [
-    "cputop",
+/// And of everything that runs.
+const EVENTS_OF_ALL: &str = "sched_switch,irq_handler_entry,irq_handler_exit,softirq_entry,\
+                             softirq_exit,softirq_raise,block:block_rq_complete,\
+                             block:block_rq_issue";
+/// Tools that read the one, and the other.
+const TOOLS: [&str; 9] = [
     "schedtop",
     "schedstats",
     "schedlog",
-    "irqstats",
-    "irqfreq",
-    "irqlog",
     "iousagetop",
-    "iolatencystats",
     "iolatencytop",
     "iolatencyfreq",
     "iolog",
     "memtop",
     "syscallstats",
 ];
+const TOOLS_OF_ALL: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iolatencystats"];
 /// Bytes that the program's main thread writes to its file, and reads from it.
 const WRITTEN: u64 = 300 * 4096;
 const READ: u64 = 70 * 1000;
 /// What it calls how often.
 const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
 
-/// A trace of the program, and what is known of it.
+/// A trace of the program, or of everything while it runs, and what is known of it.
 struct Recorded {
-    world: World,
+    _world: World,
     folder: String,
     lines: Vec<String>,
     /// The program's process, its main thread.
@@ -47,19 +48,21 @@ struct Recorded {
     thread: u64,
 }
 
-/// Records the program by this way. `None`, and it is said: something is missing here.
-fn record(via: &str) -> Option<Recorded> {
+/// Records these events by this way, while the program runs. `None`, and it is said: something is
+/// missing here.
+fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
     if !has("lttng-cputop") || !has("babeltrace") {
         skipped("python3-lttnganalyses is not installed");
         return None;
     }
-    let world = World::new(&format!("analyses-{via}"));
+    let world = World::new(&format!("analyses-{via}-{}", options.len()));
     if !has_kernel_events(&world) {
         return None;
     }
     let program = world.compile_file("kernel/analysed.c", false, &[]);
-    let mut record = world.trackway(&["record", "-o", "trace", "--kernel-only", "--system"]);
-    record.args(["--buffer-size=32M", "--kernel-via", via, "--kernel", EVENTS]).arg("--");
+    let mut record = world.trackway(&["record", "-o", "trace", "--kernel-only"]);
+    record.args(["--buffer-size=32M", "--kernel-via", via, "--kernel", events]);
+    record.args(options).arg("--");
     let output = record.arg(program).arg(world.path(".")).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{talk}");
@@ -68,14 +71,15 @@ fn record(via: &str) -> Option<Recorded> {
     let (pid, thread) = (numbers.next().expect("its process"), numbers.next().expect("a thread"));
     let lines = world.print(&world.path("trace")).lines().map(str::to_owned).collect();
     let folder = world.path("trace/kernel").display().to_string();
-    Some(Recorded { world, folder, lines, pid, thread })
+    Some(Recorded { _world: world, folder, lines, pid, thread })
 }
 
 impl Recorded {
     /// What a tool prints. (The first one asks babeltrace whether all is well, which takes long.)
     fn run(&self, tool: &str, options: &[&str]) -> String {
         let mut command = Command::new(format!("lttng-{tool}"));
-        command.args((tool != TOOLS[0]).then_some("--skip-validation"));
+        let is_first = tool == TOOLS[0] || tool == TOOLS_OF_ALL[0];
+        command.args((!is_first).then_some("--skip-validation"));
         let output = command.args(options).arg(&self.folder).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tool}: {said}");
@@ -118,14 +122,15 @@ impl Recorded {
         self.lines.iter().filter(is_it).count() as u64
     }
 
-    fn check_all_tools(&self) {
-        for tool in TOOLS {
+    /// Has all tools read it. They say the program's name and number, but those that speak of no
+    /// process.
+    fn check_tools(&self, tools: &[&str]) {
+        for tool in tools {
             let found = self.run(tool, &["--no-progress"]);
             assert!(found.contains("Timerange: ["), "{tool}: {found}");
-        }
-        for tool in ["syscallstats", "schedlog", "iolog"] {
-            let found = self.run(tool, &["--no-progress"]);
-            assert!(found.contains("analysed") && found.contains(&self.pid.to_string()), "{tool}");
+            let is_named = found.contains("analysed") && found.contains(&self.pid.to_string());
+            let is_of_processes = ["syscallstats", "schedlog", "iolog"].contains(tool);
+            assert!(is_named || !is_of_processes, "{tool}: {found}");
         }
     }
 
@@ -142,8 +147,10 @@ impl Recorded {
             assert_eq!(count(name), expected, "{name}");
         }
         let ours = format!("{{ tid = {} }}", self.pid);
-        assert_eq!(count("write"), self.count("syscall_exit_write", &ours));
-        assert_eq!(count("clock_nanosleep"), self.count("syscall_exit_clock_nanosleep", &ours));
+        assert_eq!(count("write"), self.count("syscall_entry_write", &ours));
+        let sleeps = self.count("syscall_exit_clock_nanosleep", &ours);
+        // They know no thread of a CPU of which they have seen no switch.
+        assert!((sleeps - 1..=sleeps).contains(&count("clock_nanosleep")), "of {sleeps}");
     }
 
     fn check_usage(&self) {
@@ -205,41 +212,38 @@ impl Recorded {
     }
 }
 
-/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known.
-#[test]
-fn analyses_take_what_bpf_records() {
-    let Some(recorded) = record("bpf") else { return };
-    recorded.check_all_tools();
+/// Checks all that is the same by both ways.
+fn check(via: &str) -> Option<Recorded> {
+    let recorded = record(via, EVENTS, &[])?;
+    recorded.check_tools(&TOOLS);
     recorded.check_calls();
     recorded.check_usage();
     recorded.check_switches();
-    recorded.check_interrupts();
-    recorded.check_requests();
-    // A thread is its process's, a process its own.
+    let all = record(via, EVENTS_OF_ALL, &["--system"])?;
+    all.check_tools(&TOOLS_OF_ALL);
+    all.check_interrupts();
+    all.check_requests();
+    Some(recorded)
+}
+
+/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known: also of
+/// which processes threads are, and whose files.
+#[test]
+fn analyses_take_what_bpf_records() {
+    let Some(recorded) = check("bpf") else { return };
     let Recorded { pid, thread, .. } = recorded;
-    let of = |child: u64, its: u64| {
-        recorded
-            .count("sched_process_fork", &format!(", parent_pid = {pid}, child_pid = {its} }}"))
-            .min(recorded.count("sched_process_fork", &format!("child_tid = {child}, ")))
-    };
-    assert_eq!(of(thread, pid), 1);
-    let forked = recorded.count("sched_process_fork", &format!(", parent_pid = {pid}, "));
-    assert_eq!(forked, 9);
+    let of_process = format!(", parent_pid = {pid}, ");
+    assert_eq!(recorded.count("sched_process_fork", &of_process), 8 + 1);
+    let is_thread = format!("child_tid = {thread}, parent_pid = {pid}, child_pid = {pid} }}");
+    assert_eq!(recorded.count("sched_process_fork", &is_thread), 1);
     // All of its threads and processes have the file, by its name.
     let log = recorded.run("iolog", &["--no-progress"]);
     let named = log.lines().filter(|line| line.contains("analysed.data") && line.contains("write"));
     assert_eq!(named.count(), 300 + 25 + 8 * 10);
-    drop(recorded.world);
 }
 
-/// RUN the analyses on what tracefs gives. EXPECT the same numbers; of processes it gives none.
+/// RUN the analyses on what tracefs gives. EXPECT the same numbers.
 #[test]
 fn analyses_take_what_tracefs_gives() {
-    let Some(recorded) = record("tracefs") else { return };
-    recorded.check_all_tools();
-    recorded.check_calls();
-    recorded.check_usage();
-    recorded.check_switches();
-    recorded.check_interrupts();
-    recorded.check_requests();
+    check("tracefs");
 }
