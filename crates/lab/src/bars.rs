@@ -46,6 +46,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));
     bars.extend(suites::spans::bars(report));
     bars.extend(suites::preload::bars(report));
+    bars.extend(report.suites.get("sessions").into_iter().flat_map(suites::sessions::bars));
     bars
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::report::bars_text;
+use crate::results::{Bar, Verdict};
 use crate::rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::{Ratio, Spread};
 use crate::table::Table;
@@ -238,6 +238,22 @@ pub(crate) fn number(number: f64) -> String {
         _ if number.fract() == 0.0 => format!("{number:.0}"),
         _ => figure(Unit::Ns, number),
     }
+}
+
+/// The bars, line by line.
+fn bars_text(bars: &[Bar]) -> Option<String> {
+    let mut text = "What Trackway set out to reach\n\n".to_owned();
+    for bar in bars {
+        let verdict = match bar.verdict {
+            Verdict::Holds => "holds",
+            Verdict::Misses => "misses",
+            Verdict::Unknown => "",
+        };
+        let line = format!("  {:<62}  {:<20}  {verdict}", bar.what, bar.measured);
+        text += line.trim_end();
+        text.push('\n');
+    }
+    (!bars.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
