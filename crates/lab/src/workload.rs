@@ -15,8 +15,9 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 44] = [
+pub(crate) const SOURCES: [Source; 45] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
+    Source { name: "machine.h", text: include_str!("workloads/machine.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },

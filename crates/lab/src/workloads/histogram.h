@@ -24,6 +24,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "machine.h"
+
 /* Buckets of one tick each up to 2^12 ticks, above that 64 for each doubling, up to 2^44. */
 enum { LAB_EXACT_BITS = 12, LAB_STEP_BITS = 6, LAB_TICKS_BITS = 44 };
 enum {
@@ -44,24 +46,6 @@ static struct {
     uint64_t counts[LAB_BUCKETS];
     uint64_t greatest;
 } lab_histogram;
-
-/* The counter, when all before it is done, and before anything behind it begins. */
-static inline __attribute__((always_inline)) uint64_t lab_ticks(void)
-{
-#if defined(__x86_64__)
-    uint32_t low, high;
-    __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high) : : "memory");
-    return (uint64_t)high << 32 | low;
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks) : : "memory");
-    return ticks;
-#else
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-#endif
-}
 
 /* Counts what began at `begin` and ends here. */
 static inline __attribute__((always_inline)) void lab_timed(uint64_t begin)
@@ -85,27 +69,6 @@ static inline __attribute__((always_inline)) void lab_timed(uint64_t begin)
 static inline __attribute__((always_inline)) void lab_relax(void)
 {
     __asm__ volatile("" : : : "memory");
-}
-
-static uint64_t lab_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* To the first CPU that it may use, so that whoever drains has another one. */
-static void lab_stay(void)
-{
-    cpu_set_t set;
-    int cpu = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return;
-    while (cpu < CPU_SETSIZE && !CPU_ISSET(cpu, &set))
-        cpu++;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
 }
 
 /* The least ticks of a bucket. */
@@ -145,7 +108,8 @@ static int lab_histogram_main(int argc, char **argv, const struct lab_histogram_
     const uint64_t events = strtoull(argv[3], NULL, 10);
     const long pause_us = atol(argv[4]);
     const struct timespec pause = {pause_us / 1000000, pause_us % 1000000 * 1000};
-    lab_stay();
+    /* So that whoever drains has another one. */
+    lab_pin(lab_cpu(0));
     for (emitted = 0; emitted < work->elsewhere; emitted++)
         emit(emitted);
     const uint64_t begin_ns = lab_now_ns(), begin = lab_ticks();
