@@ -12,7 +12,7 @@ use crate::child::Running;
 use crate::error::{Error, Result};
 use crate::readback;
 use crate::results::Account;
-use crate::suite::{Sample, Settings};
+use crate::suite::Sample;
 use crate::workload;
 
 /// Processes a second that are asked for.
@@ -21,7 +21,8 @@ const RATE: u64 = 1000;
 const EVENTS: u64 = 5;
 /// Most of them at a time.
 const ALIVE_MAX: u64 = 16;
-/// How long processes are started before anything is held against what is left, in seconds.
+/// How long processes are started, in seconds, and before anything is held against what is left.
+const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
 /// Until the recorder has looked at everything that it looks at.
 const REST: Duration = Duration::from_secs(1);
@@ -72,13 +73,12 @@ struct Left {
 }
 
 /// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
-pub(super) fn measure(ours: &Ours<'_>, settings: &Settings, starts: Starts) -> Result<Sample> {
-    let seconds = if settings.quick { 5 } else { 8 };
+pub(super) fn measure(ours: &Ours<'_>, starts: Starts) -> Result<Sample> {
     ours.create(SESSION, Wanted::of(Kind::Disk))?;
     let warm_up = launch(ours, starts, WARM_UP_S)?;
     let before = left(ours)?;
     // Their numbers begin anew.
-    let launched = launch(ours, starts, seconds)?;
+    let launched = launch(ours, starts, SECONDS)?;
     let after = left(ours)?;
     let processes = warm_up.processes + launched.processes;
     let counted = ours.status(SESSION)?.counts.processes;

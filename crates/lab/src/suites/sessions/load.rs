@@ -7,24 +7,23 @@ use super::host::{Host, Kind, SESSION, Wanted};
 use super::programs::{self, BURSTS_PER_SECOND};
 use super::usage;
 use crate::error::Result;
-use crate::suite::{Sample, Settings};
+use crate::suite::Sample;
 
-/// How long a program that emits nothing is there besides, in ms.
+/// How long each is looked at, in ms, and how much longer a program that emits nothing is there.
+const SECOND_MS: u64 = 1000;
 const SPARE_MS: u64 = 200;
 
 /// Percent of one CPU that a session's recorders take while a program emits.
-pub(super) fn measure(host: &dyn Host, settings: &Settings, kind: Kind) -> Result<Sample> {
-    let seconds = if settings.quick { 1 } else { 2 };
+pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
     host.create(SESSION, Wanted::of(kind))?;
     let recorders = host.recorders()?;
-    let milliseconds = seconds * 1000;
-    let idle = programs::beside_one_that_sleeps(host, milliseconds + SPARE_MS, || {
+    let idle = programs::beside_one_that_sleeps(host, SECOND_MS + SPARE_MS, || {
         let before = Moment::now(&recorders)?;
-        std::thread::sleep(Duration::from_millis(milliseconds));
+        std::thread::sleep(Duration::from_millis(SECOND_MS));
         before.until_now(&recorders)
     })?;
     let before = Moment::now(&recorders)?;
-    let batches = programs::batches(programs::million(host, seconds * BURSTS_PER_SECOND))?;
+    let batches = programs::batches(programs::million(host, BURSTS_PER_SECOND))?;
     let busy = before.until_now(&recorders)?;
     let emitted = programs::emitted(&batches);
     let account = host.end(SESSION, kind, emitted)?;

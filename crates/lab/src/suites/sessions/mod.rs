@@ -166,7 +166,7 @@ impl Suite for Sessions {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { 60.0 } else { 480.0 }
+        if settings.quick { 60.0 } else { 540.0 }
     }
 
     fn tracers(&self) -> Vec<&'static str> {
@@ -226,7 +226,7 @@ impl Suite for Sessions {
             Work::Replace => grace::replacements(&ours),
             Work::Visit => grace::visits(&ours),
             Work::Live => live::measure(&ours),
-            Work::Crowd(starts) => crowd::measure(&ours, hall.settings, starts),
+            Work::Crowd(starts) => crowd::measure(&ours, starts),
             _ => either(&ours, hall.settings, work),
         };
         or_clear(&ours, sample)
@@ -260,7 +260,7 @@ fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
         Work::Off => cost::off(host, settings),
         Work::Event(kind, sessions) => cost::recorded(host, settings, kind, sessions),
         Work::Switch => switch::measure(host),
-        Work::Load(kind) => load::measure(host, settings, kind),
+        Work::Load(kind) => load::measure(host, kind),
         Work::Stop => grace::stops(host),
         Work::Memory(kind, possible_cpus) => {
             memory::measure(host, Wanted { possible_cpus, ..Wanted::of(kind) })

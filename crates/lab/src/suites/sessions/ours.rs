@@ -1,7 +1,7 @@
 //! Trackway's sessions, through its own commands and, where the command is not what is measured,
 //! through the recorder's socket.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -28,6 +28,9 @@ const RUN_DIR: &str = "run";
 const RULE: &str = "lab:*";
 /// The only channel that there is.
 const CHANNEL: &str = "channel0";
+/// How long a recorder has to answer, and how much it may say.
+const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// How long a recorder has until its account is as it must be; it looks ten times a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is asked meanwhile.
@@ -156,9 +159,10 @@ impl<'place> Ours<'place> {
         request["version"] = json!(1);
         let path = self.place.path(RUN_DIR).join(format!("{session}.sock"));
         let mut stream = UnixStream::connect(path).map_err(fail())?;
+        stream.set_read_timeout(Some(ANSWER)).map_err(fail())?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
         let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).map_err(fail())?;
+        BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line).map_err(fail())?;
         let answer: Value =
             serde_json::from_str(&line).map_err(|error| Error::output(session, error))?;
         if answer["answer"] == "refused" {
