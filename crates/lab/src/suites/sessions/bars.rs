@@ -7,9 +7,9 @@ use crate::bars::at_most;
 use crate::results::Bar;
 use crate::rows::{Row, SuiteRows};
 
-/// Memory that may be left when many processes have come and gone, in KiB: allocators grow now and
-/// then.
-const LEFT_MOST_KIB: f64 = 1024.0;
+/// Memory that may be left when some thousand processes have come and gone, in KiB: allocators grow
+/// now and then.
+const LEFT_MOST_KIB: f64 = 256.0;
 /// Longest time until who follows a session sees an event, in ms.
 const LIVE_MS: f64 = 100.0;
 
@@ -73,7 +73,7 @@ fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
             |one| format!("{one:.0} at worst"),
         ),
         at_most(
-            "short-lived processes: no descriptor, less than 1 MiB is left",
+            "short-lived processes: no descriptor, at most 256 KiB is left",
             worst,
             LEFT_MOST_KIB,
             |_| left.map_or_else(String::new, |(files, kib)| format!("{files:.0}, {kib:.0} KiB")),
