@@ -17,9 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { LENGTHS = 6, NAME_MAX_BYTES = 255, PIPE_BYTES = 1 << 16, SINGLES_MAX = 100000 };
 static const int lengths[LENGTHS] = {0, 15, 31, 63, 127, NAME_MAX_BYTES};
@@ -115,23 +113,6 @@ static int paced(uint64_t bursts, uint64_t events, uint64_t period_us)
     return 0;
 }
 
-static int load(const char *pids, char **command)
-{
-    const uint64_t before = lab_cpu_of(pids), begin = lab_now_ns();
-    const pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execvp(command[0], command);
-        _exit(127);
-    }
-    int status;
-    struct rusage usage;
-    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
-        return 1;
-    lab_print_load(lab_now_ns() - begin, &usage, lab_cpu_of(pids) - before);
-    return 0;
-}
-
 static int drain(const char *from, const char *to)
 {
     int both[2];
@@ -168,7 +149,7 @@ int main(int argc, char **argv)
         return paced(strtoull(second, NULL, 10), strtoull(third, NULL, 10),
                      strtoull(argv[4], NULL, 10));
     if (strcmp(what, "load") == 0 && argc > 3)
-        return load(second, argv + 3);
+        return lab_load(second, argv + 3);
     if (strcmp(what, "drain") == 0 && argc > 3)
         return drain(second, third);
     static const struct lab_work works[] = {{"getppid", call_getppid}, {NULL, NULL}};

@@ -3,7 +3,11 @@
 #ifndef LAB_LOAD_H
 #define LAB_LOAD_H
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Time on CPUs of the processes in `pids`. */
 static uint64_t lab_cpu_of(const char *pids)
@@ -30,6 +34,24 @@ static void lab_print_load(uint64_t ns, const struct rusage *usage, uint64_t tra
                         (uint64_t)(user.tv_usec + kernel.tv_usec);
     printf("load %llu %llu %llu\n", (unsigned long long)ns, (unsigned long long)(us * 1000),
            (unsigned long long)tracers_ns);
+}
+
+/* Runs a command, and says what it took, and its tracers, which are processes in `pids`. */
+static int lab_load(const char *pids, char **command)
+{
+    const uint64_t before = lab_cpu_of(pids), begin = lab_now_ns();
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execvp(command[0], command);
+        _exit(127);
+    }
+    int status;
+    struct rusage usage;
+    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
+        return 1;
+    lab_print_load(lab_now_ns() - begin, &usage, lab_cpu_of(pids) - before);
+    return 0;
 }
 
 #endif
