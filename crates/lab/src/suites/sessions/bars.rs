@@ -113,10 +113,10 @@ mod tests {
             bars(suite).into_iter().map(|bar| (bar.measured, bar.verdict)).collect()
         };
         let expected = [
-            ("0.20 of it", Verdict::Holds),
+            ("0.20 of it (0.20 to 0.20)", Verdict::Holds),
             ("not measured", Verdict::Unknown),
             ("not measured", Verdict::Unknown),
-            ("2.00 of it", Verdict::Misses),
+            ("2.00 of it (2.00 to 2.00)", Verdict::Misses),
             ("20.0 ms at worst", Verdict::Holds),
             ("0 of 2000", Verdict::Holds),
             ("0 at worst", Verdict::Holds),
