@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::needs::{Need, PROGRAMS};
 
 /// A root with these files, which goes with it.
 struct Root(PathBuf);
@@ -104,9 +105,12 @@ fn a_machine_that_tells_nothing_is_not_said_to_be_noisy_for_it() {
     let others = [others::pressure(&seen), others::tracefs(&seen), others::bpf(&seen, None)];
     assert_eq!(disturbing_names(&others), [""; 0]);
     assert_eq!(programs::user(&seen).result, Quiet::Missing);
-    let lacking = [("perf", "linux-perf", "perf"), ("hackbench", "rt-tests", "workload")];
+    let lacking: Vec<Need> = ["perf", "hackbench", "cyclictest"]
+        .map(|name| *PROGRAMS.iter().find(|need| need.name == name).expect("one that is needed"))
+        .into();
     let programs = programs::programs(&lacking);
-    assert_eq!(programs.hint.as_deref(), Some("apt install linux-perf rt-tests"));
+    assert_eq!(programs.hint.as_deref(), Some("apt install linux-perf rt-tests, on Debian"));
+    assert!(programs.fact.contains("hackbench (rows: hackbench of workload)"), "{programs:?}");
     assert_eq!(programs::programs(&[]).result, Quiet::Good);
 }
 

@@ -13,6 +13,9 @@ use crate::tracers::name;
 /// Most others that stand beside ours in a line.
 const OTHERS_MAX: usize = 12;
 
+/// What names of tracers end with that are there, and record nothing.
+const OFF: &str = "-off";
+
 /// All three.
 pub(super) fn draw(report: &Report) -> String {
     let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
@@ -42,16 +45,19 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let ours = ours
         .iter()
         .find(|row| row.tracer == name::TRACKWAY)
-        .or_else(|| ours.iter().find(|row| !row.tracer.ends_with("-off")))
+        .or_else(|| ours.iter().find(|row| !row.tracer.ends_with(OFF)))
         .or_else(|| ours.first())?;
     let unit = ours.unit;
     let good = |row: &Row| {
         row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
     };
     // What a program pays for a tracer that is off, and the loop alone, are in the figures.
-    others.retain(|row| !row.tracer.ends_with("-off") && row.tracer != name::EMPTY);
+    if !ours.tracer.ends_with(OFF) {
+        others.retain(|row| !row.tracer.ends_with(OFF) && row.tracer != name::EMPTY);
+    }
     others.sort_by(|one, other| good(one).total_cmp(&good(other)));
-    let others: Vec<String> = others.iter().take(OTHERS_MAX).map(|row| beside(suite, row)).collect();
+    let others: Vec<String> =
+        others.iter().take(OTHERS_MAX).map(|row| beside(suite, row)).collect();
     let case = escaped(&words::of_case(&ours.case));
     let (unit, better) = (unit.words(), unit.which_is_better());
     let title = escaped(&suite.title);
@@ -74,9 +80,9 @@ fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let most = candidates.iter().map(|row| count(row)).max()?;
     let first = *candidates.iter().find(|row| count(row) == most)?;
     let family = |row: &Row| row.x.map(|x| words::family(&row.case, x));
-    let kin = candidates.iter().filter(|row| {
-        row.unit == first.unit && count(row) == most && family(row) == family(first)
-    });
+    let kin = candidates
+        .iter()
+        .filter(|row| row.unit == first.unit && count(row) == most && family(row) == family(first));
     let x = |row: &Row| row.x.unwrap_or_default();
     let chosen = match first.x {
         Some(_) => *kin.max_by(|one, other| x(one).total_cmp(&x(other)))?,

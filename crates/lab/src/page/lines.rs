@@ -1,6 +1,6 @@
 //! Lines: a figure for each x, of each tracer, a plot for each family of cases.
 
-use super::plot::{Figure, PANEL, Plot, ROW, apart, clipped};
+use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, apart, clipped};
 use super::scale::{Scale, mark};
 use super::strokes::Strokes;
 use super::words;
@@ -98,7 +98,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     let (right, bottom) = (PANEL - RIGHT, TOP + height);
     let title = words::of_family(rows, x_axis);
     let mut plot = Plot::new(&title, (PANEL, bottom + BOTTOM));
-    plot.heading((0.0, 13.0), &clipped(&title, 60));
+    plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
     let y_of = |figure: f64| TOP + height * (1.0 - scale.part(figure));
     for at in scale.marks() {
         plot.line("grid", (LEFT, y_of(at)), (right, y_of(at)));

@@ -142,7 +142,8 @@ fn pictures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
 }
 
 fn figure(drawn: &Figure, command: &str) -> String {
-    let [title, about, command] = [&drawn.title, &drawn.about, command].map(|it| escaped(it));
+    let (title, about) = (escaped(&drawn.title), escaped(&drawn.about));
+    let command = escaped(command);
     let panels = drawn.panels.concat();
     let is_half = drawn.panels.len() == 1 && !panels.contains("class=\"whole\"");
     let class = if is_half { " class=\"half\"" } else { "" };

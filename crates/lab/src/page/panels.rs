@@ -1,6 +1,6 @@
 //! Panels: a case each, with a row for each tracer, all on one scale; two stand side by side.
 
-use super::plot::{PANEL, Plot, ROW, axis_below, by_case, clipped};
+use super::plot::{HEADING_LETTERS, PANEL, Plot, ROW, axis_below, by_case, clipped};
 use super::scale::Scale;
 use super::words;
 use crate::rows::Row;
@@ -10,8 +10,7 @@ const NAMES: f64 = 152.0;
 /// Room above the rows, and below them.
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 20.0;
-/// Most characters of a heading, and of a name.
-const HEADING_LETTERS: usize = 60;
+/// Most characters of a name.
 const NAME_LETTERS: usize = 22;
 
 /// Where figures are, in a panel.

@@ -13,6 +13,8 @@ use crate::rows::{Row, Unit};
 pub(super) const WIDTH: f64 = 860.0;
 /// Width of a panel, of which two stand side by side.
 pub(super) const PANEL: f64 = 430.0;
+/// Most characters of its heading.
+pub(super) const HEADING_LETTERS: usize = 64;
 /// From one row to the next.
 pub(super) const ROW: f64 = 18.0;
 /// Colours of the page by what tracers' names begin with: the same in every figure. Others have
@@ -152,10 +154,8 @@ impl Plot {
     /// The heading of a panel, from a point on.
     pub(super) fn heading(&mut self, (x, y): (f64, f64), words: &str) {
         let words = escaped(words);
-        let _ = writeln!(
-            self.text,
-            "<text class=\"heading\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>"
-        );
+        let _ =
+            writeln!(self.text, "<text class=\"heading\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>");
     }
 
     /// A line through points.

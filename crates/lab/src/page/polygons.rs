@@ -1,7 +1,9 @@
 //! Frequency polygons: how often which figure was seen, a line for each tracer (thesis, Figure
 //! 3.2). Both axes are logarithmic: what is rare is what a tail is made of.
 
-use super::plot::{Figure, PANEL, Plot, ROW, axis_words, by_case, clipped, mark_along};
+use super::plot::{
+    Figure, HEADING_LETTERS, PANEL, Plot, ROW, axis_words, by_case, clipped, mark_along,
+};
 use super::scale::Scale;
 use super::strokes::Strokes;
 use super::words;
@@ -10,7 +12,7 @@ use crate::rows::Row;
 /// Room around the plot; below it there are marks, and the lines' names.
 const TOP: f64 = 24.0;
 const LEFT: f64 = 66.0;
-const RIGHT: f64 = 10.0;
+const RIGHT: f64 = 16.0;
 const MARKS: f64 = 26.0;
 /// Height of the plot.
 const HEIGHT: f64 = 180.0;
@@ -90,7 +92,7 @@ fn panel(
     let bottom = TOP + HEIGHT;
     let names = ROW * rows.len().div_ceil(NAMES_ACROSS) as f64;
     let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names));
-    plot.heading((0.0, 13.0), &clipped(&title, 60));
+    plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
     let (right, width) = (PANEL - RIGHT, PANEL - RIGHT - LEFT);
     let y_of = |part: f64| TOP + HEIGHT * (1.0 - up.part(part));
     for at in up.marks() {

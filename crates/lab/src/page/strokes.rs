@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn no_two_tracers_have_one_dash_and_one_marker() {
-        let names: Vec<String> = (1..DASHES * SHAPES).map(|one| format!("trackway-{one}")).collect();
+        let names: Vec<String> =
+            (1..DASHES * SHAPES).map(|one| format!("trackway-{one}")).collect();
         let strokes = Strokes::of(names.iter().chain(&names).map(String::as_str));
         let names = [&["trackway".to_owned()], &names[..]].concat();
         let all: Vec<Stroke> = names.iter().map(|name| strokes.stroke(name)).collect();
@@ -114,8 +115,7 @@ mod tests {
 
     #[test]
     fn markers_have_outlines_of_their_own() {
-        let paths: Vec<String> =
-            (0..SHAPES).map(|one| Shape::of(one).path((10.0, 20.0))).collect();
+        let paths: Vec<String> = (0..SHAPES).map(|one| Shape::of(one).path((10.0, 20.0))).collect();
         for (at, path) in paths.iter().enumerate() {
             assert!(path.starts_with('M') && !paths[..at].contains(path), "{path}");
         }

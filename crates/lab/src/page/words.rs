@@ -80,7 +80,10 @@ mod tests {
         for (case, words) in [
             ("u32, 1 thread", "one u32, 1 thread"),
             ("u32 + vtid + vpid", "one u32 + the thread's id + the process's id"),
-            ("str,u32,u64 + vtid, 1 thread", "a string, a u32 and a u64 + the thread's id, 1 thread"),
+            (
+                "str,u32,u64 + vtid, 1 thread",
+                "a string, a u32 and a u64 + the thread's id, 1 thread",
+            ),
             ("\"%s (%d)\"", "a formatted text"),
             ("u32s", "u32s"),
             ("getppid", "getppid"),
