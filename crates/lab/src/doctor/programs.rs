@@ -1,29 +1,39 @@
 //! What adapters need: programs, and what we may do.
 
+use std::collections::BTreeMap;
+
 use super::Disturbance;
 use super::seen::Seen;
 use crate::needs::{self, Need};
 
 /// All checks.
 pub(super) fn all(seen: &Seen) -> Vec<Disturbance> {
-    vec![programs(&needs::lacking()), user(seen)]
+    let mut found = programs(&needs::lacking());
+    found.push(user(seen));
+    found
 }
 
-pub(super) fn programs(lacking: &[Need]) -> Disturbance {
+/// A line for each package that is not there.
+pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
     if lacking.is_empty() {
-        return Disturbance::good("programs", "all that suites need");
+        return vec![Disturbance::good("programs", "all that suites need")];
     }
-    let words: Vec<String> =
-        lacking.iter().map(|need| format!("{} (rows: {})", need.name, need.rows)).collect();
-    let mut packages: Vec<&str> = lacking.iter().map(|need| need.package).collect();
-    packages.sort_unstable();
-    packages.dedup();
-    Disturbance::missing(
-        "programs",
-        format!("not found in PATH: {}", words.join("; ")),
-        "these rows will be absent",
-        format!("apt install {}, on Debian", packages.join(" ")),
-    )
+    let mut packages: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
+    for need in lacking {
+        packages.entry(need.package).or_default().push(need);
+    }
+    let missing = |(package, needs): (&str, Vec<&Need>)| {
+        let names: Vec<&str> = needs.iter().map(|need| need.name).collect();
+        let mut rows: Vec<&str> = needs.iter().map(|need| need.rows).collect();
+        rows.dedup();
+        Disturbance::missing(
+            package,
+            format!("not found: {}", names.join(", ")),
+            &format!("these rows will be absent: {}", rows.join("; ")),
+            format!("apt install {package} (Debian)"),
+        )
+    };
+    packages.into_iter().map(missing).collect()
 }
 
 /// What we may do to the kernel.
