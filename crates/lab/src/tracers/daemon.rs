@@ -1,12 +1,16 @@
 //! LTTng's session daemon, private to the lab: started, spoken to and ended by us, unseen by any
 //! other that runs.
 //!
-//! An ordinary user's daemon lives in LTTNG_HOME. Root's has its sockets in /var/run/lttng, which
+//! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
+//! behind it, and lttng-sessiond aborts where one is longer than an address has room for
+//! (unix(7)). Root's has its sockets in /var/run/lttng, which
 //! cannot be configured, and there may be only one: so each of our processes gets a mount
 //! namespace of its own, in which a folder of ours lies over that one.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +26,9 @@ use crate::signals;
 
 /// Root's folder of sockets.
 const RUN_DIR: &CStr = c"/var/run/lttng";
+/// Most bytes of LTTNG_HOME: the longest name of a socket in it is
+/// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
+const HOME_BYTES_MAX: usize = 64;
 /// How long the daemon may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to end when the user waits for us to.
@@ -37,6 +44,8 @@ pub(super) fn run_dir() -> &'static Path {
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     home: PathBuf,
+    /// It, where `home` is a name that it has by this.
+    _opened: Option<Arc<File>>,
     /// For root: the folder that lies over [`RUN_DIR`].
     run: Option<CString>,
     /// What it lies over, if it is ours.
@@ -50,14 +59,15 @@ impl Home {
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
-            return Ok(Self { home, run: None, _over: None });
+            let (home, _opened) = short(home)?;
+            return Ok(Self { home, _opened, run: None, _over: None });
         }
         let run = place.path("lttng-run");
         make_dir(&run)?;
         let run = CString::new(run.as_os_str().as_bytes());
         let run = run.map_err(|error| Error::output("scratch folder", error))?;
         let over = RunDir::claim().map_err(Error::io(format!("cannot have {RUN_DIR:?}")))?;
-        Ok(Self { home, run: Some(run), _over: over.map(Arc::new) })
+        Ok(Self { home, _opened: None, run: Some(run), _over: over.map(Arc::new) })
     }
 
     /// Makes `command` a process that finds our daemon, and no other.
@@ -68,6 +78,17 @@ impl Home {
             unsafe { command.pre_exec(move || lay_over(&run, RUN_DIR)) };
         }
     }
+}
+
+/// A name of a folder that is short enough to have sockets in it. One that is not gets a name by
+/// the descriptor that comes with it, which lasts as long as that one and leaves nothing behind.
+fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
+    if folder.as_os_str().len() <= HOME_BYTES_MAX {
+        return Ok((folder, None));
+    }
+    let opened = File::open(&folder).map_err(Error::io(format!("cannot open {folder:?}")))?;
+    let name = format!("/proc/{}/fd/{}", std::process::id(), opened.as_raw_fd());
+    Ok((name.into(), Some(Arc::new(opened))))
 }
 
 /// Moves the calling process to a mount namespace in which `folder` is seen at `at`.
