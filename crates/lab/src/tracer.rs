@@ -48,7 +48,7 @@ pub(crate) trait Tracer {
     /// Compiles the workload, starts daemons.
     fn set_up(&mut self, place: &Place) -> Result<()>;
 
-    /// Runs the workload in batches, traced into a flight recorder, and keeps what the tracer wrote.
+    /// Runs the workload in batches, traced in its first mode, and keeps what the tracer wrote.
     fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
         let output = self.emit(place, case, Mode::Overwrite, &arguments)?;

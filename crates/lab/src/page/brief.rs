@@ -34,7 +34,8 @@ fn headlines(report: &Report) -> String {
     }
     format!(
         "<div class=\"wide\"><table class=\"brief\">\n<thead><tr><th>One case of each<th>Trackway\
-         <th>Others, the best first; ×: times ours, or of whom it is said\n<tbody>\n{lines}</table></div>\n"
+         <th>Others, the best first; ×: times ours, or of whom it is said\n\
+         <tbody>\n{lines}</table></div>\n"
     )
 }
 
