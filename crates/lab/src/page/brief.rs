@@ -43,11 +43,19 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let rows = in_one_case(suite)?;
     let (ours, mut others): (Vec<&Row>, Vec<&Row>) =
         rows.into_iter().partition(|row| row.tracer.starts_with("trackway"));
-    let ours = ours
+    // Ours as it is used; or else one that is told in terms of another.
+    let is_on = |row: &&&Row| !row.tracer.ends_with(OFF);
+    let chosen = ours
         .iter()
         .find(|row| row.tracer == name::TRACKWAY)
-        .or_else(|| ours.iter().find(|row| !row.tracer.ends_with(OFF)))
-        .or_else(|| ours.first())?;
+        .or_else(|| ours.iter().filter(is_on).find(|row| row.beside.is_some()))
+        .or_else(|| ours.iter().find(is_on))
+        .or_else(|| ours.first())
+        .copied()?;
+    if others.is_empty() {
+        others = ours.into_iter().filter(|row| !std::ptr::eq(*row, chosen)).collect();
+    }
+    let ours = chosen;
     let unit = ours.unit;
     let good = |row: &Row| {
         row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
@@ -189,5 +197,61 @@ fn lack_line(lack: &Lack<'_>) -> String {
             format!("<li>{tracer}: absent: {reason} ({suites}: {rows} rows)\n")
         }
         _ => format!("<li class=\"misses\">{tracer}, {case}: FAILED: {reason} ({suites})\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::tests::{report, row};
+
+    fn absent(tracer: &str, reason: &str) -> Row {
+        let reason = Some(reason.to_owned());
+        Row { status: RowStatus::Absent, reason, spread: None, ..row(tracer, "u32", 1.0) }
+    }
+
+    #[test]
+    fn ours_stands_beside_others_in_the_case_that_most_do() {
+        let with_x = |tracer: &str, x: f64, figure| Row {
+            x: Some(x),
+            ..row(tracer, &format!("{x} threads"), figure)
+        };
+        let rows = [
+            row("trackway", "alone", 1.0),
+            row("trackway-off", "alone", 0.5),
+            with_x("trackway", 1.0, 20.0),
+            with_x("rdtsc", 1.0, 9.0),
+            with_x("lttng-ust-off", 1.0, 0.3),
+            with_x("rdtsc", 8.0, 10.0),
+            with_x("trackway", 8.0, 25.0),
+            with_x("lttng-ust", 8.0, 80.0),
+        ];
+        let html = draw(&report("scaling", rows));
+        for part in [
+            "8 threads; ns/event, less is better",
+            "<td>trackway <strong>25.0</strong>",
+            "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+    }
+
+    #[test]
+    fn what_is_missed_comes_first_and_reasons_are_said_once() {
+        let bar = |what: &str, verdict| Bar {
+            what: what.to_owned(),
+            measured: "1.00".to_owned(),
+            verdict,
+        };
+        let rows = [absent("perf", "it is not installed"), row("trackway", "u32", 20.0)];
+        let mut report = report("tracepoint", rows.clone());
+        report.suites.insert("size".to_owned(), crate::rows::tests::suite(rows));
+        report.bars = vec![bar("fast", Verdict::Holds), bar("small", Verdict::Misses)];
+        let html = draw(&report);
+        assert!(html.contains("1 hold, 1 are missed, 0 are not known"), "{html}");
+        let place = |words: &str| html.find(words).expect(words);
+        assert!(place("small: <strong>1.00") < place("fast: <strong>1.00"));
+        assert!(place("fast: <strong>1.00") < place("perf: absent: it is not installed"));
+        assert!(html.contains("(tracepoint, size: 2 rows)"), "{html}");
     }
 }

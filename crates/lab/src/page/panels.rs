@@ -11,7 +11,7 @@ const NAMES: f64 = 152.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 20.0;
 /// Most characters of a name.
-const NAME_LETTERS: usize = 22;
+const NAME_LETTERS: usize = 21;
 
 /// Where figures are, in a panel.
 pub(super) struct Across<'a> {
