@@ -140,13 +140,18 @@ fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Co
 
 /// Bytes of the data streams of the trace in `folder` or somewhere below.
 pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
-    let Some(folder) = trace_folder(folder, 0) else { return Ok(0) };
-    let streams = files(&folder)?.into_iter().filter(|path| !path.ends_with("metadata"));
-    let sizes = streams.map(|path| {
+    let sizes = streams(folder)?.into_iter().map(|path| {
         let metadata = fs::metadata(&path);
         metadata.map(|it| it.len()).map_err(Error::io(format!("cannot look at {path:?}")))
     });
     sizes.sum()
+}
+
+/// The data streams of the trace in `folder` or somewhere below.
+pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
+    let Some(folder) = trace_folder(folder, 0) else { return Ok(Vec::new()) };
+    let files = files(&folder)?.into_iter();
+    Ok(files.filter(|path| !path.ends_with("metadata")).collect())
 }
 
 /// The first folder at or below `folder` that has metadata.

@@ -7,7 +7,7 @@ use super::panels::{self, Across};
 use super::plot::{Figure, Plot, axis_words, colour};
 use super::scale::Scale;
 use crate::rows::Row;
-use crate::stats::{Quarters, merged};
+use crate::stats::{Quarters, ends, merged};
 use crate::text::figure;
 
 /// Room on the right, for the middle figure and the greatest.
@@ -33,12 +33,7 @@ pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
 }
 
 fn draw(title: &str, rows: &[&Row], figures: impl Fn(&Row) -> Vec<(f64, u64)>) -> Option<Figure> {
-    let ends = rows.iter().flat_map(|row| {
-        let figures = figures(row);
-        let ends = [figures.first(), figures.last()].map(|end| end.map(|end| end.0));
-        ends.into_iter().flatten()
-    });
-    let scale = Scale::around(ends)?;
+    let scale = Scale::around(rows.iter().flat_map(|row| ends(&figures(row))))?;
     let about = format!("{}; {BOX}", axis_words(rows.first()?.unit, &scale));
     let panels = panels::draw(rows, &scale, FIGURES, |plot, across, y, row| {
         draw_row(plot, across, y, row, &figures(row));

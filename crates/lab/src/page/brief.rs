@@ -125,25 +125,28 @@ fn bars(bars: &[Bar]) -> String {
     if bars.is_empty() {
         return String::new();
     }
-    let of = |verdict: Verdict| bars.iter().filter(move |bar| bar.verdict == verdict);
+    let count = |verdict: Verdict| bars.iter().filter(|bar| bar.verdict == verdict).count();
     let mut html = format!(
-        "<h3>What Trackway set out to reach: {} hold, {} are missed, {} are not known</h3>\n\
+        "<h3>What Trackway set out to reach: {} hold, {} are missed, {} are not decided</h3>\n\
          <ul class=\"bars\">\n",
-        of(Verdict::Holds).count(),
-        of(Verdict::Misses).count(),
-        of(Verdict::Unknown).count()
+        count(Verdict::Holds),
+        count(Verdict::Misses),
+        count(Verdict::Undecided)
     );
-    for verdict in [Verdict::Misses, Verdict::Holds, Verdict::Unknown] {
-        let (class, sign) = match verdict {
-            Verdict::Holds => ("holds", "✓"),
-            Verdict::Misses => ("misses", "✗ misses"),
-            Verdict::Unknown => ("unknown", "?"),
-        };
-        for bar in of(verdict) {
-            let [what, measured] = [&bar.what, &bar.measured].map(|words| escaped(words));
+    for (verdict, class, sign) in [
+        (Verdict::Misses, "misses", "✗"),
+        (Verdict::Undecided, "unknown", "?"),
+        (Verdict::Holds, "holds", "✓"),
+        (Verdict::Unknown, "unknown", "·"),
+    ] {
+        for bar in bars.iter().filter(|bar| bar.verdict == verdict) {
+            let [suite, what, measured] =
+                [&bar.suite, &bar.what, &bar.measured].map(|words| escaped(words));
+            let standing = bar.standing();
             let _ = writeln!(
                 html,
-                "<li><span class=\"{class}\">{sign}</span> {what}: <strong>{measured}</strong>"
+                "<li><span class=\"{class}\">{sign} {standing}</span> {what}: \
+                 <strong>{measured}</strong> <span class=\"about\">{suite}</span>"
             );
         }
     }
@@ -239,16 +242,16 @@ mod tests {
     #[test]
     fn what_is_missed_comes_first_and_reasons_are_said_once() {
         let bar = |what: &str, verdict| Bar {
-            what: what.to_owned(),
             measured: "1.00".to_owned(),
             verdict,
+            ..Bar::not_measured(what)
         };
         let rows = [absent("perf", "it is not installed"), row("trackway", "u32", 20.0)];
         let mut report = report("tracepoint", rows.clone());
         report.suites.insert("size".to_owned(), crate::rows::tests::suite(rows));
         report.bars = vec![bar("fast", Verdict::Holds), bar("small", Verdict::Misses)];
         let html = draw(&report);
-        assert!(html.contains("1 hold, 1 are missed, 0 are not known"), "{html}");
+        assert!(html.contains("1 hold, 1 are missed, 0 are not decided"), "{html}");
         let place = |words: &str| html.find(words).expect(words);
         assert!(place("small: <strong>1.00") < place("fast: <strong>1.00"));
         assert!(place("fast: <strong>1.00") < place("perf: absent: it is not installed"));

@@ -8,6 +8,7 @@ use super::scale::Scale;
 use super::strokes::Strokes;
 use super::words;
 use crate::rows::Row;
+use crate::stats::ends;
 
 /// Room around the plot; below it there are marks, and the lines' names.
 const TOP: f64 = 24.0;
@@ -30,8 +31,7 @@ const NAME_WIDTH: f64 = 205.0;
 pub(super) fn draw(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     let has_line = |row: &&Row| !row.histogram.is_empty() && !row.is_control;
     let rows: Vec<&Row> = rows.iter().copied().filter(has_line).collect();
-    let ends = rows.iter().flat_map(|row| [row.histogram.first(), row.histogram.last()]);
-    let along = Scale::around(ends.flatten().map(|one| one.0))?;
+    let along = Scale::around(rows.iter().flat_map(|row| ends(&row.histogram)))?;
     let parts = rows.iter().flat_map(|row| counted(row, &along));
     let up = Scale::logarithmic(parts)?;
     let mut panels = Vec::new();
