@@ -101,6 +101,43 @@ fn runs_are_kept_drawn_and_compared() {
 }
 
 #[test]
+fn the_command_of_a_figure_repeats_it() {
+    if !has("cc") {
+        skipped("cc is not installed");
+        return;
+    }
+    let world = World::new("bench-command");
+    let suite = |arguments: &[&str], folder: &str| {
+        let out = world.path(folder);
+        let out = out.to_str().expect("a path");
+        let output = bench(&world, &[arguments, &["--out", out]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        // It is told how long it takes where nobody looks at a terminal, too.
+        let said = text(&output.stderr);
+        assert!(said.starts_with("about ") && said.contains(" s, with results in "), "{said}");
+        read(&world.path(folder).join("results.json"))
+    };
+    let wanted =
+        ["startup", "--quick", "--rounds", "2", "--tracers", "trackway-off", "--seed", "7"];
+    let first = suite(&wanted, "one");
+    let command = first["suites"]["startup"]["command"].as_str().expect("a command").to_owned();
+    let page = fs::read_to_string(world.path("one").join("report.html")).expect("a page");
+    assert!(page.contains(&format!("<figcaption>Again: <code>{command}</code>")), "{command}");
+    let words: Vec<&str> = command.split(' ').collect();
+    let (program, words) = words.split_at(2);
+    assert_eq!(program, ["trackway", "bench"]);
+    let again = suite(words, "again");
+    assert_eq!(again["settings"], first["settings"]);
+    let [first, again] = [&first, &again].map(|report| &report["suites"]["startup"]);
+    assert_eq!((&again["command"], &again["rounds"]), (&first["command"], &json!(2)));
+    let rows = |suite: &Value| -> Vec<Value> {
+        let rows = suite["rows"].as_array().expect("rows").iter();
+        rows.map(|row| json!([row["tracer"], row["case"], row["status"]])).collect()
+    };
+    assert_eq!(rows(again), rows(first));
+}
+
+#[test]
 fn payloads_are_accounted_for_and_their_bytes_told() {
     let world = World::new("bench-payload");
     if !has("cc") {

@@ -107,7 +107,7 @@ impl Running {
         // Those that it has started may have its output open, and live on.
         let ended = Instant::now();
         while !(reader.is_finished() && self.stderr.is_finished()) {
-            if ended.elapsed() > GRACE {
+            if ended.elapsed() > GRACE || signals::stopped() {
                 signals::kill_group(pid);
             }
             std::thread::sleep(INTERVAL);

@@ -29,6 +29,7 @@ mod error;
 mod guardian;
 mod machine;
 mod measured;
+mod needs;
 mod page;
 mod pinned;
 mod place;

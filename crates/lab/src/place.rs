@@ -4,6 +4,7 @@
 //! Main invariant: in folders that everybody may write to, we only ever work in a folder that we
 //! have made ourselves, that nobody else can enter, and whose name nobody could know before.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -35,6 +36,12 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
+    /// A command that does next to nothing and succeeds, in words: ours is there, wherever others
+    /// are.
+    pub(crate) fn nothing(&self) -> [&OsStr; 2] {
+        [self.trackway.as_os_str(), OsStr::new("--version")]
+    }
+
     /// Of the executable `trackway`: in a checkout (target/release) or below a PREFIX (bin).
     pub(crate) fn of(trackway: PathBuf) -> Self {
         let folder = trackway.parent().unwrap_or(Path::new("/")).to_owned();

@@ -15,6 +15,7 @@ use trackway_ctf::read::{
 
 use crate::error::{Error, Result};
 use crate::results::Account;
+use crate::signals;
 
 /// From the numbers of one thread to those of the next: `LAB_THREAD_BITS` of harness.h.
 const THREAD_BITS: u32 = 22;
@@ -130,8 +131,8 @@ fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Co
     let mut counted = Counted::default();
     for stream in files(&folder)? {
         if stream.file_name().is_some_and(|name| name != "metadata") {
-            count_stream(&trace, &read(&stream)?, &mut counted, &mut each)
-                .map_err(|error| Error::output(stream.display().to_string(), error))?;
+            let what = stream.display().to_string();
+            count_stream((&trace, &what), &read(&stream)?, &mut counted, &mut each)?;
         }
     }
     Ok(Some(counted))
@@ -175,27 +176,32 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
 }
 
-/// Adds one stream's events.
+/// Adds one stream's events. There may be seconds of them: Ctrl-C ends it.
 fn count_stream(
-    trace: &Trace,
+    (trace, what): (&Trace, &str),
     bytes: &[u8],
     counted: &mut Counted,
     each: &mut impl FnMut(u64, u64),
-) -> std::result::Result<(), DecodeError> {
+) -> Result<()> {
+    let bad = |error: DecodeError| Error::output(what, error);
     let mut decoder = StreamDecoder::new(trace);
     let mut numbers = Numbers::default();
     let mut discarded = 0;
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        if signals::stopped() {
+            return Err(Error::Interrupted);
+        }
         let window = Window::whole(rest);
-        let packet =
-            decoder.begin_packet(window, rest.len() as u64, &mut Numbers::default(), |_| ())?;
+        let packet = decoder
+            .begin_packet(window, rest.len() as u64, &mut Numbers::default(), |_| ())
+            .map_err(bad)?;
         discarded = packet.events_discarded.unwrap_or(discarded);
         let content_bits = decoder.content_bits() - decoder.position_bits();
         counted.record_bytes += content_bits / 8;
-        while let Some(event) = decoder.event(window)? {
+        while let Some(event) = decoder.event(window).map_err(bad)? {
             let clock = event.header.clock;
-            event.read(&mut numbers)?;
+            event.read(&mut numbers).map_err(bad)?;
             if let Some(number) = numbers.event_ends() {
                 each(clock, number);
             }

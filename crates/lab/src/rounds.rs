@@ -273,15 +273,11 @@ impl<'a> Measuring<'a> {
 
     fn so_far(&self, ended: Ended) -> SuiteRows {
         let about = self.suite.about();
-        let mut command = format!("trackway bench {}", about.name);
-        if self.hall.settings.quick {
-            command += " --quick";
-        }
         let mut rows = SuiteRows {
             title: about.title.to_owned(),
             repeats: about.repeats.to_owned(),
             x_axis: about.x_axis.to_owned(),
-            command,
+            command: self.hall.settings.command(about.name),
             rounds: self.rounds,
             seconds: self.begin.elapsed().as_secs_f64(),
             is_partial: ended == Ended::Interrupted,

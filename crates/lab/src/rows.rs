@@ -144,6 +144,11 @@ impl Unit {
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::EventsPerSecond | Self::RequestsPerSecond | Self::MbPerSecond)
     }
+
+    /// That in words.
+    pub(crate) const fn which_is_better(self) -> &'static str {
+        if self.more_is_better() { "more is better" } else { "less is better" }
+    }
 }
 
 /// Whether a row was measured.

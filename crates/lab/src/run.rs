@@ -8,6 +8,7 @@ use crate::bars;
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
 use crate::machine::{self, Machine};
+use crate::needs::PROGRAMS;
 use crate::page::page;
 use crate::place::{Kit, Place};
 use crate::progress::Progress;
@@ -200,23 +201,9 @@ fn busy(machine: &Machine) -> Option<Note> {
 
 /// Programs that may take part, as they say themselves.
 fn versions() -> BTreeMap<String, String> {
-    const PROGRAMS: [(&str, &str); 12] = [
-        ("cc", "--version"),
-        ("clang", "--version"),
-        ("lttng", "--version"),
-        ("babeltrace2", "--version"),
-        ("perf", "--version"),
-        ("bpftrace", "--version"),
-        ("strace", "--version"),
-        ("uftrace", "--version"),
-        ("stress-ng", "--version"),
-        ("hackbench", "--version"),
-        ("cyclictest", "--version"),
-        ("stap", "--version"),
-    ];
-    let found = PROGRAMS.iter().filter_map(|(program, argument)| {
-        let line = machine::first_line(program, &[argument])?;
-        Some(((*program).to_owned(), line))
+    let found = PROGRAMS.iter().filter(|need| !need.version.is_empty()).filter_map(|need| {
+        let line = machine::first_line(need.name, &[need.version])?;
+        Some((need.name.to_owned(), line))
     });
     found.collect()
 }

@@ -11,19 +11,42 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Children that are being waited for; 0 is a free place.
 static WAITED_FOR: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
 
+/// Seconds that children have to end, once the user has had enough, before they are killed.
+const PATIENCE_S: u32 = 2;
+
 extern "C" fn stop(_signal: i32) {
     STOPPED.store(true, Ordering::SeqCst);
     for pid in &WAITED_FOR {
         terminate(pid.load(Ordering::SeqCst));
     }
+    // SAFETY: alarm has no preconditions, and is async-signal-safe.
+    unsafe { libc::alarm(PATIENCE_S) };
+}
+
+/// The alarm: who is still waited for does not listen.
+extern "C" fn lose_patience(_signal: i32) {
+    for pid in &WAITED_FOR {
+        let pid = pid.load(Ordering::SeqCst);
+        kill_group(pid);
+        kill(pid);
+    }
+    // What is started to clean up is waited for, too.
+    // SAFETY: as above.
+    unsafe { libc::alarm(PATIENCE_S) };
 }
 
 /// Begins to catch the signals by which a user ends a program.
 pub(crate) fn catch() {
     STOPPED.store(false, Ordering::SeqCst);
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let handler = stop as extern "C" fn(i32);
-        // SAFETY: the handler does nothing but atomic operations and kill(2), which are
+    let stop = stop as extern "C" fn(i32);
+    let lose_patience = lose_patience as extern "C" fn(i32);
+    for (signal, handler) in [
+        (libc::SIGINT, stop),
+        (libc::SIGTERM, stop),
+        (libc::SIGHUP, stop),
+        (libc::SIGALRM, lose_patience),
+    ] {
+        // SAFETY: the handlers do nothing but atomic operations, kill(2) and alarm(2), which are
         // async-signal-safe.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }

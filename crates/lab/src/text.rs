@@ -39,9 +39,17 @@ pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
 
 fn suite_text(suite: &SuiteRows) -> String {
     let units = suite.units();
-    let words: Vec<&str> = units.iter().map(|unit| unit.words()).collect();
+    let words: Vec<String> = units
+        .iter()
+        .map(|unit| {
+            let more = if unit.more_is_better() { ": more is better" } else { "" };
+            format!("{}{more}", unit.words())
+        })
+        .collect();
     let (title, words) = (&suite.title, words.join(", "));
-    let mut text = format!("{title} ({words}; {})\n{}\n\n", suite.repeats, method(suite));
+    let head = [words.as_str(), &suite.repeats].into_iter().filter(|words| !words.is_empty());
+    let head: Vec<&str> = head.collect();
+    let mut text = format!("{title} ({})\n{}\n\n", head.join("; "), method(suite));
     for unit in &units {
         if units.len() > 1 {
             text += &format!("In {}:\n\n", unit.words());
@@ -114,6 +122,7 @@ fn measuring(suite: &SuiteRows) -> String {
 /// How it was measured.
 pub(crate) fn method(suite: &SuiteRows) -> String {
     let rounds = match suite.rounds {
+        0 => "nothing was measured in a whole round".to_owned(),
         1 => "one round: to see that it works, not for figures".to_owned(),
         rounds => format!("medians of {rounds} rounds ± half of what nine in ten span"),
     };

@@ -6,7 +6,8 @@ use crate::case::{Case, Mode, Plan};
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::results::Account;
-use crate::workload::Batch;
+use crate::tracers::batch_arguments;
+use crate::workload::{self, Batch};
 
 /// Whether a tracer can be measured on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +62,18 @@ pub(crate) trait Tracer {
     /// Compiles the workload, starts daemons.
     fn set_up(&mut self, place: &Place) -> Result<()>;
 
-    /// Runs the workload, traced, and keeps what the tracer wrote.
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>>;
+    /// Runs the workload in batches, traced in its first mode, and keeps what the tracer wrote.
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.remember(&workload::emitted_by_thread(&batches));
+        Ok(batches)
+    }
+
+    /// Remembers how many events each thread of the latest run emitted, for
+    /// [`Tracer::read_back`].
+    fn remember(&mut self, _emitted: &[u64]) {}
 
     /// What the tracer's own output of the latest run says; `None` if it records nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
@@ -95,8 +106,9 @@ pub(crate) trait Tracer {
 
     /// What the tracer's own output says of that, if each thread emitted so many events; `None` if
     /// it records nothing.
-    fn account(&mut self, _: &Place, _emitted: &[u64]) -> Result<Option<Account>> {
-        Ok(None)
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.remember(emitted);
+        self.read_back(place)
     }
 
     /// What it wrote of that, on disk, if it writes anything: a file, or a folder of them.

@@ -185,40 +185,15 @@ fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text st
         return Some((0, asked));
     }
     let most = (asked.len() / 3).max(1);
-    let changes = distance(&asked.to_lowercase(), &there.to_lowercase());
+    let changes = strsim::levenshtein(&asked.to_lowercase(), &there.to_lowercase());
     let is_like = !asked.contains('*') && changes <= most;
     // Of another case only, it is another one nevertheless.
     is_like.then_some((changes.max(1), there))
 }
 
-/// How many bytes are to be put in, taken out or replaced to make one of the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other = other.as_bytes();
-    // Of what was looked at of `one`, to so many bytes of `other`.
-    let mut to: Vec<usize> = (0..=other.len()).collect();
-    for (number, a) in one.bytes().enumerate() {
-        let mut before = std::mem::replace(&mut to[0], number + 1);
-        for (at, b) in other.iter().enumerate() {
-            let replaced = before + usize::from(a != *b);
-            before = to[at + 1];
-            to[at + 1] = replaced.min(before + 1).min(to[at] + 1);
-        }
-    }
-    to[other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_are_numbers_of_changes() {
-        for (one, other, changes) in
-            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("myap", "myapp", 1)]
-        {
-            assert_eq!((distance(one, other), distance(other, one)), (changes, changes));
-        }
-    }
 
     fn programs() -> Vec<EventDescription> {
         let named = |name: &str| {

@@ -6,7 +6,7 @@
 mod compare;
 mod doctor;
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -173,9 +173,7 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     trackway_lab::check(&order)?;
     let folder = folder(arguments.out.as_deref())?;
     let seconds: f64 = measured(arguments).map(|offer| offer.seconds).sum();
-    if std::io::stderr().is_terminal() {
-        eprintln!("about {}, with results in {}", time(seconds), folder.display());
-    }
+    eprintln!("about {}, with results in {}", time(seconds), folder.display());
     let report = trackway_lab::run_suites(&order, &mut |so_far: &Report| {
         // Whoever is killed has this. If there is no room now, there may be at the end.
         let _ = trackway_lab::write_report(so_far, &folder);

@@ -1,64 +1,39 @@
 //! What adapters need: programs, and what we may do.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use super::Disturbance;
 use super::seen::Seen;
-use crate::place::has;
-
-/// Programs, what of Debian's has them, and who needs them.
-const PROGRAMS: [(&str, &str, &str); 17] = [
-    ("cc", "gcc", "nearly all rows"),
-    ("c++", "g++", "rows of C++"),
-    ("clang", "clang", "filters beside C"),
-    ("cargo", "rustup or cargo", "rows of Rust, Tracy, fastrace"),
-    ("lttng", "lttng-tools", "LTTng-UST"),
-    ("babeltrace2", "babeltrace2", "LTTng-UST's traces, reading"),
-    ("perf", "linux-perf", "perf"),
-    ("bpftrace", "bpftrace", "bpftrace"),
-    ("strace", "strace", "strace"),
-    ("uftrace", "uftrace", "uftrace"),
-    ("stap", "systemtap", "SystemTap, which needs kernel modules"),
-    ("hackbench", "rt-tests", "workload"),
-    ("cyclictest", "rt-tests", "latency"),
-    ("stress-ng", "stress-ng", "workload"),
-    ("dbench", "dbench", "workload"),
-    ("sqlite3", "sqlite3", "workload"),
-    ("valgrind", "valgrind", "instructions, where the kernel steps none"),
-];
-/// Headers likewise.
-const HEADERS: [(&str, &str, &str); 2] = [
-    ("lttng/tracepoint.h", "liblttng-ust-dev", "LTTng-UST"),
-    ("sys/sdt.h", "systemtap-sdt-dev", "USDT: uprobes of ftrace, perf and bpftrace"),
-];
-/// Where headers are.
-const INCLUDE: [&str; 3] = ["usr/include", "usr/local/include", "usr/include/x86_64-linux-gnu"];
+use crate::needs::{self, Need};
 
 /// All checks.
 pub(super) fn all(seen: &Seen) -> Vec<Disturbance> {
-    let lacking = PROGRAMS.iter().filter(|one| !has(one.0));
-    let is_there =
-        |header: &str| INCLUDE.iter().any(|dir| Path::new("/").join(dir).join(header).is_file());
-    let headers = HEADERS.iter().filter(|one| !is_there(one.0));
-    let lacking: Vec<(&str, &str, &str)> = lacking.chain(headers).copied().collect();
-    vec![programs(&lacking), user(seen)]
+    let mut found = programs(&needs::lacking());
+    found.push(user(seen));
+    found
 }
 
-pub(super) fn programs(lacking: &[(&str, &str, &str)]) -> Disturbance {
+/// A line for each package that is not there.
+pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
     if lacking.is_empty() {
-        return Disturbance::good("programs", "all that adapters need");
+        return vec![Disturbance::good("programs", "all that suites need")];
     }
-    let words: Vec<String> =
-        lacking.iter().map(|(name, _, who)| format!("{name} ({who})")).collect();
-    let mut packages: Vec<&str> = lacking.iter().map(|one| one.1).collect();
-    packages.sort_unstable();
-    packages.dedup();
-    Disturbance::missing(
-        "programs",
-        format!("not installed: {}", words.join(", ")),
-        "rows that need them will be absent, or need something else",
-        format!("apt install {}", packages.join(" ")),
-    )
+    let mut packages: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
+    for need in lacking {
+        packages.entry(need.package).or_default().push(need);
+    }
+    let missing = |(package, needs): (&str, Vec<&Need>)| {
+        let names: Vec<&str> = needs.iter().map(|need| need.name).collect();
+        let mut rows: Vec<&str> = needs.iter().map(|need| need.rows).collect();
+        rows.dedup();
+        Disturbance::missing(
+            package,
+            format!("not found: {}", names.join(", ")),
+            &format!("these rows will be absent: {}", rows.join("; ")),
+            format!("apt install {package} (Debian)"),
+        )
+    };
+    packages.into_iter().map(missing).collect()
 }
 
 /// What we may do to the kernel.

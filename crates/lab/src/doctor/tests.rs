@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::needs::{Need, PROGRAMS};
 
 /// A root with these files, which goes with it.
 struct Root(PathBuf);
@@ -104,10 +105,16 @@ fn a_machine_that_tells_nothing_is_not_said_to_be_noisy_for_it() {
     let others = [others::pressure(&seen), others::tracefs(&seen), others::bpf(&seen, None)];
     assert_eq!(disturbing_names(&others), [""; 0]);
     assert_eq!(programs::user(&seen).result, Quiet::Missing);
-    let lacking = [("perf", "linux-perf", "perf"), ("hackbench", "rt-tests", "workload")];
-    let programs = programs::programs(&lacking);
-    assert_eq!(programs.hint.as_deref(), Some("apt install linux-perf rt-tests"));
-    assert_eq!(programs::programs(&[]).result, Quiet::Good);
+    let lacking: Vec<Need> = ["perf", "hackbench", "cyclictest"]
+        .map(|name| *PROGRAMS.iter().find(|need| need.name == name).expect("one that is needed"))
+        .into();
+    let found = programs::programs(&lacking);
+    let [perf, rt_tests] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(perf.hint.as_deref(), Some("apt install linux-perf (Debian)"));
+    assert_eq!(rt_tests.fact, "not found: hackbench, cyclictest");
+    let why = "these rows will be absent: hackbench of workload; cyclictest of latency";
+    assert_eq!(rt_tests.why.as_deref(), Some(why));
+    assert_eq!(programs::programs(&[])[0].result, Quiet::Good);
 }
 
 #[test]
@@ -146,5 +153,5 @@ fn this_machine_can_be_looked_at() {
     let names: std::collections::BTreeSet<&str> =
         found.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names.len(), found.len());
-    assert!(names.contains("noise") && names.contains("others") && names.contains("programs"));
+    assert!(names.contains("noise") && names.contains("others") && names.contains("permissions"));
 }

@@ -1,54 +1,42 @@
 //! Bars: tracers in groups of cases, all on one scale, with the interval that rounds span.
 
-use super::plot::{NAMES, Plot, ROW, Scale, WIDTH, axis_below, clipped, colour, in_parts};
+use super::panels::{self, Across};
+use super::plot::{Figure, Plot, axis_words, colour};
+use super::scale::Scale;
 use crate::rows::Row;
 use crate::text::{figure, times};
 
-/// Room above the bars, and below them.
-const TOP: f64 = 8.0;
-const BOTTOM: f64 = 44.0;
 /// Room behind the longest bar, for its figure.
-const FIGURES: f64 = 130.0;
+const FIGURES: f64 = 132.0;
+/// The same where a part of the events is said to be lost.
+const FIGURES_LOST: f64 = 190.0;
+/// Part of events that may be lost before it is said beside the bar.
+const LOST: f64 = 0.000_5;
 
-/// A bar for each row of one unit; in so many figures that none is too long for a page.
-pub(super) fn draw(title: &str, rows: &[&Row]) -> Vec<String> {
-    let Some(scale) = Scale::around(rows.iter().filter_map(|row| row.median())) else {
-        return Vec::new();
-    };
-    in_parts(rows).iter().map(|part| draw_part(title, &scale, part)).collect()
-}
-
-/// Cases with their rows.
-fn draw_part(title: &str, scale: &Scale, part: &[(&str, Vec<&Row>)]) -> String {
-    let rows: usize = part.iter().map(|case| case.1.len() + 1).sum();
-    let mut plot = Plot::new(title, TOP + ROW * rows as f64 + BOTTOM);
-    let width = WIDTH - NAMES - FIGURES;
-    let unit = part.first().and_then(|case| case.1.first()).map_or("", |row| row.unit.words());
-    axis_below(&mut plot, scale, (NAMES, width), (TOP, BOTTOM), unit);
-    let mut y = TOP;
-    for (case, rows) in part {
-        plot.words("start", (4.0, y + 14.0), &clipped(case, 120));
-        y += ROW;
-        for row in rows {
-            draw_row(&mut plot, scale, width, y, row);
-            y += ROW;
-        }
+/// A bar for each row of one unit.
+pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
+    let scale = Scale::around(rows.iter().filter_map(|row| row.median()))?;
+    let unit = rows.first()?.unit;
+    let mut about = axis_words(unit, &scale);
+    if rows.iter().any(|row| row.times.is_some()) {
+        about += "; ×: times its reference";
     }
-    plot.finish()
+    let has_lost = rows.iter().any(|row| lost(row).is_some());
+    let room = if has_lost { FIGURES_LOST } else { FIGURES };
+    let panels = panels::draw(rows, &scale, room, draw_row);
+    Some(Figure { title: "Each tracer's figure".to_owned(), about, panels })
 }
 
-fn draw_row(plot: &mut Plot, scale: &Scale, width: f64, y: f64, row: &Row) {
+fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
     let Some(spread) = row.spread else { return };
-    let x = |figure| NAMES + width * scale.part(figure);
-    let (from, end) = (x(scale.base()), x(spread.median));
-    plot.words("end", (NAMES - 8.0, y + 14.0), &clipped(&row.tracer, 29));
-    plot.bar(colour(&row.tracer), (from.min(end), y + 4.0), ((end - from).abs(), 12.0));
+    let (from, end) = (across.base(), across.x(spread.median));
+    plot.bar(colour(&row.tracer), (from.min(end), y + 3.0), ((end - from).abs(), 12.0));
     let mut beyond = end.max(from);
     if spread.count > 1 {
-        let (low, high) = (x(spread.p5), x(spread.p95));
-        plot.line("whisker", (low, y + 10.0), (high, y + 10.0));
+        let (low, high) = (across.x(spread.p5), across.x(spread.p95));
+        plot.line("whisker", (low, y + 9.0), (high, y + 9.0));
         for at in [low, high] {
-            plot.line("whisker", (at, y + 6.5), (at, y + 13.5));
+            plot.line("whisker", (at, y + 5.5), (at, y + 12.5));
         }
         beyond = beyond.max(high);
     }
@@ -56,5 +44,14 @@ fn draw_row(plot: &mut Plot, scale: &Scale, width: f64, y: f64, row: &Row) {
     if let Some(ratio) = row.times {
         words += &format!("  ×{}", times(ratio.median));
     }
-    plot.words("start", (beyond + 6.0, y + 14.0), &words);
+    if let Some(lost) = lost(row) {
+        words += &format!("  {:.1} % lost", lost * 100.0);
+    }
+    plot.words("start", (beyond + 5.0, y + 13.0), &words);
+}
+
+/// The part of its events that it lost, where that is to be known.
+fn lost(row: &Row) -> Option<f64> {
+    let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
+    Some(part).filter(|part| *part >= LOST)
 }

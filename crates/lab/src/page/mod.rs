@@ -1,7 +1,10 @@
 //! A report as a page: self-contained, for screens in light and dark, and for paper.
 //!
 //! ```text
-//! plot      what figures are drawn with
+//! brief     what a person decides by: what an event costs, bars, what is absent and why
+//! plot      what figures are drawn with; scale: where on an axis; strokes: which line is whose
+//! words     cases as headings
+//! panels    a case each, with a row for each tracer, two side by side
 //! bars      tracers in cases, with what their rounds span
 //! lines     a figure for each x
 //! stacks    the parts of an event, one behind the other (survey, Figure 10)
@@ -12,19 +15,24 @@
 
 mod bars;
 mod boxes;
+mod brief;
 mod lines;
+mod panels;
 mod plot;
 mod polygons;
+mod scale;
 mod stacks;
+mod strokes;
 mod table;
+mod words;
 
 use std::fmt::Write as _;
 
-use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
 use crate::suites::breakdown;
 use crate::text;
-use plot::escaped;
+use plot::{Figure, escaped};
+use strokes::Strokes;
 
 /// How it looks: no script, no font, nothing from elsewhere.
 const STYLE: &str = include_str!("style.css");
@@ -37,7 +45,8 @@ pub fn page(report: &Report) -> String {
          <title>What tracing costs</title>\n<style>\n{STYLE}</style>\n<main>\n"
     );
     html += &head(report);
-    html += &bars_table(&report.bars);
+    html += &brief::draw(report);
+    html += &contents(report);
     for (name, suite) in report.ordered() {
         html += &section(name, suite);
     }
@@ -59,12 +68,12 @@ fn head(report: &Report) -> String {
         let (about, text) = (escaped(&note.about), escaped(&note.text));
         let _ = writeln!(html, "<p class=\"warning\">{about}: {text}</p>");
     }
-    html + &contents(report)
+    html
 }
 
 /// What is on the page, and what became of the rows.
 fn contents(report: &Report) -> String {
-    let mut html = "<nav>\n<ol>\n".to_owned();
+    let mut html = "<nav>\n<h2>What was measured</h2>\n<ol>\n".to_owned();
     for (name, suite) in report.ordered() {
         let count = |status| suite.rows.iter().filter(|row: &&Row| row.status == status).count();
         let mut words = format!("{} measured", count(RowStatus::Measured));
@@ -85,28 +94,6 @@ fn contents(report: &Report) -> String {
     html + "</ol>\n<p><a href=\"#how\">How it was measured, and how to read it</a></p>\n</nav>\n"
 }
 
-fn bars_table(bars: &[Bar]) -> String {
-    if bars.is_empty() {
-        return String::new();
-    }
-    let mut html = "<h2>What Trackway set out to reach</h2>\n<table>\n".to_owned();
-    html += "<tr><th>suite<th>bar<th>measured<th>verdict\n";
-    for bar in bars {
-        let (class, sign) = match bar.verdict {
-            Verdict::Holds => ("holds", "✓ "),
-            Verdict::Misses => ("misses", "✗ "),
-            Verdict::Undecided | Verdict::Unknown => ("unknown", ""),
-        };
-        let [suite, what, measured] = [&bar.suite, &bar.what, &bar.measured].map(|it| escaped(it));
-        let standing = bar.standing();
-        let _ = writeln!(
-            html,
-            "<tr><td>{suite}<td>{what}<td>{measured}<td class=\"{class}\">{sign}{standing}"
-        );
-    }
-    html + "</table>\n"
-}
-
 fn section(name: &str, suite: &SuiteRows) -> String {
     let (title, repeats) = (escaped(&suite.title), escaped(&suite.repeats));
     let mut html = format!(
@@ -121,78 +108,50 @@ fn section(name: &str, suite: &SuiteRows) -> String {
         }
     }
     let units = suite.units();
+    let strokes = Strokes::of(suite.rows.iter().map(|row| row.tracer.as_str()));
     for unit in &units {
         if units.len() > 1 {
             let _ = writeln!(html, "<h3>In {}</h3>", unit.words());
         }
         let rows = suite.measured_in(*unit);
-        html += &pictures(suite, &rows);
+        html += &pictures(suite, &rows, &strokes);
         html += &table::draw(suite, &rows);
     }
-    html += &reasons(suite);
     html + "</section>\n"
 }
 
 /// All that is drawn of rows of one unit.
-fn pictures(suite: &SuiteRows, rows: &[&Row]) -> String {
+fn pictures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
     let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
-    let command = &suite.command;
-    let mut html = String::new();
-    let (drawn, rest) = lines::draw(suite, &with_x);
-    for drawn in drawn {
-        html += &figure(&drawn, command);
-    }
-    if let Some(drawn) = stacks::draw(&suite.title, &breakdown::stacks(rows)) {
-        html += &figure(&drawn, command);
-    }
+    let (by_x, rest) = lines::draw(suite, &with_x, strokes);
     // What has a single x is no line.
     let without: Vec<&Row> =
         rows.iter().copied().filter(|row| without.contains(row) || rest.contains(row)).collect();
-    for drawn in bars::draw(&suite.title, &without) {
-        html += &figure(&drawn, command);
-    }
     let single: Vec<&Row> = rows.iter().copied().filter(|row| !row.histogram.is_empty()).collect();
-    for drawn in boxes::of_events(&suite.title, &single) {
-        html += &figure(&drawn, command);
-    }
-    for drawn in polygons::draw(&suite.title, &single) {
-        html += &figure(&drawn, command);
-    }
-    let rounds = boxes::of_rounds(&suite.title, rows);
-    if !rounds.is_empty() {
-        let figures: String = rounds.iter().map(|drawn| figure(drawn, command)).collect();
-        html += &format!(
-            "<details><summary>Every round: half of them are in the box, those that lie far from \
-             it are points</summary>\n{figures}</details>\n"
-        );
-    }
-    html
+    let figures = [
+        stacks::draw(&breakdown::stacks(rows)),
+        bars::draw(&without),
+        by_x,
+        boxes::of_events(&single),
+        polygons::draw(&single, strokes),
+    ];
+    let draw = |drawn: &Figure| figure(drawn, &suite.command);
+    let html: String = figures.iter().flatten().map(draw).collect();
+    let rounds = boxes::of_rounds(rows).map(|drawn| draw(&drawn)).unwrap_or_default();
+    html + &table::folded("Every round", &rounds)
 }
 
-fn figure(drawn: &str, command: &str) -> String {
+fn figure(drawn: &Figure, command: &str) -> String {
+    let (title, about) = (escaped(&drawn.title), escaped(&drawn.about));
     let command = escaped(command);
-    format!("<figure>\n{drawn}<figcaption>Again: <code>{command}</code></figcaption></figure>\n")
-}
-
-/// Why there is no figure of some.
-fn reasons(suite: &SuiteRows) -> String {
-    let reasons = suite.reasons();
-    if reasons.is_empty() {
-        return String::new();
-    }
-    let mut html = "<ul class=\"none\">\n".to_owned();
-    for (row, count) in reasons {
-        let [tracer, case] = [&row.tracer, &row.case].map(|words| escaped(words));
-        let reason = escaped(row.reason.as_deref().unwrap_or_default());
-        let _ = match (row.status, count) {
-            (RowStatus::Absent, 1) => writeln!(html, "<li>{tracer}, {case}: absent: {reason}"),
-            (RowStatus::Absent, _) => {
-                writeln!(html, "<li>{tracer}: absent: {reason} ({count} rows)")
-            }
-            _ => writeln!(html, "<li class=\"misses\">{tracer}, {case}: FAILED: {reason}"),
-        };
-    }
-    html + "</ul>\n"
+    let panels = drawn.panels.concat();
+    let is_half = drawn.panels.len() == 1 && !panels.contains("class=\"whole\"");
+    let class = if is_half { " class=\"half\"" } else { "" };
+    format!(
+        "<figure{class}>\n<h4>{title} <span class=\"about\">{about}</span></h4>\n\
+         <div class=\"panels\">\n{panels}</div>\n\
+         <figcaption>Again: <code>{command}</code></figcaption></figure>\n"
+    )
 }
 
 /// Words with a point behind them.
@@ -213,16 +172,12 @@ const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for eac
 fn foot(report: &Report) -> String {
     let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{HOW}");
     let command = escaped(&report.command.join(" "));
-    let (minutes, seed) = (report.seconds / 60.0, report.settings.seed);
-    let _ = writeln!(
-        html,
-        "<p><code>{command}</code>, {minutes:.1} minutes; the same order again: <code>--seed {seed}\
-         </code>.</p>\n<ul>"
-    );
+    let minutes = report.seconds / 60.0;
+    let _ = writeln!(html, "<p><code>{command}</code>, {minutes:.1} minutes.</p>\n<p>");
     for (program, version) in &report.versions {
-        let _ = writeln!(html, "<li>{}: {}", escaped(program), escaped(version));
+        let _ = writeln!(html, "{}: {}<br>", escaped(program), escaped(version));
     }
-    html + "</ul>\n"
+    html + "</p>\n"
 }
 
 #[cfg(test)]
@@ -341,15 +296,15 @@ mod tests {
     #[test]
     fn hundreds_of_rows_are_drawn_in_parts() {
         let rows = (0..300)
-            .map(|one| row(&format!("tracer-{}", one % 10), &format!("case {}", one / 10), 20.0));
+            .map(|one| row(&format!("tracer-{}", one % 50), &format!("case {}", one / 50), 20.0));
         let page = page(&report("filter", rows));
-        let heights = page.split("viewBox=\"0 0 860 ").skip(1);
+        let heights = page.split("viewBox=\"0 0 430 ").skip(1);
         let heights: Vec<f64> = heights
             .map(|rest| {
                 rest.split('"').next().and_then(|text| text.parse().ok()).expect("a height")
             })
             .collect();
-        assert!(heights.len() > 5 && heights.iter().all(|height| *height < 1200.0), "{heights:?}");
+        assert!(heights.len() == 12 && heights.iter().all(|height| *height < 650.0), "{heights:?}");
         assert_eq!(page.matches("<rect").count(), 300);
     }
 }

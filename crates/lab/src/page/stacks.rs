@@ -1,14 +1,17 @@
 //! Stacks: what the parts of one event take, one behind the other (survey, Figure 10); a bar for
 //! each tracer. Parts have numbers, by which they are told below it, each with its figure.
 
-use super::plot::{NAMES, Plot, Scale, WIDTH, axis_below, clipped};
+use super::plot::{Figure, Plot, WIDTH, axis_below, axis_words, clipped};
+use super::scale::Scale;
 use crate::rows::Row;
 use crate::text::figure;
 
 /// Room above the first bar, from one to the next, and below the last.
 const TOP: f64 = 8.0;
 const STEP: f64 = 76.0;
-const BOTTOM: f64 = 44.0;
+const BOTTOM: f64 = 20.0;
+/// Room for names on the left.
+const NAMES: f64 = 160.0;
 /// Where numbers, the bar and the lines of words are, below the beginning of a step.
 const NUMBERS: f64 = 12.0;
 const BAR: f64 = 16.0;
@@ -23,18 +26,20 @@ const COLOURS: [&str; 10] =
     ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c1 faint", "c0 faint", "c3 faint"];
 
 /// A bar for each tracer, of its parts in their order; `None` where there is nothing to see.
-pub(super) fn draw(title: &str, stacks: &[(&str, Vec<&Row>)]) -> Option<String> {
+pub(super) fn draw(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
     let most = stacks.iter().map(|stack| sum(&stack.1)).fold(0.0, f64::max);
     let scale = Scale::around(std::iter::once(most))?;
-    let unit = stacks.first()?.1.first()?.unit.words();
-    let title = format!("{title}: parts");
-    let mut plot = Plot::new(&title, TOP + STEP * stacks.len() as f64 + BOTTOM);
+    let unit = stacks.first()?.1.first()?.unit;
+    let title = "One event's parts, one behind the other";
+    let bottom = TOP + STEP * stacks.len() as f64;
+    let mut plot = Plot::new(title, (WIDTH, bottom + BOTTOM));
     let width = WIDTH - NAMES - SUM;
-    axis_below(&mut plot, &scale, (NAMES, width), (TOP, BOTTOM), unit);
+    axis_below(&mut plot, &scale, (NAMES, width), (TOP, bottom));
     for (at, (tracer, parts)) in stacks.iter().enumerate() {
         draw_stack(&mut plot, &scale, width, TOP + STEP * at as f64, (tracer, parts));
     }
-    Some(plot.finish())
+    let about = axis_words(unit, &scale);
+    Some(Figure { title: title.to_owned(), about, panels: vec![plot.finish()] })
 }
 
 fn sum(parts: &[&Row]) -> f64 {

@@ -1,8 +1,10 @@
-//! All rows of one unit, with what is known of them: columns that no row needs are not there.
+//! All rows of one unit, with what is known of them: columns that no row needs are not there. What
+//! the figures show, too, is folded away, and not on paper.
 
 use std::fmt::Write as _;
 
 use super::plot::escaped;
+use super::words;
 use crate::rows::{Row, SuiteRows};
 use crate::stats::{Ratio, Spread, Tail};
 use crate::text::{figure, number, times};
@@ -18,22 +20,32 @@ pub(super) fn draw(suite: &SuiteRows, rows: &[&Row]) -> String {
         let of = |row: &Row| row.extra.get(name).map(|one| number(*one));
         also.push(column(&escaped(name), of));
     }
-    let mut html = table(&format!("All rows, in {unit}"), rows, figures(suite));
-    html += &table(&format!("Single events, in {unit}; none is left out"), rows, tails());
-    html + &table("What else is known", rows, also)
+    let single = table(rows, tails());
+    let mut html = String::new();
+    if !single.is_empty() {
+        html += &format!("<h4>Single events, in {unit}; none is left out</h4>\n{single}");
+    }
+    html += &folded(&format!("All rows, in {unit}"), &table(rows, figures(suite)));
+    html + &folded("What else is known", &table(rows, also))
+}
+
+/// Behind a line that opens it.
+pub(super) fn folded(title: &str, html: &str) -> String {
+    if html.is_empty() {
+        return String::new();
+    }
+    format!("<details><summary>{title}</summary>\n{html}</details>\n")
 }
 
 /// One of them: rows that have something in one of these columns.
-fn table(title: &str, rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
+fn table(rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
     columns.retain(|column| rows.iter().any(|row| column.1(row).is_some()));
     let has_one = |row: &&&Row| columns.iter().any(|column| column.1(row).is_some());
     let rows: Vec<&Row> = rows.iter().filter(has_one).copied().collect();
     if columns.is_empty() {
         return String::new();
     }
-    let mut html = format!(
-        "<details open><summary>{title}</summary>\n<div class=\"wide\"><table>\n<thead><tr><th>"
-    );
+    let mut html = "<div class=\"wide\"><table>\n<thead><tr><th>".to_owned();
     for (head, _) in &columns {
         let _ = write!(html, "<th>{head}");
     }
@@ -45,7 +57,7 @@ fn table(title: &str, rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
         }
     }
     for case in cases {
-        let (wide, words) = (columns.len() + 1, escaped(case));
+        let (wide, words) = (columns.len() + 1, escaped(&words::of_case(case)));
         let _ = writeln!(html, "<tr class=\"case\"><th colspan=\"{wide}\">{words}");
         for row in rows.iter().filter(|row| row.case == case) {
             let [tracer, command] = [&row.tracer, &row.command].map(|words| escaped(words));
@@ -56,7 +68,7 @@ fn table(title: &str, rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
             html.push('\n');
         }
     }
-    html + "</table></div></details>\n"
+    html + "</table></div>\n"
 }
 
 /// Columns of the rounds' figures.

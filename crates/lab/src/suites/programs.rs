@@ -22,8 +22,6 @@ const TRACE: &str = "programs-trace";
 const SESSION: &str = "programs";
 /// Sub-buffers of each of LTTng's rings: its default.
 const SUB_BUFFERS: u64 = 4;
-/// How a program asks the C library not to register restartable sequences.
-const NO_RSEQ: &str = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
 
 /// Whose library a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +187,9 @@ impl Programs {
 fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Command {
     let mut command = Command::new(&place.kit.trackway);
     command.args(["record", "--context", "none"]);
+    if is_claim {
+        command.args(["--reserve", "claim"]);
+    }
     let bytes = match storage {
         Storage::Ring | Storage::Off => {
             command.arg("--flight-recorder");
@@ -197,10 +198,6 @@ fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Com
         Storage::File => FLOW_BYTES,
     };
     command.args(["--buffer-size", &bytes.to_string(), "-o"]).arg(place.path(TRACE)).arg("--");
-    if is_claim {
-        // Only the program goes without; the recorder finds the machine as it is.
-        command.args(["env", NO_RSEQ]);
-    }
     command.arg(program);
     in_window(&mut command, place.window_dir());
     command

@@ -3,14 +3,14 @@
 
 use std::process::Command;
 
-use super::{batch_arguments, name};
-use crate::case::{Case, Context, Mode, Payload, Plan};
+use super::name;
+use crate::case::{Case, Context, Mode, Payload};
 use crate::child;
 use crate::error::Result;
 use crate::place::{Place, has};
 use crate::results::Account;
 use crate::tracer::{Availability, Starts, Tracer};
-use crate::workload::{self, Batch};
+use crate::workload;
 
 /// The program of all baselines but one.
 pub(crate) const PROGRAM: &str = "baseline";
@@ -72,11 +72,6 @@ impl Tracer for Baseline {
 
     fn set_up(&mut self, place: &Place) -> Result<()> {
         place.compile(self.program(), &[]).map(|_| ())
-    }
-
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
-        workload::batches(&self.emit(place, case, Mode::Overwrite, &arguments)?)
     }
 
     fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {

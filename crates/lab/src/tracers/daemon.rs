@@ -31,6 +31,8 @@ const RUN_DIR: &CStr = c"/var/run/lttng";
 const HOME_BYTES_MAX: usize = 64;
 /// How long the daemon may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to end when the user waits for us to.
+const HURRY: Duration = Duration::from_secs(1);
 /// How often it is looked at meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -176,7 +178,8 @@ impl Drop for Daemon {
         signals::terminate(self.child.id().cast_signed());
         let begin = Instant::now();
         while let Ok(None) = self.child.try_wait() {
-            if begin.elapsed() > PATIENCE {
+            let patience = if signals::stopped() { HURRY } else { PATIENCE };
+            if begin.elapsed() > patience {
                 // Its consumer daemons end when their sockets are closed.
                 let _ = self.child.kill();
                 let _ = self.child.wait();

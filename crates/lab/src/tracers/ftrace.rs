@@ -9,15 +9,14 @@ use std::process::Command;
 use super::baseline::needs_compiler;
 use super::numbers::{Numbers, number_after};
 use super::probe::Probe;
-use super::{PRODUCER_BYTES, RING_BYTES, batch_arguments, name};
-use crate::case::{Case, Mode, Plan};
+use super::{PRODUCER_BYTES, RING_BYTES, name};
+use crate::case::{Case, Mode};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has, make_dir};
 use crate::results::Account;
 use crate::tracefs::{Instance, Tracefs, Uprobe, read_pages};
 use crate::tracer::{Availability, Tracer};
-use crate::workload::{self, Batch};
 
 /// The program with the probe.
 pub(super) const PROBE_PROGRAM: &str = "usdt";
@@ -167,11 +166,8 @@ impl Tracer for Ftrace {
         Ok(())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let batches = workload::batches(&self.record(place, Mode::Overwrite, &arguments)?)?;
-        self.emitted = batches.iter().map(|batch| batch.events).sum();
-        Ok(batches)
+    fn remember(&mut self, emitted: &[u64]) {
+        self.emitted = emitted.iter().sum();
     }
 
     fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
@@ -193,7 +189,7 @@ impl Tracer for Ftrace {
     }
 
     fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
-        self.emitted = emitted.iter().sum();
+        self.remember(emitted);
         let account = self.found()?;
         self.save(place)?;
         Ok(Some(account))

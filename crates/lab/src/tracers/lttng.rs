@@ -167,7 +167,9 @@ impl Tracer for Lttng {
         }
         // Whether our processes can be kept apart from others', with any program.
         let tried = Home::new(place).and_then(|home| {
-            let mut command = Command::new("true");
+            let [program, nothing] = place.kit.nothing();
+            let mut command = Command::new(program);
+            command.arg(nothing);
             home.enter(&mut command);
             child::run(&mut command, "a mount namespace")
         });

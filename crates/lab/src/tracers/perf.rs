@@ -5,15 +5,14 @@ use std::process::Command;
 
 use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
 use super::numbers::{Numbers, number_after};
-use super::{RING_BYTES, batch_arguments, name};
-use crate::case::{Case, Mode, Plan};
+use super::{RING_BYTES, name};
+use crate::case::{Case, Mode};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::results::Account;
 use crate::tracefs::{Tracefs, Uprobe};
 use crate::tracer::{Availability, Tracer};
-use crate::workload::{self, Batch};
 
 /// What it writes, in the scratch folder.
 const OUTPUT: &str = "perf.data";
@@ -101,11 +100,8 @@ impl Tracer for Perf {
         Ok(())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let batches = workload::batches(&self.record(place, &arguments)?)?;
-        self.emitted = batches.iter().map(|batch| batch.events).sum();
-        Ok(batches)
+    fn remember(&mut self, emitted: &[u64]) {
+        self.emitted = emitted.iter().sum();
     }
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
@@ -120,11 +116,6 @@ impl Tracer for Perf {
         arguments: &[String],
     ) -> Result<String> {
         self.record(place, arguments)
-    }
-
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
-        self.emitted = emitted.iter().sum();
-        self.read_back(place)
     }
 
     fn output(&self, place: &Place) -> Option<PathBuf> {

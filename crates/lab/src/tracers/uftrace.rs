@@ -7,14 +7,13 @@ use std::process::Command;
 
 use super::baseline::needs_compiler;
 use super::numbers::{Numbers, number_after};
-use super::{RING_BYTES, batch_arguments, name};
-use crate::case::{Case, Mode, Plan};
+use super::{RING_BYTES, name};
+use crate::case::{Case, Mode};
 use crate::child;
 use crate::error::Result;
 use crate::place::{Place, has};
 use crate::results::Account;
 use crate::tracer::{Availability, Tracer};
-use crate::workload::{self, Batch};
 
 /// The workload.
 const PROGRAM: &str = "functions";
@@ -78,11 +77,8 @@ impl Tracer for Uftrace {
         place.compile(PROGRAM, &["-pg"]).map(|_| ())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let batches = workload::batches(&Self::record(place, &arguments)?)?;
-        self.emitted = batches.iter().map(|batch| batch.events).sum();
-        Ok(batches)
+    fn remember(&mut self, emitted: &[u64]) {
+        self.emitted = emitted.iter().sum();
     }
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
@@ -97,11 +93,6 @@ impl Tracer for Uftrace {
         arguments: &[String],
     ) -> Result<String> {
         Self::record(place, arguments)
-    }
-
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
-        self.emitted = emitted.iter().sum();
-        self.read_back(place)
     }
 
     fn output(&self, place: &Place) -> Option<PathBuf> {

@@ -72,7 +72,8 @@ impl Ust {
     /// on without.
     pub(crate) fn absence_of_libc(place: &Place) -> Option<String> {
         let loads = || {
-            let output = Command::new("true").env("LD_PRELOAD", LTTNG_LIBC).output();
+            let [program, nothing] = place.kit.nothing();
+            let output = Command::new(program).arg(nothing).env("LD_PRELOAD", LTTNG_LIBC).output();
             output.is_ok_and(|output| output.status.success() && output.stderr.is_empty())
         };
         let missing = || (!loads()).then(|| format!("{LTTNG_LIBC} is not installed"));

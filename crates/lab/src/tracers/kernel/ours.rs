@@ -15,8 +15,11 @@ const TRACE: &str = "kernel-trace";
 /// Whether it can be had here: by doing it. Else, why not.
 pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
     let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
-    let output =
-        command.arg("true").stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    let output = command
+        .args(place.kit.nothing())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
     place.clear(TRACE);
     let talk = String::from_utf8_lossy(&output.stderr);
     let line = talk.lines().next().unwrap_or("it fails").trim_start_matches("trackway: ");
