@@ -124,24 +124,26 @@ impl<'a> Threads<'a> {
 /// Counts, and calls `each` with the time and the number of every event that has one.
 fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Counted>> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(None) };
-    let metadata = read(&folder.join("metadata"))?;
-    let what = folder.display().to_string();
-    let trace = Trace::parse(&metadata).map_err(|error| Error::output(&what, error))?;
+    let trace = trace(&folder)?;
     let mut counted = Counted::default();
-    for stream in files(&folder)? {
-        if stream.file_name().is_some_and(|name| name != "metadata") {
-            count_stream(&trace, &read(&stream)?, &mut counted, &mut each)
-                .map_err(|error| Error::output(stream.display().to_string(), error))?;
-        }
+    for stream in streams(&folder)? {
+        count_stream(&trace, &read(&stream)?, &mut counted, &mut each)
+            .map_err(|error| Error::output(stream.display().to_string(), error))?;
     }
     Ok(Some(counted))
+}
+
+/// What the metadata in `folder` say.
+pub(crate) fn trace(folder: &Path) -> Result<Trace> {
+    let metadata = read(&folder.join("metadata"))?;
+    let what = folder.display().to_string();
+    Trace::parse(&metadata).map_err(|error| Error::output(what, error))
 }
 
 /// Bytes of the data streams of the trace in `folder` or somewhere below.
 pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(0) };
-    let streams = files(&folder)?.into_iter().filter(|path| !path.ends_with("metadata"));
-    let sizes = streams.map(|path| {
+    let sizes = streams(&folder)?.into_iter().map(|path| {
         let metadata = fs::metadata(&path);
         metadata.map(|it| it.len()).map_err(Error::io(format!("cannot look at {path:?}")))
     });
@@ -149,7 +151,7 @@ pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
 }
 
 /// The first folder at or below `folder` that has metadata.
-fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
+pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     const DEPTH_MAX: u32 = 8;
     if folder.join("metadata").is_file() {
         return Some(folder.to_owned());
@@ -160,10 +162,11 @@ fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     folders.find_map(|path| (depth < DEPTH_MAX).then(|| trace_folder(&path, depth + 1)).flatten())
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Files of the streams of the trace in `folder`.
+pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
     let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
-    Ok(paths.filter(|path| path.is_file()).collect())
+    Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 44] = [
+pub(crate) const SOURCES: [Source; 45] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -38,6 +38,7 @@ pub(crate) const SOURCES: [Source; 44] = [
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
     Source { name: "load.h", text: include_str!("workloads/load.h") },
+    Source { name: "marks.h", text: include_str!("workloads/marks.h") },
     Source { name: "served.c", text: include_str!("workloads/served.c") },
     Source { name: "latency.h", text: include_str!("workloads/latency.h") },
     Source { name: "latency.c", text: include_str!("workloads/latency.c") },

@@ -12,10 +12,10 @@ use crate::stats::{Tail, merged};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::Availability;
 use crate::tracers::kernel::{
-    BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Work,
+    BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work,
 };
 use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
-use crate::tracers::whole::{self, Ust};
+use crate::tracers::whole::{self, Known, Ust};
 
 /// The loop: without an event, with ours, with LTTng's.
 const PLAIN: &str = "latency";
@@ -170,16 +170,16 @@ impl Latency {
                     Keep::Disk => &["--context", "none"],
                     Keep::Flight => &["--context", "none", "--flight-recorder"],
                 };
-                let (finished, account) =
-                    whole::trackway(place, options, buffer, &words, Some(loops))?;
-                (finished.stdout, Some(account))
+                let known = Known::Count(loops);
+                let ran = whole::trackway(place, options, buffer, &words, known)?;
+                (ran.finished.stdout, Some(ran.account))
             }
             Way::Lttng => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let session = ("lab:*", None, buffer);
-                let (finished, account) = ust.record(place, session, &words, Some(loops))?;
-                (finished.stdout, Some(account))
+                let ran = ust.record(place, session, &words, Known::Count(loops))?;
+                (ran.finished.stdout, Some(ran.account))
             }
             Way::Kernel(tracer, events, keep) => {
                 let kernel = self.kernel.as_ref();
@@ -189,7 +189,8 @@ impl Latency {
                 let (program, rest) = words.split_at(1);
                 let job = Job { place, events, keep, call, work: Work::Command(program, rest) };
                 let ran = kernel.run(tracer, &job)?;
-                (ran.stdout, ran.found.map(|found| account_of(&found, events, loops)))
+                let account = account_of(&ran, tracer, (events, keep), loops)?;
+                (ran.stdout, account)
             }
         };
         let sample = parsed(&stdout)?;
@@ -197,12 +198,24 @@ impl Latency {
     }
 }
 
-/// What became of the events: of the one call, entry and exit of each turn are looked for.
-fn account_of(found: &Found, events: KernelEvents, loops: u64) -> Account {
-    match events {
-        KernelEvents::OneCall(_) => found.account_of_call(2 * loops),
-        _ => found.account(),
+/// What became of the events: of the one call, entry and exit of each turn are looked for; of
+/// everything, the loop's marks, and that there are no fewer than entries and exits.
+fn account_of(
+    ran: &Ran,
+    tracer: KernelTracer,
+    (events, keep): (KernelEvents, Keep),
+    loops: u64,
+) -> Result<Option<Account>> {
+    let Some(found) = &ran.found else { return Ok(None) };
+    if matches!(events, KernelEvents::OneCall(_)) {
+        return Ok(Some(found.account_of_call(2 * loops)));
     }
+    let all = found.account();
+    if all.emitted < 2 * loops {
+        let message = format!("of {loops} turns it has no more than this: {}", all.words());
+        return Err(Error::output(tracer.name(), message));
+    }
+    ran.account_of_marks(tracer.name(), events, keep)
 }
 
 fn loops(settings: &Settings) -> u64 {

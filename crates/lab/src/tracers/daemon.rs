@@ -6,25 +6,26 @@
 //! namespace of its own, in which a folder of ours lies over that one.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::run_dir::RunDir;
 use crate::child;
 use crate::error::{Error, Result};
+use crate::guardian::Guardian;
 use crate::place::{Place, make_dir};
-use crate::signals;
 
 /// Root's folder of sockets.
 const RUN_DIR: &CStr = c"/var/run/lttng";
-/// How long the daemon may take to begin, and to end.
+/// How long the daemon may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked at meanwhile.
+/// How often it is asked meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 pub(super) fn run_dir() -> &'static Path {
@@ -81,23 +82,25 @@ fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The daemon while it runs.
+/// The daemon while it runs. It ends with us, whatever we end by: a daemon in a namespace of its
+/// own would be found by nobody.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     home: Home,
-    child: Child,
+    log: PathBuf,
+    pid: u32,
+    guardian: Guardian,
 }
 
 impl Daemon {
     /// Starts it, and waits until it answers.
     pub(crate) fn start(place: &Place) -> Result<Self> {
         let home = Home::new(place)?;
-        let mut command = Command::new("lttng-sessiond");
-        command.args(["--no-kernel", "--quiet"]).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        home.enter(&mut command);
-        let child = command.spawn().map_err(Error::io("cannot run lttng-sessiond"))?;
-        let mut daemon = Self { home, child };
+        let log = place.path("lttng-sessiond.log");
+        let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
+        let words = ["lttng-sessiond", "--no-kernel"];
+        let (guardian, pid) = Guardian::of_daemon(&words, file, |command| home.enter(command))?;
+        let mut daemon = Self { home, log, pid, guardian };
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
@@ -111,8 +114,9 @@ impl Daemon {
                 Err(error) if begin.elapsed() > PATIENCE => return Err(error),
                 Err(_) => {}
             }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(Error::output("lttng-sessiond", format_args!("it ended: {status}")));
+            if self.guardian.has_ended() {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(Error::output("lttng-sessiond", said.trim_end()));
             }
             std::thread::sleep(INTERVAL);
         }
@@ -139,7 +143,7 @@ impl Daemon {
 
     /// Processes of the daemon: itself and its descendants.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let mut known = vec![self.child.id()];
+        let mut known = vec![self.pid];
         let parents = parents();
         let mut at = 0;
         while let Some(&parent) = known.get(at) {
@@ -147,22 +151,6 @@ impl Daemon {
             at += 1;
         }
         known
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        signals::terminate(self.child.id().cast_signed());
-        let begin = Instant::now();
-        while let Ok(None) = self.child.try_wait() {
-            if begin.elapsed() > PATIENCE {
-                // Its consumer daemons end when their sockets are closed.
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                break;
-            }
-            std::thread::sleep(INTERVAL);
-        }
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod external;
 pub(crate) mod ftrace;
 pub(crate) mod kernel;
 pub(crate) mod lttng;
+mod marks;
 mod numbers;
 mod peer;
 pub(crate) mod perf;

@@ -9,7 +9,8 @@
  *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
  *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
  *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of
- *                                           those processes (a,b; 0: who started us) meanwhile
+ *                                           those processes (a,b; 0: who started us) meanwhile,
+ *                                           and the line of marks.h
  *     kernel drain PIPE FILE                moves what comes, as trace-cmd does, until it is ended
  */
 #include "harness.h"
@@ -115,23 +116,6 @@ static int paced(uint64_t bursts, uint64_t events, uint64_t period_us)
     return 0;
 }
 
-static int load(const char *pids, char **command)
-{
-    const uint64_t before = lab_cpu_of(pids), begin = lab_now_ns();
-    const pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execvp(command[0], command);
-        _exit(127);
-    }
-    int status;
-    struct rusage usage;
-    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
-        return 1;
-    lab_print_load(lab_now_ns() - begin, &usage, lab_cpu_of(pids) - before);
-    return 0;
-}
-
 static int drain(const char *from, const char *to)
 {
     int both[2];
@@ -168,7 +152,7 @@ int main(int argc, char **argv)
         return paced(strtoull(second, NULL, 10), strtoull(third, NULL, 10),
                      strtoull(argv[4], NULL, 10));
     if (strcmp(what, "load") == 0 && argc > 3)
-        return load(second, argv + 3);
+        return lab_load(second, argv + 3);
     if (strcmp(what, "drain") == 0 && argc > 3)
         return drain(second, third);
     static const struct lab_work works[] = {{"getppid", call_getppid}, {NULL, NULL}};

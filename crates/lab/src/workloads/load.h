@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a command took, and others meanwhile. Behind harness.h. */
+/* A command with marks around it, and what it took, and others meanwhile. Behind harness.h. */
 #ifndef LAB_LOAD_H
 #define LAB_LOAD_H
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "marks.h"
 
 /* Time on CPUs of the processes in `pids`. */
 static uint64_t lab_cpu_of(const char *pids)
@@ -30,6 +33,33 @@ static void lab_print_load(uint64_t ns, const struct rusage *usage, uint64_t tra
                         (uint64_t)(user.tv_usec + kernel.tv_usec);
     printf("load %llu %llu %llu\n", (unsigned long long)ns, (unsigned long long)(us * 1000),
            (unsigned long long)tracers_ns);
+}
+
+/* Runs a command, and prints both lines; 0, or 1 if it failed. Marks of its begin and its end are
+ * not in its time. */
+static int lab_load(const char *pids, char **command)
+{
+    sigset_t ended, before;
+    sigemptyset(&ended);
+    sigaddset(&ended, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ended, &before);
+    struct lab_marks marks = lab_marks_begin();
+    const uint64_t cpu_before = lab_cpu_of(pids), begin = lab_now_ns();
+    const pid_t child = fork();
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execvp(command[0], command);
+        _exit(127);
+    }
+    int status;
+    struct rusage usage;
+    if (child < 0 || lab_marks_wait(&marks, child, &status, &usage) != child || status != 0)
+        return 1;
+    const uint64_t end = lab_now_ns(), cpu_after = lab_cpu_of(pids);
+    lab_marks_end(&marks);
+    lab_print_load(end - begin, &usage, cpu_after - cpu_before);
+    return 0;
 }
 
 #endif

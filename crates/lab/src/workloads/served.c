@@ -6,7 +6,7 @@
  *     served PIDS PORT COUNT SERVER… CLIENT…
  *
  * SERVER are COUNT words: its executable, and its arguments from argv[0] on. When it listens at
- * PORT, CLIENT is run: its output, then "load NS CPU_NS TRACERS_NS" as kernel.c's load says it.
+ * PORT, CLIENT is run: its output, then the lines of kernel.c's load.
  *     served try                    whether there can be such a network
  *
  * The server is the child of a keeper that waits for our end of a pipe: whatever we die of, the
@@ -120,23 +120,6 @@ static int is_served(uint16_t port)
     return 0;
 }
 
-static int measure(const char *pids, char **command)
-{
-    const uint64_t before = lab_cpu_of(pids), begin = lab_now_ns();
-    const pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execvp(command[0], command);
-        _exit(127);
-    }
-    int status;
-    struct rusage usage;
-    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
-        return 1;
-    lab_print_load(lab_now_ns() - begin, &usage, lab_cpu_of(pids) - before);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     char *server[WORDS_MAX + 1] = {NULL};
@@ -161,7 +144,7 @@ int main(int argc, char **argv)
     if (keeper < 0)
         return 3;
     const int result =
-        is_served((uint16_t)atoi(argv[2])) ? measure(argv[1], argv + 4 + words) : 4;
+        is_served((uint16_t)atoi(argv[2])) ? lab_load(argv[1], argv + 4 + words) : 4;
     close(both[1]);
     waitpid(keeper, NULL, 0);
     return result;

@@ -13,7 +13,7 @@ use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::kernel::{
     BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
 };
-use crate::tracers::whole::{self, LTTNG_LIBC, Ust};
+use crate::tracers::whole::{self, Known, LTTNG_LIBC, Ust, Whole};
 use programs::Program;
 
 /// What else is known of a run: percent of a CPU that the recorder took, and events each second.
@@ -147,17 +147,16 @@ impl Workload {
                     Keep::Disk => &["--preload", "libc"],
                     Keep::Flight => &["--preload", "libc", "--flight-recorder"],
                 };
-                let words = with("0");
-                let (finished, account) = whole::trackway(place, options, buffer, &words, None)?;
-                Ok(Ended { stdout: finished.stdout, account: Some(account) })
+                let known = Known::Marks(keep);
+                whole::trackway(place, options, buffer, &with("0"), known).map(Ended::of)
             }
             Way::LttngLibc => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let words = with(&ust.processes());
                 let session = ("lttng_ust_libc:*", Some(LTTNG_LIBC), buffer);
-                let (finished, account) = ust.record(place, session, &words, None)?;
-                Ok(Ended { stdout: finished.stdout, account: Some(account) })
+                let known = Known::Marks(Keep::Disk);
+                ust.record(place, session, &words, known).map(Ended::of)
             }
         }
     }
@@ -175,28 +174,38 @@ impl Workload {
         let (events, keep) = what.unwrap_or((KernelEvents::Sched, Keep::Disk));
         let work = Work::Whole(before, behind);
         let job = Job { place: hall.place, events, keep, call: "", work };
-        let Ran { stdout, found } = kernel.run(tracer, &job)?;
-        Ok(Ended { stdout, account: found.map(|found| found.account()) })
+        let ran = kernel.run(tracer, &job)?;
+        let account = ran.account_of_marks(tracer.name(), events, keep)?;
+        let events = ran.found.map_or(0, |found| found.account().emitted);
+        Ok(Ended { stdout: ran.stdout, account, events })
     }
 }
 
 /// What a run left.
 struct Ended {
     stdout: String,
+    /// What became of the marks.
     account: Option<Account>,
+    /// Events that there were by what the tracer says.
+    events: u64,
 }
 
 impl Ended {
+    fn of(whole: Whole) -> Self {
+        let Whole { finished, account, events } = whole;
+        Self { stdout: finished.stdout, account: Some(account), events }
+    }
+
     fn sample(self, program: &Program) -> Result<Sample> {
-        let ran = Ran { stdout: self.stdout, found: None };
+        let ran = Ran { stdout: self.stdout, ..Ran::default() };
         let [ns, _, tracers_ns] = ran.numbers("load")?;
         let ns = ns.max(1);
         let figure = programs::figure(program.says, &ran.stdout, ns)?;
-        let extra = self.account.iter().flat_map(|account| {
+        let extra = self.account.iter().flat_map(|_| {
             let seconds = ns as f64 / 1e9;
             [
                 (RECORDER, tracers_ns as f64 / ns as f64 * 100.0),
-                (EVENTS, account.emitted as f64 / seconds),
+                (EVENTS, self.events as f64 / seconds),
             ]
         });
         let extra = extra.collect();
@@ -298,13 +307,13 @@ mod tests {
     #[test]
     fn a_runs_events_and_its_recorders_time_are_told_each_second() {
         let program = programs::tests::plain();
-        let account = Account { emitted: 3000, recorded: 2000, lost: 1000, ..Account::default() };
+        let account = Account { emitted: 8, recorded: 8, ..Account::default() };
         let stdout = "noise\nload 500000000 1 250000000\n".to_owned();
-        let ended = Ended { stdout, account: Some(account) };
+        let ended = Ended { stdout, account: Some(account), events: 3000 };
         let sample = ended.sample(&program).expect("a sample");
         assert_eq!(sample.figure, 500.0);
         assert_eq!(sample.extra, [(RECORDER, 50.0), (EVENTS, 6000.0)]);
-        let silent = Ended { stdout: "nothing".to_owned(), account: None };
+        let silent = Ended { stdout: "nothing".to_owned(), account: None, events: 0 };
         assert!(silent.sample(&program).is_err());
     }
 }

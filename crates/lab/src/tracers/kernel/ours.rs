@@ -68,7 +68,8 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
     let found = count::count(&job.place.path(TRACE).join("kernel"), job.call)?;
     job.place.clear(TRACE);
-    let mut found = found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
+    let (mut found, marks) =
+        found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
     // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
     let talk = &finished.stderr;
     let summary = |word| {
@@ -81,7 +82,7 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
         return Err(Error::output(tracer.name(), message));
     }
     (found.lost, found.overwritten) = (summary("lost")?, summary("overwritten")?);
-    Ok(Ran { stdout: finished.stdout, found: Some(found) })
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks })
 }
 
 /// Of `trackway: kernel: N events recorded, M lost, O overwritten, …`.
