@@ -17,7 +17,7 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::{Place, has};
-use crate::readback;
+use crate::readback::{self, Size};
 use crate::results::{Account, Flow};
 use crate::tracer::{Availability, Starts, Tracer};
 use crate::workload::{self, Batch};
@@ -209,9 +209,10 @@ impl Tracer for Lttng {
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
         let trace = place.path(TRACE);
+        let size = if self.way == Way::Tracef { Size::Text } else { Size::Same };
         match (self.way, self.mode) {
             (Way::Off, _) => Ok(None),
-            (_, Mode::Overwrite) => readback::overwritten(&trace, &self.emitted).map(Some),
+            (_, Mode::Overwrite) => readback::overwritten(&trace, &self.emitted, size).map(Some),
             _ => readback::kept(&trace, &self.emitted).map(Some),
         }
     }
