@@ -3,43 +3,38 @@
 //!
 //! An ordinary user's daemon lives in LTTNG_HOME. Root's has its sockets in /var/run/lttng, which
 //! cannot be configured, and there may be only one: so each of our processes gets a mount
-//! namespace of its own, in which a folder of ours lies over that one.
+//! namespace of its own, in which a folder of ours lies over /var/run. Not over /var/run/lttng: who
+//! removes that, as a daemon of somebody else's or a killed one's user may, takes away what lies
+//! over it in all namespaces, and a daemon that begins then fails an assertion (lttng-tools 2.13,
+//! `notification_thread_command_list_triggers`).
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::run_dir::RunDir;
 use crate::child;
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
 use crate::place::{Place, make_dir};
 
-/// Root's folder of sockets.
-const RUN_DIR: &CStr = c"/var/run/lttng";
+/// Where root's folder of sockets is.
+const RUN: &CStr = c"/var/run";
 /// How long the daemon may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-pub(super) fn run_dir() -> &'static Path {
-    Path::new(OsStr::from_bytes(RUN_DIR.to_bytes()))
-}
-
 /// Where our LTTng processes find each other.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     home: PathBuf,
-    /// For root: the folder that lies over [`RUN_DIR`].
+    /// For root: the folder that lies over [`RUN`].
     run: Option<CString>,
-    /// What it lies over, if it is ours.
-    _over: Option<Arc<RunDir>>,
 }
 
 impl Home {
@@ -49,14 +44,14 @@ impl Home {
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
-            return Ok(Self { home, run: None, _over: None });
+            return Ok(Self { home, run: None });
         }
         let run = place.path("lttng-run");
         make_dir(&run)?;
+        make_dir(&run.join("lttng"))?;
         let run = CString::new(run.as_os_str().as_bytes());
         let run = run.map_err(|error| Error::output("scratch folder", error))?;
-        let over = RunDir::claim().map_err(Error::io(format!("cannot have {RUN_DIR:?}")))?;
-        Ok(Self { home, run: Some(run), _over: over.map(Arc::new) })
+        Ok(Self { home, run: Some(run) })
     }
 
     /// Makes `command` a process that finds our daemon, and no other.
@@ -64,7 +59,7 @@ impl Home {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {
             // SAFETY: between fork and exec it only makes system calls, on memory made before.
-            unsafe { command.pre_exec(move || lay_over(&run, RUN_DIR)) };
+            unsafe { command.pre_exec(move || lay_over(&run, RUN)) };
         }
     }
 }

@@ -163,10 +163,10 @@ impl Tracer for Lttng {
         if missing != Availability::Ready {
             return missing;
         }
-        // Whether our processes can be kept apart from others', with any program.
+        // Whether our processes can be kept apart from others', and see our folder then.
         let tried = Home::new(place).and_then(|home| {
-            let mut command = Command::new("true");
-            home.enter(&mut command);
+            let mut command = Command::new("test");
+            home.enter(command.arg("-d").arg(place.path("")));
             child::run(&mut command, "a mount namespace")
         });
         match tried {

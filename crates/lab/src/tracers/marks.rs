@@ -50,6 +50,11 @@ impl Side {
 pub(crate) struct Seen(BTreeSet<(Side, u32, u32)>);
 
 impl Seen {
+    /// What another trace of the same run shows, too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// A call has this argument; nothing, if it is no mark's.
     pub(super) fn call(&mut self, argument: u64) {
         self.number(Side::Call, argument);

@@ -13,7 +13,6 @@ mod numbers;
 mod peer;
 pub(crate) mod perf;
 mod probe;
-pub(crate) mod run_dir;
 pub(crate) mod trackway;
 pub(crate) mod uftrace;
 pub(crate) mod whole;

@@ -27,6 +27,9 @@ const SESSION: &str = "lab";
 /// Sub-buffers of each ring of LTTng's; its default.
 const SUB_BUFFERS: u64 = 4;
 
+/// Why there are no events of the allocator, if our helper is not here.
+pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
+
 /// Our helper that does, if it is here.
 pub(crate) fn helper(kit: &Kit) -> Option<PathBuf> {
     let helper = kit.library.as_ref()?.with_file_name("libtrackway-libc.so");

@@ -58,9 +58,9 @@ impl For {
 }
 
 /// The ways, their names, the programs that they are for, and whether a quick run has them.
-const WAYS: [(&str, Way, For, bool); 15] = {
+const WAYS: [(&str, Way, For, bool); 17] = {
     use KernelEvents::{Everything, Sched};
-    use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs};
+    use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs, TrackwayUser};
     const fn kernel(tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Way {
         Way::Kernel(tracer, events, keep)
     }
@@ -80,6 +80,18 @@ const WAYS: [(&str, Way, For, bool); 15] = {
         ("trackway-libc-flight", Way::Libc(Keep::Flight), For::Allocating, false),
         ("trackway-libc", Way::Libc(Keep::Disk), For::Allocating, true),
         ("lttng-ust-libc", Way::LttngLibc, For::Allocating, false),
+        (
+            "trackway-user-kernel-flight",
+            kernel(TrackwayUser, Everything, Keep::Flight),
+            For::Allocating,
+            false,
+        ),
+        (
+            "trackway-user-kernel",
+            kernel(TrackwayUser, Everything, Keep::Disk),
+            For::Allocating,
+            false,
+        ),
     ]
 };
 /// Programs of a quick run.
@@ -111,7 +123,7 @@ impl Workload {
             }
             Way::Libc(_) => {
                 let missing = whole::helper(&place.kit).is_none();
-                missing.then(|| "libtrackway-libc.so is not beside this executable".to_owned())
+                missing.then(|| whole::NO_HELPER.to_owned())
             }
             Way::LttngLibc => Ust::absence_of_libc(place),
         }
@@ -175,7 +187,7 @@ impl Workload {
         let work = Work::Whole(before, behind);
         let job = Job { place: hall.place, events, keep, call: "", work };
         let ran = kernel.run(tracer, &job)?;
-        let account = ran.account_of_marks(tracer.name(), events, keep)?;
+        let account = ran.account_of_marks(tracer, events, keep)?;
         let events = ran.found.map_or(0, |found| found.account().emitted);
         Ok(Ended { stdout: ran.stdout, account, events })
     }

@@ -48,6 +48,8 @@ pub(crate) enum KernelTracer {
     TrackwayTree,
     /// Ours by a private tracefs instance, as where there is no BPF.
     TrackwayTracefs,
+    /// Ours by BPF, of everything that runs, and what the command asks of the allocator.
+    TrackwayUser,
     /// ftrace's events of all calls at once, in an instance of their own.
     FtraceRaw,
     /// ftrace's events of each call.
@@ -72,6 +74,7 @@ impl KernelTracer {
             Self::Trackway => "trackway",
             Self::TrackwayTree => "trackway-tree",
             Self::TrackwayTracefs => "trackway-tracefs",
+            Self::TrackwayUser => "trackway-user-kernel",
             Self::FtraceRaw => "ftrace",
             Self::FtraceSyscalls => "ftrace-syscalls",
             Self::Perf => "perf",
@@ -96,7 +99,10 @@ impl KernelTracer {
 
     /// Whether it is one of ours.
     const fn is_ours(self) -> bool {
-        matches!(self, Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs)
+        matches!(
+            self,
+            Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs | Self::TrackwayUser
+        )
     }
 }
 
@@ -219,20 +225,23 @@ impl Ran {
     /// What became of the workload's marks, by the output of `tracer`.
     pub(crate) fn account_of_marks(
         &self,
-        tracer: &str,
+        tracer: KernelTracer,
         events: KernelEvents,
         keep: Keep,
     ) -> Result<Option<Account>> {
         let (Some(found), Some(made)) = (&self.found, Made::of(&self.stdout)?) else {
             return Ok(None);
         };
-        let sides: &[Side] = match events {
-            KernelEvents::Calls => &[Side::Call],
-            KernelEvents::OneCall(_) => &[],
-            KernelEvents::Sched => &[Side::Exit],
-            KernelEvents::Everything => &[Side::Call, Side::Exit],
+        let mut sides = match events {
+            KernelEvents::Calls => vec![Side::Call],
+            KernelEvents::OneCall(_) => Vec::new(),
+            KernelEvents::Sched => vec![Side::Exit],
+            KernelEvents::Everything => vec![Side::Call, Side::Exit],
         };
-        made.account(tracer, (&self.marks, sides), keep, &found.account()).map(Some)
+        if tracer == KernelTracer::TrackwayUser {
+            sides.push(Side::Allocation);
+        }
+        made.account(tracer.name(), (&self.marks, &sides), keep, &found.account()).map(Some)
     }
 
     /// The numbers of the line that begins with `word`.
