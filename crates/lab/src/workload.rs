@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 45] = [
+pub(crate) const SOURCES: [Source; 46] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
@@ -43,6 +43,7 @@ pub(crate) const SOURCES: [Source; 45] = [
     Source { name: "latency.h", text: include_str!("workloads/latency.h") },
     Source { name: "latency.c", text: include_str!("workloads/latency.c") },
     Source { name: "latency-trackway.c", text: include_str!("workloads/latency-trackway.c") },
+    Source { name: "latency-usdt.c", text: include_str!("workloads/latency-usdt.c") },
     Source { name: "latency-lttng.c", text: include_str!("workloads/latency-lttng.c") },
     Source { name: "payload.h", text: include_str!("workloads/payload.h") },
     Source { name: "payload.c", text: include_str!("workloads/payload.c") },

@@ -14,13 +14,17 @@ use crate::tracer::Availability;
 use crate::tracers::kernel::{
     BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work,
 };
+use crate::tracers::probed::{Probed, Prober};
 use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
 use crate::tracers::whole::{self, Known, Ust};
 
-/// The loop: without an event, with ours, with LTTng's.
+/// The loop: without an event, with ours, with LTTng's, with a probe.
 const PLAIN: &str = "latency";
 const WITH_OURS: &str = "latency-trackway";
 const WITH_LTTNGS: &str = "latency-lttng";
+const WITH_A_PROBE: &str = "latency-usdt";
+/// Words of its command: itself, what to do, how often, and how long it sleeps.
+const LOOP_WORDS: usize = 4;
 /// What it sleeps for, in µs, and how often in a turn.
 const INTERVAL_US: u64 = 200;
 const LOOPS: u64 = 2500;
@@ -52,12 +56,14 @@ enum Way {
     Ours(Keep),
     /// LTTng's, in a session.
     Lttng,
+    /// A probe, on which somebody has put a breakpoint.
+    Probed(Prober),
     /// The kernel's events.
     Kernel(KernelTracer, KernelEvents, Keep),
 }
 
 /// The ways, and their names.
-const WAYS: [(&str, Way); 14] = {
+const WAYS: [(&str, Way); 17] = {
     use KernelEvents::{Everything, OneCall};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
     [
@@ -67,6 +73,9 @@ const WAYS: [(&str, Way); 14] = {
         ("trackway", Way::Ours(Keep::Disk)),
         ("trackway-flight", Way::Ours(Keep::Flight)),
         ("lttng-ust", Way::Lttng),
+        (Prober::Ftrace.name(), Way::Probed(Prober::Ftrace)),
+        (Prober::Perf.name(), Way::Probed(Prober::Perf)),
+        (Prober::Bpftrace.name(), Way::Probed(Prober::Bpftrace)),
         ("trackway-nanosleep", Way::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
         ("ftrace-nanosleep", Way::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
         ("perf-nanosleep", Way::Kernel(Perf, OneCall(CALL), Keep::Disk)),
@@ -113,6 +122,7 @@ impl Latency {
                 Availability::Ready => None,
             },
             Way::Lttng => Ust::absence(place),
+            Way::Probed(prober) => prober.absence(place),
             Way::Kernel(tracer, _, _) => {
                 self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
             }
@@ -142,6 +152,7 @@ impl Latency {
                 }
                 Ok(())
             }
+            Way::Probed(_) => place.compile(WITH_A_PROBE, &[]).map(drop),
             _ => place.compile(PLAIN, &[]).map(drop),
         }
     }
@@ -176,6 +187,13 @@ impl Latency {
                 let session = ("lab:*", None, buffer);
                 let ran = ust.record(place, session, &words, Known::Count(loops))?;
                 (ran.finished.stdout, Some(ran.account))
+            }
+            Way::Probed(prober) => {
+                let (before, words) = words.split_at(words.len() - LOOP_WORDS);
+                let buffer_kib = BUFFER_KIB;
+                let probed = Probed { before, words, emitted: loops, buffer_kib };
+                let (stdout, account) = prober.run(place, &probed)?;
+                (stdout, Some(account))
             }
             Way::Kernel(tracer, events, keep) => {
                 let kernel = self.kernel.as_ref();
@@ -242,6 +260,7 @@ fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String>
         }
         Way::Off | Way::Ours(_) => WITH_OURS,
         Way::Lttng => WITH_LTTNGS,
+        Way::Probed(_) => WITH_A_PROBE,
         Way::Untraced | Way::Kernel(..) => PLAIN,
     };
     let numbers = [loops, INTERVAL_US].map(|number| number.to_string());
@@ -328,7 +347,7 @@ impl Suite for Latency {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { 10.0 } else { 170.0 }
+        if settings.quick { 13.0 } else { 230.0 }
     }
 
     fn tracers(&self) -> Vec<&'static str> {

@@ -13,6 +13,7 @@ mod numbers;
 mod peer;
 pub(crate) mod perf;
 mod probe;
+pub(crate) mod probed;
 pub(crate) mod trackway;
 pub(crate) mod uftrace;
 pub(crate) mod whole;
