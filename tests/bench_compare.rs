@@ -70,7 +70,9 @@ fn runs_are_kept_drawn_and_compared() {
 
     let alone = bench(&world, &["compare", shown, shown, "--fail-on", "slower"]);
     assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
-    assert!(text(&alone.stdout).contains("too few rounds"), "{}", text(&alone.stdout));
+    let said = text(&alone.stdout);
+    assert!(said.contains("too few rounds"), "{said}");
+    assert!(said.contains("rows and 1 round nothing can be shown; 6 rounds in each"), "{said}");
 
     // The same with twelve rounds, and with those of our own twice as slow.
     for (name, ours) in [("before.json", 1.0), ("after.json", 2.0)] {

@@ -1,4 +1,5 @@
 //! `trackway bench tracepoint`: events in loops, one by one, step by step; what becomes of them.
+//! `trackway bench drain`: what arrives in files.
 
 use serde_json::Value;
 use trackway_tests::bench::{self, number};
@@ -74,4 +75,30 @@ fn instructions(rows: &[Value]) {
     assert!(light > 2.0 * clock && light < 1000.0, "{light}");
     assert!(ours > 2.0 * off && ours < 1000.0, "{ours}");
     assert_eq!(number(steps("trackway"), "lost"), 0);
+}
+
+/// RUN threads at full speed with buffers of each size. EXPECT every event to be in the trace or
+/// counted as lost, more events a second emitted than arrive, and no verdict after one round.
+#[test]
+fn what_arrives_in_files_is_told_by_the_memory_of_buffers() {
+    let world = World::new("bench-drain");
+    let Some(report) = bench::report(&world, "drain", "trackway") else { return };
+    let rows = bench::rows_of(&report, "drain");
+    let ours = bench::of(&rows, "trackway");
+    let sizes: Vec<f64> = ours.iter().map(|row| row["x"].as_f64().expect("MiB")).collect();
+    assert_eq!(sizes, [0.25, 1.0, 4.0, 16.0]);
+    for row in ours {
+        assert!(bench::is_measured(row), "{row}");
+        bench::is_accounted_for(row);
+        let figure = row["samples"][0].as_f64().expect("a figure");
+        let extra = |name: &str| row["extra"][name].as_f64().expect(name);
+        assert!(figure > 0.0 && figure <= extra("events/s emitted"), "{row}");
+        assert!(extra("events/s with fsync") <= figure, "{row}");
+        let lost = number(row, "lost") as f64 / number(row, "emitted") as f64;
+        assert!((extra("lost, %") - lost * 100.0).abs() < 1e-6, "{row}");
+    }
+    let bars = report["bars"].as_array().expect("bars");
+    assert!(bars.iter().any(|bar| bar["suite"] == "reading"), "{bars:?}");
+    let decided = |bar: &&Value| bar["verdict"] == "holds" || bar["verdict"] == "misses";
+    assert_eq!(bars.iter().find(decided), None);
 }

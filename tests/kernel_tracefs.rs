@@ -173,7 +173,8 @@ fn both_ways_record_the_same_events_and_fields() {
     assert!(has(&by_tracefs, "sched_process_exit: ") && has(&by_tracefs, "comm = \"variety\""));
     let metadata = text(&fs::read(world.path("tracefs/kernel/metadata")).expect("metadata"));
     assert!(metadata.contains("trackway_kernel_via = \"tracefs\";"), "{metadata}");
-    let empty = "trackway_empty_fields = \"syscall_entry_mkdirat:pathname \
+    let empty = "trackway_empty_fields = \"sched_process_fork:child_pid \
+                 sched_process_fork:parent_pid syscall_entry_mkdirat:pathname \
                  syscall_entry_openat:filename syscall_exit_mkdirat:pathname \
                  syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");

@@ -109,3 +109,41 @@ fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     let lines = lines(&world);
     assert!(!lines.is_empty() && !lines.iter().any(|line| line.contains("compat_")), "{lines:#?}");
 }
+
+/// RUN calls by numbers that no call has: -1, one of x32, in a gap and beyond the table. EXPECT to
+/// be told how many they were, and of none if all are known.
+#[test]
+fn calls_by_unknown_numbers_are_counted() {
+    const CALLS: &str = r#"
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int count, char **arguments)
+{
+    for (int number = 0; number < 7 && count > 1; number++) {
+        syscall(-1);
+        syscall(0x40000000L | SYS_getpid);
+        syscall(400);
+        syscall(1000);
+    }
+    return syscall(SYS_getppid) < 0;
+}
+"#;
+    let world = World::new("kernel-unknown");
+    if program(&world).is_none() {
+        return;
+    }
+    let calls = world.compile("unknown", CALLS, false, &[]);
+    let calls = calls.to_str().expect("a path");
+    let options = ["--kernel", "syscalls", "--kernel-only"];
+    let talk = |command: &[&str]| {
+        let output = record(&world, &options, command);
+        assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+        assert_eq!(lines(&world).iter().filter(|line| line.contains("entry_getppid")).count(), 1);
+        text(&output.stderr)
+    };
+    let some = talk(&[calls, "some"]);
+    assert!(some.contains("by unknown numbers are not recorded: 28 of them"), "{some}");
+    let none = talk(&[calls]);
+    assert!(!none.contains("unknown numbers"), "{none}");
+}

@@ -122,7 +122,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
             continue;
         }
         let line = calls.next().unwrap_or_else(|| panic!("{name}: {lines:#?}"));
-        let whence = format!("container = {} )", 100 + number);
+        let whence = format!("whence = {} }}", 100 + number);
         assert!(line.contains(&whence), "{name}: {line}");
         match *name {
             // Text alone is asked whatever the offset is.

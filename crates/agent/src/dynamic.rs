@@ -144,6 +144,7 @@ impl Dynamic {
     }
 
     /// The plans of `count` fields; `None` if the event has another number of fields.
+    #[inline(never)] // returned to where they stay
     fn plans(&self, count: usize) -> Option<Plans> {
         if count > FIELDS_MAX || self.field_count.load(Ordering::Relaxed) as usize != count + 1 {
             return None;
@@ -445,19 +446,20 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
 /// As [`record()`].
 #[inline(never)] // its stack is only taken while somebody records
 unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) -> c_int {
-    let Some(plans) = event.plans(count).filter(|_| count == 0 || !values.is_null()) else {
+    if count > 0 && values.is_null() {
         return -libc::EINVAL;
-    };
+    }
+    let Some(plans) = event.plans(count) else { return -libc::EINVAL };
     let values: &[Value] = match count {
         0 => &[],
         // SAFETY: the caller's array.
         _ => unsafe { core::slice::from_raw_parts(values, count) },
     };
+    let mut sizes = Sizes { spans: [Span::default(); FIELDS_MAX], bytes: 0, is_cut: false };
     // SAFETY: the caller's promise is the same.
-    let sizes = match unsafe { measure(&plans, values) } {
-        Err(errno) => return errno,
-        Ok(sizes) => sizes,
-    };
+    if let Err(errno) = unsafe { measure(&plans, values, &mut sizes) } {
+        return errno;
+    }
     /// Enough for nearly all.
     const SHORT_BYTES: usize = 512;
     // SAFETY: likewise; the values have been measured.
@@ -507,12 +509,14 @@ unsafe fn emit_within<const BYTES: usize>(
     }
 }
 
-/// What the values take; the error is a negative errno.
+/// Says what the values take, in `sizes`, which were of none: once on the stack, not twice. The
+/// error is a negative errno.
 ///
 /// # Safety
 /// The values' data is as the header says.
-unsafe fn measure(plans: &Plans, values: &[Value]) -> Result<Sizes, c_int> {
-    let mut spans = [Span::default(); FIELDS_MAX];
+#[inline(never)] // likewise
+unsafe fn measure(plans: &Plans, values: &[Value], sizes: &mut Sizes) -> Result<(), c_int> {
+    let spans = &mut sizes.spans;
     let (mut span_count, mut wanted_bytes) = (0, 0);
     for (&plan, value) in plans.as_slice().iter().zip(values) {
         // SAFETY: the caller's promise is the same.
@@ -528,7 +532,8 @@ unsafe fn measure(plans: &Plans, values: &[Value]) -> Result<Sizes, c_int> {
     if is_cut {
         share(&mut spans[..span_count], room);
     }
-    Ok(Sizes { spans, bytes: plans.fixed_bytes + wanted_bytes.min(room), is_cut })
+    (sizes.bytes, sizes.is_cut) = (plans.fixed_bytes + wanted_bytes.min(room), is_cut);
+    Ok(())
 }
 
 /// Appends a field.

@@ -62,10 +62,10 @@ pub(crate) unsafe fn clock_of(base: *mut u8, index: usize) -> &'static Clock {
 struct Record<'a> {
     home: &'a Home,
     window: &'a Window,
-    layout: SessionLayout,
+    layout: &'a SessionLayout,
     event: usize,
     id: u32,
-    thread: Identity,
+    thread: &'a Identity,
     /// The process stamp under which it is recorded.
     stamp: u64,
     /// Contexts and payload; header room lies before.
@@ -230,7 +230,7 @@ unsafe fn record_somehow(
             }
             continue; // the generation was raised in the middle
         };
-        let layout = *layout.insert(decided);
+        let layout: &SessionLayout = layout.insert(decided);
         let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
         // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
@@ -250,18 +250,11 @@ unsafe fn record_somehow(
         let mut cut = size & CUT != 0;
         let mut applied_bytes = 0;
         if layout.contexts & APPLICATIONS != 0 {
-            let Some(wanted) = application::look_up(window, index, layout.generation) else {
+            // SAFETY: the payload's headroom is ours.
+            let Some((bytes, is_cut)) = (unsafe { apply(window, layout, payload, size & !CUT) })
+            else {
                 continue;
             };
-            // SAFETY: the payload's headroom is ours.
-            let (mut bytes, mut is_cut) = unsafe { wanted.write(payload, true) };
-            // The longest payloads leave no room for values.
-            let least = ORDINARY_BYTES_MAX + (size & !CUT);
-            if bytes + least > layout.geometry.record_bytes_max() {
-                // SAFETY: likewise.
-                let without = unsafe { wanted.write(payload, false) };
-                (bytes, is_cut) = (without.0, without.1 || is_cut);
-            }
             (applied_bytes, cut) = (bytes, cut || is_cut);
         }
         let pid = PROCESS.pid_for(&thread);
@@ -277,7 +270,7 @@ unsafe fn record_somehow(
             layout,
             event,
             id,
-            thread,
+            thread: &thread,
             stamp,
             body: payload.wrapping_sub(context_bytes),
             body_bytes: context_bytes + (size & !CUT),
@@ -287,10 +280,34 @@ unsafe fn record_somehow(
             return true;
         }
     }
-    if let Some(layout) = layout {
-        discard(window, &layout, event, trackway_sys::thread::cpu());
+    if let Some(layout) = &layout {
+        discard(window, layout, event, trackway_sys::thread::cpu());
     }
     true
+}
+
+/// Writes applications' contexts before a payload of that size: how many bytes, and whether any was
+/// cut. `None` if the session has changed.
+///
+/// # Safety
+/// The payload's headroom is the caller's.
+#[inline(never)] // as the others, for the stack of who records without
+unsafe fn apply(
+    window: &Window,
+    layout: &SessionLayout,
+    payload: *mut u8,
+    size: usize,
+) -> Option<(usize, bool)> {
+    let wanted = application::look_up(window, layout.index, layout.generation)?;
+    // SAFETY: the caller's promise.
+    let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
+    if bytes + ORDINARY_BYTES_MAX + size <= layout.geometry.record_bytes_max() {
+        return Some((bytes, is_cut));
+    }
+    // The longest payloads leave no room for values.
+    // SAFETY: likewise.
+    let (bytes, is_cut_too) = unsafe { wanted.write(payload, false) };
+    Some((bytes, is_cut || is_cut_too))
 }
 
 /// Counts a record that could not be recorded.
@@ -347,6 +364,7 @@ impl Record<'_> {
     }
 
     /// Counts what came of it; false if the session changed meanwhile.
+    #[inline(never)]
     fn end(&self, cpu: u32, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Done => {
@@ -374,6 +392,7 @@ impl Record<'_> {
         }
     }
 
+    #[inline(never)]
     fn by_sequence(&self) -> Outcome {
         let pointer = trackway_sys::thread::rseq_area();
         let unusable = !AVAILABLE
@@ -417,6 +436,7 @@ impl Record<'_> {
     }
 
     /// By the paper's reserve and commit: see `trackway_ring::lockless`.
+    #[inline(never)]
     fn by_lockless(&self, cpu: u32) -> Outcome {
         let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
         let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Hopeless };
@@ -428,7 +448,7 @@ impl Record<'_> {
         }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
-        if !PROCESS.is_named(self.home, &self.thread) {
+        if !PROCESS.is_named(self.home, self.thread) {
             buffer.note_unnamed();
         }
         let now = || now::in_order(clock);
@@ -504,7 +524,7 @@ impl Record<'_> {
     }
 
     fn in_claimed_by(&self, region: Region<'static>, me: Holder) -> Outcome {
-        let owner = PROCESS.owner_word(self.home, &self.thread);
+        let owner = PROCESS.owner_word(self.home, self.thread);
         let is_named = Owner::from_word(owner).slot() != ProcessSlot::NONE;
         let Some(noted) = claims::claim(region, owner, me, is_named) else { return Outcome::Busy };
         let Some(claim) = noted.claim() else { return Outcome::Busy };
@@ -525,18 +545,18 @@ impl Record<'_> {
             true
         };
         // A switch, then the record: nobody else is at it.
-        for _ in 0..2 {
+        let mut has_switched = false;
+        loop {
             match self.step(region, commit) {
                 Step::Recorded => return Outcome::Done,
-                Step::Refused => return Outcome::Full,
-                Step::Switched => {}
+                Step::Switched if !has_switched => has_switched = true,
+                Step::Refused | Step::Switched => return Outcome::Full,
                 Step::Aborted => {
                     noted.abandon();
                     return Outcome::Hopeless;
                 }
             }
         }
-        Outcome::Full
     }
 
     /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
@@ -556,20 +576,30 @@ impl Record<'_> {
                 let committed = commit(&plan, source, count);
                 if committed { Step::Recorded } else { Step::Aborted }
             }
-            Err(Refusal::Switch) => {
-                let epoch = clock.epoch.load(Ordering::Relaxed);
-                let Ok((plan, header)) = region.plan_switch(expected, now, epoch) else {
-                    return Step::Refused;
-                };
-                if !self.in_bounds(&plan, SUB_HEADER_BYTES) {
-                    return Step::Refused;
-                }
-                let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
-                self.look_at_lease(now);
-                if committed { Step::Switched } else { Step::Aborted }
-            }
+            Err(Refusal::Switch) => self.switch(region, (expected, now), commit),
             Err(Refusal::Full | Refusal::NotBacked) => Step::Refused,
         }
+    }
+
+    /// The plan and commit of a switch, at a commit word and a time.
+    #[inline(never)] // once, and not on the stack of most
+    fn switch(
+        &self,
+        region: Region<'_>,
+        (expected, now): (u64, u64),
+        commit: impl Fn(&Plan, *const u8, usize) -> bool,
+    ) -> Step {
+        let clock = &self.window.session(self.layout.index).clock;
+        let epoch = clock.epoch.load(Ordering::Relaxed);
+        let Ok((plan, header)) = region.plan_switch(expected, now, epoch) else {
+            return Step::Refused;
+        };
+        if !self.in_bounds(&plan, SUB_HEADER_BYTES) {
+            return Step::Refused;
+        }
+        let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
+        self.look_at_lease(now);
+        if committed { Step::Switched } else { Step::Aborted }
     }
 
     /// Whether `count` bytes, rounded up to words, may be written where the plan says: the table
@@ -597,7 +627,7 @@ impl Record<'_> {
     }
 
     fn discard(&self, cpu: u32) {
-        discard(self.window, &self.layout, self.event, cpu);
+        discard(self.window, self.layout, self.event, cpu);
         self.look_at_lease(trackway_sys::clock::monotonic_ns());
     }
 

@@ -114,6 +114,7 @@ fn kind(field: &Field) -> String {
         Kind::Dynamic(scalar, _) | Kind::Trailing(scalar) => format!("{}[]", name(scalar)),
         Kind::DynamicText(_) | Kind::TrailingText => "str".into(),
         Kind::Bitmask(_) => "bits".into(),
+        Kind::Operation(_) => name(Scalar::U32).into(),
     };
     match &field.meaning {
         Meaning::Symbols(symbols) if symbols.choice_mask == 0 => format!("flags {kind}"),

@@ -1,8 +1,13 @@
 //! What Trackway set out to reach, held against what was measured. Reported, never asserted.
+//!
+//! Main invariant: a bar is decided only where the interval of the figure, which is of figures of
+//! the same rounds, lies on one side of it; what is counted and not timed needs no interval, but
+//! more than one round.
 
+use crate::by_round::{ByRound, Form, floor, least, most};
 use crate::case::Case;
 use crate::results::{Bar, Verdict};
-use crate::rows::{Report, Row};
+use crate::rows::{Report, SuiteRows};
 use crate::suites;
 use crate::suites::events::THREADS;
 use crate::tracers::name::{BPFTRACE, CXX, EMPTY, FTRACE_UPROBE, LTTNG, LW_UST, RDTSC, RUST};
@@ -29,101 +34,149 @@ const EVENT_BYTES: f64 = 8.0;
 /// Most that a program's start may cost, in µs.
 const START_US: f64 = 200.0;
 
-/// All bars that the suites of a report are about.
+/// What a suite shows: its name, and its bars.
+type Shown = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
+
+/// All suites that show some, in the order in which they are measured.
+const SHOWN: [Shown; 11] = [
+    ("tracepoint", |_, suite| [events(suite), events_beside_others(suite)].concat()),
+    ("scaling", |_, suite| vec![two_threads(suite)]),
+    ("paths", suites::paths::bars),
+    ("syscall", |_, suite| suites::syscall::bars(suite)),
+    ("filter", |_, suite| suites::filter::bars(suite)),
+    ("sharing", |_, suite| suites::sharing::bars(suite)),
+    ("size", |_, suite| suites::size::bars(suite)),
+    ("startup", |_, suite| vec![start(suite)]),
+    ("reading", |_, suite| suites::reading::bars(suite)),
+    ("spans", |_, suite| suites::spans::bars(suite)),
+    ("preload", |_, suite| suites::preload::bars(suite)),
+];
+
+/// The lines of the design's table of bars, and the suite that shows each. None is left out: all
+/// of them are measured by the bench.
+const DESIGN: [(&str, &str); 14] = [
+    ("tracepoint", "rdtsc alone, in a loop: the floor"),
+    ("tracepoint", "one u32: less than LW-UST, the survey's lower bound"),
+    ("tracepoint", "one u32: 4 times as fast as LTTng-UST (aim: 6)"),
+    ("scaling", "two threads: at most 1.10 of what two of rdtsc lose"),
+    ("tracepoint", "one u32: at most rdtsc + 8 ns"),
+    ("tracepoint", "off: at most 0.6 ns"),
+    ("filter", "filters: a tenth of LTTng's, at most 1.4 of C (aim: 1.1)"),
+    ("tracepoint", "trackway_printf: 2 times as fast as lttng_ust_tracef"),
+    ("tracepoint", "one u32: 10 times as fast as USDT by ftrace and bpftrace"),
+    ("syscall", "getppid: at most 0.75 of what ftrace adds, one tree 1.00"),
+    ("sharing", "BPF map element: read by mmap, not by bpf(2)"),
+    ("size", "bytes of an event with one u32: at most 8, later kinds 10"),
+    ("reading", "text and decoding: 10 times as fast as babeltrace2"),
+    ("startup", "start of a process: at most +200 µs, and no thread"),
+];
+
+/// All bars: of suites that are in the report as they stand; then, of the others, what the design
+/// asks, and who shows it.
 pub(crate) fn all(report: &Report) -> Vec<Bar> {
-    let mut bars = Vec::new();
-    if report.suites.contains_key("tracepoint") {
-        bars.extend(events(report));
-        bars.extend(events_beside_others(report));
+    let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
+    for (name, shown) in SHOWN {
+        let suite = report.suites.get(name);
+        let found = suite.map_or_else(Vec::new, |suite| shown(report, suite));
+        if found.is_empty() {
+            let asked = DESIGN.iter().filter(|one| one.0 == name);
+            elsewhere.extend(asked.map(|(_, what)| Bar {
+                measured: format!("not measured: trackway bench {name}"),
+                suite: name.to_owned(),
+                ..Bar::not_measured(what)
+            }));
+        }
+        for mut bar in found {
+            name.clone_into(&mut bar.suite);
+            decide(&mut bar, suite.map_or(0, |suite| suite.rounds as usize));
+            bars.push(bar);
+        }
     }
-    bars.extend(report.suites.contains_key("scaling").then(|| two_threads(report)));
-    bars.extend(suites::paths::bars(report));
-    bars.extend(suites::size::bars(report));
-    bars.extend(report.suites.contains_key("startup").then(|| start(report)));
-    bars.extend(suites::syscall::bars(report));
-    bars.extend(report.suites.get("filter").into_iter().flat_map(suites::filter::bars));
-    bars.extend(report.suites.get("sharing").into_iter().flat_map(suites::sharing::bars));
-    bars.extend(report.suites.get("reading").into_iter().flat_map(suites::reading::bars));
-    bars.extend(suites::spans::bars(report));
-    bars.extend(suites::preload::bars(report));
-    bars
+    [bars, elsewhere].concat()
 }
 
-fn row<'a>(report: &'a Report, suite: &str, tracer: &str, case: &Case) -> Option<&'a Row> {
-    report.suites.get(suite)?.row(tracer, &case.words())
+/// One round decides nothing, not even what is counted.
+fn decide(bar: &mut Bar, rounds: usize) {
+    if bar.figure.is_none() {
+        bar.rounds = rounds;
+    }
+    if rounds < 2 && bar.verdict != Verdict::Unknown {
+        bar.verdict = Verdict::Undecided;
+    }
 }
 
-/// The median cost of an event, in ns; of a tracer that did not do its work there is none.
-fn event_ns(report: &Report, tracer: &str, case: &Case) -> Option<f64> {
-    row(report, "tracepoint", tracer, case)?.median()
+/// What an event of a case costs; of a tracer that did not do its work there is nothing.
+fn event(suite: &SuiteRows, tracer: &str, case: &Case) -> ByRound {
+    ByRound::of(suite.row(tracer, &case.words()))
 }
 
-fn events(report: &Report) -> Vec<Bar> {
-    let one = Case::SIMPLEST;
-    let ns = |tracer: &str| event_ns(report, tracer, &one);
+fn events(suite: &SuiteRows) -> Vec<Bar> {
+    let ns = |tracer: &str| event(suite, tracer, &Case::SIMPLEST);
+    let views = |tracer: &str| event(suite, tracer, &Case::VIEWS);
+    let ours = ns(TRACKWAY);
     vec![
-        at_most(
+        floor("rdtsc alone, in a loop: the floor", ns(RDTSC).told(), Form::of(1, "ns")),
+        most(
             &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
-            difference(ns(TRACKWAY), ns(RDTSC)),
+            ours.less(&ns(RDTSC)).told(),
             ABOVE_CLOCK_NS,
-            |above| format!("rdtsc {above:+.1} ns"),
+            Form::beyond(1, "ns"),
         ),
-        at_most(
+        most(
             "one u32: less than LW-UST, the survey's lower bound",
-            ratio(ns(TRACKWAY), ns(LW_UST)),
+            ours.over(&ns(LW_UST)).told(),
             1.0,
-            |ratio| format!("{ratio:.2} of it"),
+            Form::PART,
         ),
-        at_least(
+        least(
             &format!("one u32: {FASTER_THAN_LTTNG} times as fast as LTTng-UST (aim: 6)"),
-            ratio(ns(LTTNG), ns(TRACKWAY)),
+            ns(LTTNG).over(&ours).told(),
             FASTER_THAN_LTTNG,
+            Form::TIMES,
         ),
-        at_most(
+        most(
             &format!("off: at most {OFF_NS} ns"),
-            difference(ns(TRACKWAY_OFF), ns(EMPTY)),
+            ns(TRACKWAY_OFF).less(&ns(EMPTY)).told(),
             OFF_NS,
-            |above| format!("empty loop {above:+.2} ns"),
+            Form::beyond(2, "ns"),
         ),
-        at_most(
+        most(
             &format!("Rust, one u32: at most {RUST_AS_C:.2} of C"),
-            ratio(ns(RUST), ns(TRACKWAY)),
+            ns(RUST).over(&ours).told(),
             RUST_AS_C,
-            |ratio| format!("{ratio:.2} of it"),
+            Form::PART,
         ),
-        at_most(
+        most(
             &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
-            ratio(event_ns(report, CXX, &Case::VIEWS), event_ns(report, TRACKWAY, &Case::VIEWS)),
+            views(CXX).over(&views(TRACKWAY)).told(),
             CXX_AS_C,
-            |ratio| format!("{ratio:.2} of it"),
+            Form::PART,
         ),
     ]
 }
 
 /// The same beside what formats text, and what asks the kernel; and in bytes.
-fn events_beside_others(report: &Report) -> Vec<Bar> {
+fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST;
-    let ns = |tracer: &str| event_ns(report, tracer, &one);
-    let printf_ns = |tracer: &str| event_ns(report, tracer, &Case::PRINTF);
+    let ns = |tracer: &str| event(suite, tracer, &one);
+    let printf_ns = |tracer: &str| event(suite, tracer, &Case::PRINTF);
+    let beside_probe = |tracer: &str, words: &str| {
+        let what = format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by {words}");
+        least(&what, ns(tracer).over(&ns(TRACKWAY)).told(), FASTER_THAN_PROBES, Form::TIMES)
+    };
     vec![
-        at_least(
+        least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
-            ratio(printf_ns(TRACEF), printf_ns(TRACKWAY_PRINTF)),
+            printf_ns(TRACEF).over(&printf_ns(TRACKWAY_PRINTF)).told(),
             FASTER_THAN_TRACEF,
+            Form::TIMES,
         ),
-        at_least(
-            &format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by ftrace's uprobe"),
-            ratio(ns(FTRACE_UPROBE), ns(TRACKWAY)),
-            FASTER_THAN_PROBES,
-        ),
-        at_least(
-            &format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by bpftrace"),
-            ratio(ns(BPFTRACE), ns(TRACKWAY)),
-            FASTER_THAN_PROBES,
-        ),
+        beside_probe(FTRACE_UPROBE, "ftrace's uprobe"),
+        beside_probe(BPFTRACE, "bpftrace"),
         at_most(
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
-            row(report, "tracepoint", TRACKWAY, &one)
+            suite
+                .row(TRACKWAY, &one.words())
                 .and_then(|row| row.bytes_per_event)
                 // The long header, once in so many records, is not what is asked about.
                 .map(|bytes| (bytes * 100.0).round() / 100.0),
@@ -134,13 +187,15 @@ fn events_beside_others(report: &Report) -> Vec<Bar> {
 }
 
 /// What a program's start costs, without a session, in time and in threads.
-fn start(report: &Report) -> Bar {
-    let rows = || report.suites.get("startup").into_iter().flat_map(|suite| &suite.rows);
-    let ours = rows().find(|row| row.tracer == TRACKWAY_OFF);
-    let added_us = ours.and_then(|ours| ours.added).map(|added| added.median);
+fn start(suite: &SuiteRows) -> Bar {
+    let ours = suite.rows.iter().find(|row| row.tracer == TRACKWAY_OFF);
+    let added_us = ByRound::beyond(suite, ours).told();
     let threads = ours.and_then(|ours| ours.extra.get(THREADS)).copied().unwrap_or_default();
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
-    let mut bar = at_most(&what, added_us, START_US, |us| format!("{us:+.0} µs, {threads} thread"));
+    let mut bar = most(&what, added_us, START_US, Form::beyond(0, "µs"));
+    if added_us.is_some() {
+        bar.measured += &format!(", {threads} thread");
+    }
     if threads > 1.0 {
         bar.verdict = Verdict::Misses;
     }
@@ -148,111 +203,126 @@ fn start(report: &Report) -> Bar {
 }
 
 /// What an event costs in each of two threads, in terms of what it costs in one.
-fn two_threads(report: &Report) -> Bar {
-    let ns = |tracer, threads| {
-        row(report, "scaling", tracer, &Case::SIMPLEST.with_threads(threads))?.median()
-    };
-    let scaling = |tracer| ratio(ns(tracer, 2), ns(tracer, 1));
-    at_most(
+fn two_threads(suite: &SuiteRows) -> Bar {
+    let ns = |tracer, threads| event(suite, tracer, &Case::SIMPLEST.with_threads(threads));
+    let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
+    most(
         &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
-        ratio(scaling(TRACKWAY), scaling(RDTSC)),
+        scaling(TRACKWAY).over(&scaling(RDTSC)).told(),
         TWO_THREADS,
-        |ratio| format!("{ratio:.2}"),
+        Form::PART,
     )
 }
 
-/// A ratio, where both are known and there is something to divide by.
-pub(crate) fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
-    Some(over? / under.filter(|&under| under > 0.0)?)
-}
-
-fn difference(from: Option<f64>, less: Option<f64>) -> Option<f64> {
-    Some(from? - less?)
-}
-
-/// A bar that figures up to `bound` hold.
+/// A bar that a figure up to `bound` holds which was counted: it needs no interval.
 pub(crate) fn at_most(
     what: &str,
-    measured: Option<f64>,
+    counted: Option<f64>,
     bound: f64,
     words: impl Fn(f64) -> String,
 ) -> Bar {
-    bar(what, measured.map(words), measured.map(|measured| measured <= bound))
-}
-
-/// A bar that figures from `bound` on hold.
-pub(crate) fn at_least(what: &str, measured: Option<f64>, bound: f64) -> Bar {
-    let words = measured.map(|times| format!("{times:.2} times"));
-    bar(what, words, measured.map(|measured| measured >= bound))
-}
-
-fn bar(what: &str, measured: Option<String>, holds: Option<bool>) -> Bar {
-    Bar {
-        what: what.to_owned(),
-        measured: measured.unwrap_or_else(|| "not measured".to_owned()),
-        verdict: match holds {
-            Some(true) => Verdict::Holds,
-            Some(false) => Verdict::Misses,
-            None => Verdict::Unknown,
-        },
-    }
+    let Some(counted) = counted else { return Bar::not_measured(what) };
+    let verdict = if counted <= bound { Verdict::Holds } else { Verdict::Misses };
+    Bar { measured: words(counted), verdict, ..Bar::not_measured(what) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::tests::{report, row};
-    use crate::stats::Ratio;
+    use crate::rows::Row;
+    use crate::rows::tests::{report, steady, with_extra};
+
+    /// What the bars of one suite say.
+    fn told(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
+        let bars = all(report).into_iter().filter(|bar| bar.suite == suite);
+        bars.map(|bar| (bar.measured, bar.verdict)).collect()
+    }
+
+    fn numbers() -> Report {
+        let one = Case::SIMPLEST.words();
+        let ours = Row { bytes_per_event: Some(8.004), ..steady(TRACKWAY, &one, 21.0) };
+        let rows = [
+            steady(RDTSC, &one, 15.5),
+            ours,
+            steady(LTTNG, &one, 126.0),
+            steady(FTRACE_UPROBE, &one, 105.0),
+        ];
+        report("tracepoint", rows)
+    }
 
     #[test]
     fn bars_follow_the_figures() {
-        let one = Case::SIMPLEST.words();
-        let ours = Row { bytes_per_event: Some(8.004), ..row(TRACKWAY, &one, 21.0) };
-        let rows = [
-            row(RDTSC, &one, 15.5),
-            ours,
-            row(LTTNG, &one, 126.0),
-            row(FTRACE_UPROBE, &one, 105.0),
-        ];
-        let bars = all(&report("tracepoint", rows));
-        let found: Vec<(&str, Verdict)> =
-            bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
+        let missing = ("not measured".to_owned(), Verdict::Unknown);
         let expected = [
-            ("rdtsc +5.5 ns", Verdict::Holds),
-            ("not measured", Verdict::Unknown),
-            ("6.00 times", Verdict::Holds),
-            ("not measured", Verdict::Unknown),
-            ("not measured", Verdict::Unknown),
-            ("not measured", Verdict::Unknown),
-            ("not measured", Verdict::Unknown),
-            ("5.00 times", Verdict::Misses),
-            ("not measured", Verdict::Unknown),
-            ("8.00", Verdict::Holds),
+            ("15.5 ns (15.5 to 15.5)".to_owned(), Verdict::Unknown),
+            ("+5.5 ns (+5.5 to +5.5)".to_owned(), Verdict::Holds),
+            missing.clone(),
+            ("6.00 times (6.00 to 6.00)".to_owned(), Verdict::Holds),
+            missing.clone(),
+            missing.clone(),
+            missing.clone(),
+            missing.clone(),
+            ("5.00 times (5.00 to 5.00)".to_owned(), Verdict::Misses),
+            missing,
+            ("8.00".to_owned(), Verdict::Holds),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(told(&numbers(), "tracepoint"), expected);
+    }
+
+    #[test]
+    fn one_round_decides_nothing() {
+        let mut quick = numbers();
+        let suite = quick.suites.get_mut("tracepoint").expect("there");
+        suite.rounds = 1;
+        for row in &mut suite.rows {
+            row.samples.truncate(1);
+        }
+        let bars = all(&quick);
+        let found = bars.iter().filter(|bar| bar.verdict != Verdict::Unknown);
+        let found: Vec<(&str, String)> =
+            found.map(|bar| (bar.measured.as_str(), bar.standing())).collect();
+        let expected = ["+5.5 ns", "6.00 times", "5.00 times", "8.00"];
+        assert_eq!(found, expected.map(|measured| (measured, String::new())));
+    }
+
+    #[test]
+    fn each_bar_of_the_design_has_its_line_whatever_was_measured() {
+        assert!(DESIGN.iter().all(|line| SHOWN.iter().any(|shown| shown.0 == line.0)));
+        let nothing = all(&Report::default());
+        assert_eq!(nothing.len(), DESIGN.len());
+        for report in [numbers(), report("drain", []), report("reading", [])] {
+            for (suite, what) in DESIGN {
+                let shown: Vec<Bar> =
+                    all(&report).into_iter().filter(|bar| bar.suite == suite).collect();
+                let is_there = shown.iter().any(|bar| bar.what == what);
+                let is_measured = report.suites.contains_key(suite) && !shown.is_empty();
+                assert!(is_there || is_measured, "{what}");
+            }
+        }
     }
 
     #[test]
     fn two_threads_are_held_against_two_of_the_clock() {
         let case = |threads| Case::SIMPLEST.with_threads(threads).words();
         let rows = [
-            row(RDTSC, &case(1), 15.0),
-            row(RDTSC, &case(2), 18.0),
-            row(TRACKWAY, &case(1), 20.0),
-            row(TRACKWAY, &case(2), 30.0),
+            steady(RDTSC, &case(1), 15.0),
+            steady(RDTSC, &case(2), 18.0),
+            steady(TRACKWAY, &case(1), 20.0),
+            steady(TRACKWAY, &case(2), 30.0),
         ];
-        let bars = all(&report("scaling", rows));
-        assert_eq!((bars[0].measured.as_str(), bars[0].verdict), ("1.25", Verdict::Misses));
+        let told = told(&report("scaling", rows), "scaling");
+        assert_eq!(told, [("1.25 of it (1.25 to 1.25)".to_owned(), Verdict::Misses)]);
     }
 
     #[test]
     fn a_thread_misses_the_bar_however_fast_the_start() {
         let started = |threads| {
-            let mut ours = row(TRACKWAY_OFF, "spawn", 500.0);
-            ours.added = Ratio::of(&[150.0]);
-            ours.extra.insert(THREADS.to_owned(), threads);
-            all(&report("startup", [ours]))[0].verdict
+            let ours = with_extra(steady(TRACKWAY_OFF, "spawn", 500.0), THREADS, threads);
+            let ours = Row { beside: Some(0), ..ours };
+            told(&report("startup", [steady(EMPTY, "spawn", 350.0), ours]), "startup")
         };
-        assert_eq!((started(1.0), started(2.0)), (Verdict::Holds, Verdict::Misses));
+        let held = ("+150 µs (+150 to +150), 1 thread".to_owned(), Verdict::Holds);
+        assert_eq!(started(1.0), [held]);
+        assert_eq!(started(2.0)[0].1, Verdict::Misses);
     }
 }

@@ -21,6 +21,7 @@
 //! No figure is ever asserted: the lab reports, people judge.
 
 mod bars;
+mod by_round;
 mod case;
 mod child;
 mod compare;
@@ -57,12 +58,14 @@ mod tracers;
 mod workload;
 
 pub use case::{Case, Context, Payload};
-pub use compare::{Changed, Comparison, RowChange, Shift, compare, print_comparison, read_report};
+pub use compare::{
+    Changed, Comparison, Reach, RowChange, Shift, compare, print_comparison, read_report,
+};
 pub use doctor::{Disturbance, Quiet, disturbing, examine, print_doctor};
 pub use error::Error;
 pub use machine::Machine;
 pub use page::page;
-pub use results::{Account, Bar, Flow, Note, Verdict};
+pub use results::{Account, Bar, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_page, write_report};
 pub use sessions::{

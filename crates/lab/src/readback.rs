@@ -188,12 +188,19 @@ pub(crate) fn trace(folder: &Path) -> Result<Trace> {
 
 /// Bytes of the data streams of the trace in `folder` or somewhere below.
 pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
-    let Some(folder) = trace_folder(folder, 0) else { return Ok(0) };
-    let sizes = streams(&folder)?.into_iter().map(|path| {
+    let sizes = streams(folder)?.into_iter().map(|path| {
         let metadata = fs::metadata(&path);
         metadata.map(|it| it.len()).map_err(Error::io(format!("cannot look at {path:?}")))
     });
     sizes.sum()
+}
+
+/// The data streams of the trace in `folder` or somewhere below.
+pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
+    let Some(folder) = trace_folder(folder, 0) else { return Ok(Vec::new()) };
+    let entries = fs::read_dir(&folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
+    let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
+    Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
 /// The first folder at or below `folder` that has metadata.
@@ -206,13 +213,6 @@ pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     below.sort_by_key(fs::DirEntry::file_name);
     let mut folders = below.iter().map(fs::DirEntry::path).filter(|path| path.is_dir());
     folders.find_map(|path| (depth < DEPTH_MAX).then(|| trace_folder(&path, depth + 1)).flatten())
-}
-
-/// Files of the streams of the trace in `folder`.
-pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
-    let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
-    Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::stats::Ratio;
 
 /// What became of the events, by the tracer's own output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,39 +56,64 @@ impl Account {
     }
 }
 
-/// Recording at full speed from two threads, to a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Flow {
-    /// The tracer.
-    pub tracer: String,
-    /// How long the threads emitted, in seconds.
-    pub seconds: f64,
-    /// Buffer memory of each CPU, in bytes.
-    pub buffer_bytes: u64,
-    /// What became of the events.
-    pub account: Account,
-}
-
 /// Something that Trackway set out to reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
+    /// The suite that shows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub suite: String,
     /// What is asked, in words, with the bound.
     pub what: String,
-    /// What was measured, in words.
+    /// What was measured, in words, with its interval.
     pub measured: String,
+    /// The same in numbers, where it is of rounds and not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<Ratio>,
+    /// How many rounds say so.
+    #[serde(default)]
+    pub rounds: usize,
     /// Whether it holds.
     pub verdict: Verdict,
+}
+
+impl Bar {
+    /// One that nothing is known of.
+    pub(crate) fn not_measured(what: &str) -> Self {
+        Self {
+            suite: String::new(),
+            what: what.to_owned(),
+            measured: "not measured".to_owned(),
+            figure: None,
+            rounds: 0,
+            verdict: Verdict::Unknown,
+        }
+    }
+
+    /// How it stands, in words; none where there is nothing to say. One round is a figure, and
+    /// decides nothing.
+    pub(crate) fn standing(&self) -> String {
+        match self.verdict {
+            Verdict::Holds => "holds".to_owned(),
+            Verdict::Misses => "misses".to_owned(),
+            Verdict::Undecided if self.rounds > 1 => {
+                format!("not decided ({} rounds)", self.rounds)
+            }
+            Verdict::Undecided | Verdict::Unknown => String::new(),
+        }
+    }
 }
 
 /// How a bar stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is reached.
+    /// It is reached, surely.
     Holds,
-    /// It is not.
+    /// It is not, surely.
     Misses,
-    /// Something that it needs was not measured.
+    /// The interval of what was measured has the bound in it, or there are too few rounds.
+    Undecided,
+    /// Something that it needs was not measured; or nothing is asked of it.
     Unknown,
 }
 

@@ -94,7 +94,7 @@ struct Measured {
     figures: Vec<Option<f64>>,
     histogram: Vec<(f64, u64)>,
     account: Option<Account>,
-    extra: BTreeMap<&'static str, Vec<f64>>,
+    extra: BTreeMap<&'static str, Vec<Option<f64>>>,
     measuring: Vec<f64>,
     failure: Option<String>,
 }
@@ -116,7 +116,9 @@ impl Measured {
             self.account.get_or_insert_default().add(account);
         }
         for (what, figure) in sample.extra {
-            self.extra.entry(what).or_default().push(figure);
+            let rounds = self.extra.entry(what).or_default();
+            rounds.resize(self.figures.len(), None);
+            rounds[self.figures.len() - 1] = Some(figure);
         }
     }
 }
@@ -324,6 +326,7 @@ impl<'a> Measuring<'a> {
             times: None,
             added: None,
             extra: BTreeMap::new(),
+            extra_samples: BTreeMap::new(),
             is_control: entry.is_control,
             command: entry.command.clone(),
         };
@@ -337,8 +340,9 @@ impl<'a> Measuring<'a> {
             let histogram = stats::merged(&measured.histogram);
             row.tail = Tail::of(&histogram);
             row.histogram = stats::bounded(&histogram);
-            let extra = measured.extra.iter().filter_map(|(what, figures)| {
-                let spread = Spread::of(figures)?;
+            let extra = measured.extra.iter().filter_map(|(what, rounds)| {
+                let figures: Vec<f64> = rounds.iter().flatten().copied().collect();
+                let spread = Spread::of(&figures)?;
                 let figure = match what {
                     what if what.starts_with(GREATEST) => spread.max,
                     what if what.starts_with(IN_ALL) => figures.iter().sum(),
@@ -347,6 +351,9 @@ impl<'a> Measuring<'a> {
                 Some(((*what).to_owned(), figure))
             });
             row.extra = extra.collect();
+            let samples = measured.extra.iter();
+            row.extra_samples =
+                samples.map(|(what, rounds)| ((*what).to_owned(), rounds.clone())).collect();
             row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
             row.times = self.beside(at, |figure, other| figure / other);
             row.added = self.beside(at, |figure, other| figure - other);

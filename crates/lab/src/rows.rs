@@ -209,6 +209,9 @@ pub struct Row {
     /// What else there is to know of it: medians over the rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
+    /// Those of each round; `None` where there was none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra_samples: BTreeMap<String, Vec<Option<f64>>>,
     /// Whether it is `beside` again, so that the difference must be nil.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
@@ -357,9 +360,25 @@ pub(crate) mod tests {
             times: None,
             added: None,
             extra: BTreeMap::new(),
+            extra_samples: BTreeMap::new(),
             is_control: false,
             command: String::new(),
         }
+    }
+
+    /// A row that was measured in eight rounds, alike.
+    pub(crate) fn steady(tracer: &str, case: &str, figure: f64) -> Row {
+        let samples = [figure; 8];
+        let (spread, samples) = (Spread::of(&samples), samples.map(Some).to_vec());
+        Row { samples, spread, ..row(tracer, case, figure) }
+    }
+
+    /// With what else is known of it, in all rounds alike.
+    pub(crate) fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
+        let samples = row.samples.iter().map(|sample| sample.map(|_| figure)).collect();
+        row.extra.insert(what.to_owned(), figure);
+        row.extra_samples.insert(what.to_owned(), samples);
+        row
     }
 
     /// A suite with these rows.

@@ -9,8 +9,11 @@
 
 use crate::error::{Error, Result};
 use crate::stats::merged;
+use crate::suite::Sample;
 use crate::workload::numbers;
 
+/// What else is known of single events: what the clock steps by, in ns.
+const STEP: &str = "step of the clock";
 /// Most places of a histogram: those of singles.h.
 const PLACES_MAX: usize = 4096 + 52 * 128;
 /// Most events of one place: so that all of them can be added up.
@@ -53,6 +56,19 @@ impl Singles {
             timing: middle_mean(&found.timing) * tick_ns,
             step: step(&found) as f64 * tick_ns,
         })
+    }
+}
+
+impl Singles {
+    /// As a sample: what timing takes is in it, until the engine takes it out.
+    pub(crate) fn sample(self) -> Sample {
+        Sample {
+            figure: self.typical,
+            histogram: self.histogram,
+            measuring: Some(self.timing),
+            extra: vec![(STEP, self.step)],
+            ..Sample::default()
+        }
     }
 }
 

@@ -139,6 +139,16 @@ pub(crate) fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     sorted
 }
 
+/// What a scale must show of a histogram in order: the least and the greatest figure, and the least
+/// above nought, from which a logarithmic one can begin.
+pub(crate) fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
+    let above = histogram.iter().find(|one| one.0 > 0.0);
+    [histogram.first(), above, histogram.last()]
+        .map(|one| one.map(|one| one.0))
+        .into_iter()
+        .flatten()
+}
+
 /// To a tenth below 100, and to three digits above: where something is subtracted that differs from
 /// round to round, figures of all rounds are to fall on the same places, which so stay few.
 pub(crate) fn placed(figure: f64) -> f64 {
@@ -308,6 +318,14 @@ mod tests {
         assert_eq!((tail.p999, tail.max), (900.0, 1e6));
         assert!((tail.mean - 1021.84).abs() < 1e-9, "{}", tail.mean);
         assert_eq!(Tail::of(&[]), None);
+    }
+
+    #[test]
+    fn scales_are_told_where_a_logarithm_begins() {
+        let found: Vec<f64> = ends(&[(-2.2, 9), (-1.0, 3), (7.9, 8), (1e6, 1)]).collect();
+        assert_eq!(found, [-2.2, 7.9, 1e6]);
+        assert_eq!(ends(&[(-2.0, 1)]).collect::<Vec<f64>>(), [-2.0, -2.0]);
+        assert_eq!(ends(&[]).count(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::case::{Case, Mode, Plan};
 use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::results::{Account, Flow};
+use crate::results::Account;
 use crate::workload::Batch;
 
 /// Whether a tracer can be measured on this machine.
@@ -24,6 +24,20 @@ pub(crate) struct Starts {
     pub(crate) us: Vec<f64>,
     /// Threads in such a program.
     pub(crate) threads: u64,
+}
+
+/// What became of events that two threads emitted as fast as they could, to files.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Flow {
+    /// How long the threads emitted.
+    pub(crate) emitting_seconds: f64,
+    /// From their first event until all that was recorded was written to files: these may be in
+    /// the page cache.
+    pub(crate) written_seconds: f64,
+    /// How long it took to bring it from there to the disk, afterwards.
+    pub(crate) fsync_seconds: f64,
+    /// What became of the events.
+    pub(crate) account: Account,
 }
 
 /// A tracer in one way of use, and how to drive it.
@@ -100,8 +114,9 @@ pub(crate) trait Tracer {
         false
     }
 
-    /// Two threads for so long, as fast as they can, to a file; and what arrived.
-    fn stream(&mut self, _place: &Place, _milliseconds: u32) -> Result<Option<Flow>> {
+    /// Two threads for so long, as fast as they can, to files, with buffers of so many bytes for
+    /// each CPU; and what arrived.
+    fn stream(&mut self, _: &Place, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
         Ok(None)
     }
 

@@ -53,7 +53,7 @@ pub(crate) const SOURCES: [Source; 46] = [
     Source { name: "marker.c", text: include_str!("workloads/marker.c") },
     Source { name: "functions.c", text: include_str!("workloads/functions.c") },
     Source { name: "rust-peer.c", text: include_str!("workloads/rust-peer.c") },
-    Source { name: "histogram.h", text: include_str!("workloads/histogram.h") },
+    Source { name: "cases.h", text: include_str!("workloads/cases.h") },
     Source { name: "cases-bare.c", text: include_str!("workloads/cases-bare.c") },
     Source { name: "cases-trackway.c", text: include_str!("workloads/cases-trackway.c") },
     Source { name: "cases-lttng.c", text: include_str!("workloads/cases-lttng.c") },

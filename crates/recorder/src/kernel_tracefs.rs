@@ -308,10 +308,10 @@ fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices:
     match empty {
         [] => {}
         [(event, field)] => notices.say(format_args!(
-            "tracefs does not give what programs point to: {field} of {event} is empty"
+            "tracefs does not give all that is known by BPF: {field} of {event} is empty"
         )),
         [(event, field), ..] => notices.say(format_args!(
-            "tracefs does not give what programs point to: {} fields are empty, such as \
+            "tracefs does not give all that is known by BPF: {} fields are empty, such as \
              {field} of {event}",
             Grouped(empty.len() as u64)
         )),

@@ -527,6 +527,14 @@ impl RegionWork {
         events.is_some()
     }
 
+    /// Has its stream, if it has one, last until then ([`Stream::extend`]).
+    pub(crate) fn extend(&mut self, end_ts: u64) {
+        if let Some(stream) = self.stream.as_mut() {
+            stream.extend(end_ts);
+            self.publish();
+        }
+    }
+
     /// Adds an empty packet if records were lost after the last one.
     pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64, how: Closed) -> io::Result<()> {
         let discarded = self.discarded();

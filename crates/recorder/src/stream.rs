@@ -270,6 +270,19 @@ impl Stream {
         Ok(())
     }
 
+    /// Has the stream last until then, by an empty packet: who looks only at the time in which there
+    /// are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there is no
+    /// room, or older files would have to go, it stays as it is.
+    pub(crate) fn extend(&mut self, end_ts: u64) {
+        if end_ts <= self.end_ts || self.ring.is_some() {
+            return;
+        }
+        let mut empty = vec![0; PACKET_HEADER_BYTES];
+        let discarded = self.discarded;
+        let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
+        let _ = self.append(&mut empty, &packet);
+    }
+
     /// Bytes from the last packet with events on, if it is known.
     pub(crate) fn last_bytes(&self) -> Option<u64> {
         Some(self.current.bytes - self.current.last?.bytes)

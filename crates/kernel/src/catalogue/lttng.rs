@@ -1,11 +1,16 @@
-//! What LTTng calls kernel events and their fields, where the kernel has another name for them:
-//! analyses know those (Trace Compass's, lttng-analyses).
+//! What LTTng calls kernel events and their fields, where the kernel has another name for them, and
+//! what its events say besides: analyses know those (Trace Compass's, lttng-analyses).
 //!
 //! Source: lttng-modules 2.15, `include/instrumentation/events`: its convention is
 //! `SUBSYSTEM_EVENT`, with exceptions. Names only; what a field of another meaning is called does
 //! not concern us.
 
 use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use trackway_schema::Scalar;
+
+use super::model::{Field, Kind, Meaning, Symbol, Symbols};
 
 /// Subsystems whose events have the subsystem in front, if it is not there yet.
 const PREFIXED: [&str; 8] =
@@ -42,15 +47,81 @@ const KVM_X86: [&str; 27] = [
     "write_tsc_offset",
 ];
 
-/// Fields of `sched`: what the kernel calls a process id is a thread's.
-const SCHED_FIELDS: [(&str, &str); 6] = [
-    ("pid", "tid"),
-    ("prev_pid", "prev_tid"),
-    ("next_pid", "next_tid"),
-    ("old_pid", "old_tid"),
-    ("parent_pid", "parent_tid"),
-    ("child_pid", "child_tid"),
+/// Fields of subsystems. (What the kernel calls a process id is a thread's in `sched`.)
+const FIELDS: [(&str, &str, &str); 10] = [
+    ("sched", "pid", "tid"),
+    ("sched", "prev_pid", "prev_tid"),
+    ("sched", "next_pid", "next_tid"),
+    ("sched", "old_pid", "old_tid"),
+    ("sched", "parent_pid", "parent_tid"),
+    ("sched", "child_pid", "child_tid"),
+    ("sched", "parent_tgid", "parent_pid"),
+    ("sched", "child_tgid", "child_pid"),
+    ("block", "rwbs", "rwbs_text"),
+    ("block", OPERATION, "rwbs"),
 ];
+
+/// What LTTng's events say besides, as we call it: numbers of processes, which arguments of the
+/// tracepoint have (`record/arguments.txt`).
+const PROCESSES: [(&str, &str); 2] =
+    [("sched_process_fork", "parent_tgid"), ("sched_process_fork", "child_tgid")];
+/// And what a block request is to do, as flags.
+const OPERATION: &str = "operation";
+
+/// Flags of what a block request is to do.
+#[rustfmt::skip]
+pub(crate) mod request_flag {
+    pub(crate) const WRITE: u32 = 1;
+    pub(crate) const DISCARD: u32 = 1 << 1;
+    pub(crate) const READ: u32 = 1 << 2;
+    pub(crate) const RAHEAD: u32 = 1 << 3;
+    pub(crate) const SYNC: u32 = 1 << 5;
+    pub(crate) const META: u32 = 1 << 6;
+    pub(crate) const SECURE: u32 = 1 << 7;
+    pub(crate) const FLUSH: u32 = 1 << 8;
+    pub(crate) const FUA: u32 = 1 << 9;
+    pub(crate) const PREFLUSH: u32 = 1 << 10;
+    pub(super) const ALL: [(&str, u32); 10] = [
+        ("WRITE", WRITE), ("DISCARD", DISCARD), ("READ", READ), ("RAHEAD", RAHEAD), ("SYNC", SYNC),
+        ("META", META), ("SECURE", SECURE), ("FLUSH", FLUSH), ("FUA", FUA), ("PREFLUSH", PREFLUSH),
+    ];
+}
+
+/// Adds to an event's fields what LTTng's event of this name says besides, and analyses ask for.
+pub(crate) fn add(subsystem: &str, event: &str, fields: &mut Vec<Field>) {
+    static FLAGS: LazyLock<Arc<Symbols>> = LazyLock::new(|| {
+        let flag = |(name, value): (&str, u32)| Symbol {
+            value: value.into(),
+            name: format!("RWBS_FLAG_{name}").into(),
+        };
+        let flags = request_flag::ALL.map(flag).into();
+        Arc::new(Symbols { flags, ..Symbols::default() })
+    });
+    let new = |name: &str, type_text: &str, kind, meaning| Field {
+        name: name.into(),
+        type_text: type_text.into(),
+        kind,
+        offset: 0,
+        size: 0,
+        meaning,
+        argument: None,
+        behind: None,
+    };
+    let is_of = |of: &&(&str, &str)| subsystem == "sched" && of.0 == event;
+    for (_, name) in PROCESSES.iter().filter(is_of) {
+        let kind = Kind::Integer(Scalar::I32);
+        fields.push(new(name, "pid_t", kind, Meaning::Process));
+    }
+    let letters = fields.iter().find_map(|field| match field.kind {
+        Kind::Text(bytes) if field.name == "rwbs" => Some((field.offset, bytes)),
+        _ => None,
+    });
+    if let Some((offset, bytes)) = letters.filter(|_| subsystem == "block") {
+        let meaning = Meaning::Symbols(Arc::clone(&FLAGS));
+        let field = new(OPERATION, "unsigned int", Kind::Operation(bytes), meaning);
+        fields.push(Field { offset, size: bytes, ..field });
+    }
+}
 
 /// What LTTng calls an event.
 pub(crate) fn event_name<'a>(subsystem: &str, name: &'a str) -> Cow<'a, str> {
@@ -97,8 +168,8 @@ pub(crate) fn event_name<'a>(subsystem: &str, name: &'a str) -> Cow<'a, str> {
 
 /// What LTTng calls a field of an event.
 pub(crate) fn field_name<'a>(subsystem: &str, _event: &str, field: &'a str) -> &'a str {
-    let renamed = SCHED_FIELDS.iter().filter(|_| subsystem == "sched");
-    renamed.into_iter().find(|(of, _)| *of == field).map_or(field, |(_, name)| name)
+    let renamed = FIELDS.iter().find(|(of, name, _)| *of == subsystem && *name == field);
+    renamed.map_or(field, |(_, _, name)| name)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod ctype;
 pub mod error;
 mod expression;
 pub mod format;
-mod lttng;
+pub(crate) mod lttng;
 pub(crate) mod members;
 pub mod model;
 pub mod names;
@@ -231,6 +231,7 @@ impl Reader<'_> {
             return self.call(name, call, phase);
         }
         let (id, mut fields) = self.format(name)?;
+        lttng::add(&name.subsystem, &name.name, &mut fields);
         let btf = self.catalogue.btf.as_ref();
         let source = match btf.and_then(|btf| tracepoint::arguments(btf, &name.name)) {
             Some(arguments) => {

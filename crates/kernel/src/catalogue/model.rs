@@ -136,6 +136,8 @@ pub enum Kind {
     Trailing(Scalar),
     /// Text from here to the record's end.
     TrailingText,
+    /// What a block request is to do, as 32 flags, from the letters in so many bytes of text.
+    Operation(u32),
 }
 
 /// How a field of 4 bytes, `length << 16 | offset`, says where its data is.
@@ -246,6 +248,12 @@ pub struct Symbol {
 }
 
 impl Symbols {
+    /// Whether a name is all that a value of so many bytes stands for.
+    pub(crate) fn is_enumeration(&self, bytes: usize) -> bool {
+        let all_bits = u64::MAX >> (64 - 8 * bytes);
+        self.flags.is_empty() && self.choice_mask >= all_bits.min(u32::MAX.into())
+    }
+
     /// Writes `value` with its names, as C would: `O_RDWR|O_CLOEXEC`. What has no name is a number.
     pub fn show(&self, value: u64) -> String {
         let mut parts: Vec<Cow<'_, str>> = Vec::new();

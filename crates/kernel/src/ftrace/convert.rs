@@ -12,6 +12,7 @@ use trackway_schema::{EventDescription, Field as Described, FieldKind};
 use super::context::{Circumstances, Common, Context};
 use super::filter::{Asked, Filter, Moment, gives};
 use crate::catalogue::model::{Event, Location, Meaning, Phase, Source};
+use crate::record::operation;
 use crate::record::staging::{Registers, Staged, Step, VARIABLE_BYTES_MAX};
 
 /// What is done with the records of an event.
@@ -67,7 +68,7 @@ pub struct Converted {
 /// registers, which its record has elsewhere.
 pub fn staged(event: &Event, payload_max: u32) -> Staged {
     let call = Staged::of_call(event, &places_of(event), payload_max);
-    call.unwrap_or_else(|| Staged::new(event, payload_max))
+    call.unwrap_or_else(|| Staged::with_unknown(event, payload_max))
 }
 
 impl Converter {
@@ -278,6 +279,11 @@ fn run((kind, step): &(FieldKind, Step), incomplete: u8, record: &[u8], into: &m
             let count = from.len().min(VARIABLE_BYTES_MAX as usize) / size;
             into.extend((count as u32).to_ne_bytes());
             into.extend_from_slice(&from[..count * size]);
+        }
+        Step::Operation { offset, size } => {
+            let from = record.get(offset as usize..).unwrap_or_default();
+            let letters = &from[..from.len().min(size as usize)];
+            into.extend(operation::flags(letters).to_ne_bytes());
         }
         Step::Incomplete => into.push(incomplete),
         _ => nothing(kind, into),

@@ -91,7 +91,7 @@ pub fn gives(staged: &Staged) -> Vec<bool> {
     let given = staged.steps.iter().map(|step| {
         // What is within belongs to the step before.
         if *step != Step::Within {
-            is_given = !step.is_users();
+            is_given = !step.is_users() && !matches!(step, Step::Unknown(_));
         }
         is_given
     });

@@ -254,7 +254,7 @@ impl Finder<'_> {
         // To make a bool of something else is not to cut it off.
         let fits = into != Scalar::Bool || from == Scalar::Bool;
         let (bytes, into) = (from.size_bytes() as u32, into.size_bytes() as u32);
-        let is_whole = fits && into == field.size;
+        let is_whole = fits && (into == field.size || field.size == 0);
         is_whole.then_some(What::Integer { bytes, is_signed: from.is_signed(), into })
     }
 
@@ -552,20 +552,20 @@ fn state(asm: &mut Asm, read: &Read, preempt: u8, prev_state: u8, exit_state: i1
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::asm::Register;
     use trackway_jit::insn::{LDDW, class, source};
 
     /// Bytes that programs here see, from address 0 on.
-    const MEMORY_BYTES: usize = 1024;
+    pub(in super::super) const MEMORY_BYTES: usize = 1024;
     /// Where the context is, and the first thread.
     const CONTEXT_AT: u64 = 0;
     const THREAD_AT: u64 = 256;
     const RECORD_AT: u64 = 512;
 
     /// Runs a program that calls nothing; memory and registers as it leaves them.
-    fn run(asm: Asm, memory: &mut [u8; MEMORY_BYTES]) -> [u64; 11] {
+    pub(in super::super) fn run(asm: Asm, memory: &mut [u8; MEMORY_BYTES]) -> [u64; 11] {
         let bytes = asm.bytes().expect("all labels have places");
         let mut registers = [0_u64; 11];
         registers[usize::from(CONTEXT)] = CONTEXT_AT;

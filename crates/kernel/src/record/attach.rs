@@ -90,8 +90,8 @@ fn fd(of: &OwnedFd) -> u32 {
 #[derive(Debug)]
 pub struct Programs {
     map: OwnedFd,
-    /// How often that one went on with none, though the number is one of 32 bits.
-    narrow: MappedArray,
+    /// How often that one went on with none, by a number that nobody knows.
+    unknown: MappedArray,
     /// Of each number, which event it is: for programs that several have.
     events: MappedArray,
 }
@@ -113,7 +113,7 @@ impl Programs {
         // SAFETY: there are no addresses in it.
         let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
         let events = MappedArray::new(8 * EVENTS, 1)?;
-        Ok(Self { map, narrow: MappedArray::new(8, 1)?, events })
+        Ok(Self { map, unknown: MappedArray::new(8, 1)?, events })
     }
 
     /// Says which event a call is, by its id in the trace and its number among those that losses
@@ -129,14 +129,14 @@ impl Programs {
         self.events.fd()
     }
 
-    /// How many calls had numbers of 32 bits that are no program's here.
-    pub fn narrow(&self) -> u64 {
-        self.narrow.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
+    /// How many calls had numbers that nobody knows.
+    pub fn unknown(&self) -> u64 {
+        self.unknown.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// The map where they are counted.
-    pub(super) fn narrow_fd(&self) -> i32 {
-        self.narrow.fd()
+    pub(super) fn unknown_fd(&self) -> i32 {
+        self.unknown.fd()
     }
 
     /// The map, for the program that goes on with one of them.

@@ -26,6 +26,7 @@ use super::arguments::{NULL_TEXT, Read};
 use super::behind::USER_TEXT_BYTES_MAX;
 use super::context::{self, Asked};
 use super::layout::LEVELS;
+use super::operation;
 use super::program::{AT, CONTEXT, Code, Maker, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::adapt::{self, Parts, Unfit};
@@ -105,6 +106,11 @@ enum Fill {
     Argument {
         read: Read,
         scalar: Scalar,
+    },
+    /// Flags of the letters in so many bytes.
+    Operation {
+        offset: u32,
+        size: u32,
     },
     Text {
         step: Step,
@@ -316,6 +322,7 @@ impl Filter {
                 read.load(asm);
                 widen(asm, scalar, 1);
             }
+            Fill::Operation { offset, size } => operation::load(asm, offset, size),
             Fill::Text { step, place } => text(asm, &step, place),
             Fill::Array { offset, size, length, place } => {
                 into_bytes(asm, 1, place);
@@ -493,6 +500,9 @@ fn fill(need: Need<'_>, staged: &Staged, place: u32) -> Result<Option<(Fill, u32
             FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _),
             Step::Argument(read),
         ) => (Fill::Argument { read, scalar: *scalar }, 0),
+        (Kind::Signed | Kind::Unsigned, _, Step::Operation { offset, size }) => {
+            (Fill::Operation { offset, size }, 0)
+        }
         (Kind::String, _, step) if text_bytes(&step) > 0 => {
             (Fill::Text { step, place }, text_bytes(&step))
         }
@@ -580,7 +590,7 @@ pub(super) fn into_bytes(asm: &mut Asm, register: Register, place: u32) {
 
 /// Loads so many bytes of the tracepoint's record into register 1. The verifier has each load at a
 /// multiple of its size.
-fn load_from_record(asm: &mut Asm, offset: u32, size: u32) {
+pub(super) fn load_from_record(asm: &mut Asm, offset: u32, size: u32) {
     let unit = [8, 4, 2, 1].into_iter().find(|unit| offset.is_multiple_of(*unit) && *unit <= size);
     let unit = unit.unwrap_or(1);
     asm.load_of(unit, 1, CONTEXT, offset as i16);

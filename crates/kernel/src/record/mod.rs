@@ -22,6 +22,7 @@ pub mod context;
 pub mod filter;
 pub mod layout;
 mod memory;
+pub mod operation;
 mod preemption;
 pub mod probe;
 pub mod program;

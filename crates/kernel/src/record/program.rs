@@ -20,11 +20,13 @@ use super::arguments;
 use super::attach::{EVENT_SHIFT, EVENTS, Programs};
 use super::filter::{self, Filter};
 use super::layout::{DEPTH, LEVELS, Layout, STOPPED, TOO_DEEP, UNASKED};
+use super::operation;
 use super::release::Guard;
 use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
 use crate::btf::Btf;
+use crate::catalogue::calls;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
@@ -280,16 +282,38 @@ pub fn dispatcher(
     asm.jumpi(jump::JNE, 1, 0, is_narrow);
     let number = at(registers.number)?;
     go_on(&mut asm, phase, number, programs);
+    if phase == Phase::Enter {
+        let is_known = asm.label();
+        test_known(&mut asm, is_known);
+        count_unknown(&mut asm, programs);
+        asm.place(is_known);
+    }
     asm.answer(PASS);
     asm.place(is_narrow);
     go_on(&mut asm, phase, number, compat);
     if phase == Phase::Enter {
-        asm.map_value(2, compat.narrow_fd());
-        asm.movi(1, 1);
-        asm.atomic(ATOMIC_ADD, 2, 0, 1);
+        count_unknown(&mut asm, compat);
     }
     asm.answer(PASS);
     asm.bytes()
+}
+
+/// Jumps there if a call that is entered has a number that a call is known of.
+fn test_known(asm: &mut Asm, is_known: Label) {
+    let is_unknown = asm.label();
+    asm.load(3, CONTEXT, 8);
+    for known in calls::table().chunk_by(|one, next| one.number + 1 == next.number) {
+        let (first, last) = (&known[0], &known[known.len() - 1]);
+        asm.jumpi(jump::JLT, 3, first.number as i32, is_unknown);
+        asm.jumpi(jump::JLE, 3, last.number as i32, is_known);
+    }
+    asm.place(is_unknown);
+}
+
+fn count_unknown(asm: &mut Asm, programs: &Programs) {
+    asm.map_value(2, programs.unknown_fd());
+    asm.movi(1, 1);
+    asm.atomic(ATOMIC_ADD, 2, 0, 1);
 }
 
 /// Goes on with the program that has the call's number; behind this, if there is none. Where its
@@ -649,6 +673,14 @@ impl Maker<'_> {
                 self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
             }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
+            Step::Operation { offset, size } => {
+                let asm = &mut self.asm;
+                operation::load(asm, offset, size);
+                asm.mov(5, CPU);
+                asm.alu(alu::ADD, 5, AT);
+                asm.store_of(4, 5, 0, 1);
+                asm.alui(alu::ADD, AT, 4);
+            }
             // All at once ([`arguments::write`]).
             Step::Argument(_) => {}
             _ => self.user_step(step),

@@ -1,7 +1,7 @@
 //! What is recorded of an event, and from where: the event's description, as traces have it, and
 //! for each of its fields what a program does.
 
-use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Label, Scalar};
+use trackway_schema::{ARRAY_LENGTH_MAX, EventDescription, FIELDS_MAX, FieldKind, Scalar};
 
 use super::arguments::{self, Read};
 use super::behind::{
@@ -12,7 +12,6 @@ use super::context::Contexts;
 use super::release::Guard;
 use super::scope::{self, Members};
 use crate::catalogue::btf::{Btf, Class};
-use crate::catalogue::model::Symbols;
 use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
 
 /// Longest text, with its NUL, and longest sequence, in bytes.
@@ -95,6 +94,15 @@ pub enum Step {
     /// Likewise, when the call returns, if it could not be read when it was entered: one or none,
     /// behind their number.
     UserTextAgain(u32),
+    /// Makes flags of the letters in so many bytes of text.
+    Operation {
+        /// From where.
+        offset: u32,
+        /// How many.
+        size: u32,
+    },
+    /// Leaves out so many bytes, of a number that is not known.
+    Unknown(u32),
     /// Reads what an argument is, or has behind it.
     Argument(Read),
     /// Copies texts whose addresses are there, up to one that is zero.
@@ -135,6 +143,8 @@ impl Step {
             Self::Structure(..) | Self::Structures(..) | Self::Within => 0,
             Self::Incomplete => 1,
             Self::Argument(read) => read.bytes_max(),
+            Self::Operation { .. } => 4,
+            Self::Unknown(bytes) => *bytes,
         }
     }
 }
@@ -149,10 +159,20 @@ impl Staged {
 
     /// How an event is recorded, in so many bytes at most.
     pub fn new(event: &Event, payload_max: u32) -> Self {
+        Self::with(event, payload_max, |step| !matches!(step, Step::Unknown(_)))
+    }
+
+    /// The same with numbers that its record does not have, which are zero then.
+    pub fn with_unknown(event: &Event, payload_max: u32) -> Self {
+        Self::with(event, payload_max, |_| true)
+    }
+
+    fn with(event: &Event, payload_max: u32, is_taken: impl Fn(&Step) -> bool) -> Self {
         let Source::Syscall { phase, .. } = event.source else {
             let mut staged = Self::of(event, Ground::Tracepoint, None);
             for field in &event.fields {
-                let group = step_of(field).map(|(kind, step)| Group::one(&field.name, kind, step));
+                let step = step_of(field).filter(|(_, step)| is_taken(step));
+                let group = step.map(|(kind, step)| Group::one(&field.name, kind, step));
                 staged.push(event, field, group, payload_max);
             }
             return staged;
@@ -315,7 +335,7 @@ impl Step {
         match self {
             Self::Copy { .. } | Self::Register { .. } | Self::Text { .. } => None,
             Self::DynamicText(..) | Self::Dynamic(..) | Self::Within | Self::Incomplete => None,
-            Self::Argument(_) => None,
+            Self::Argument(_) | Self::Operation { .. } | Self::Unknown(_) => None,
             Self::UserText(at) | Self::UserTextAgain(at) => Some(*at),
             Self::UserTexts(pointer) | Self::User(pointer, _) => Some(pointer.at),
             Self::UserElements(pointer, ..) | Self::Message(pointer) => Some(pointer.at),
@@ -334,7 +354,7 @@ fn register(call: &Call, field: &Field) -> Option<Group> {
         Phase::Exit => return None,
     };
     let size = scalar.size_bytes() as u32;
-    let kind = kind_of(scalar, &field.meaning);
+    let kind = FieldKind::Scalar(shown(scalar, &field.meaning));
     Some(Group::one(&field.name, kind, Step::Register { offset, size }))
 }
 
@@ -391,11 +411,18 @@ fn step_of(field: &Field) -> Option<(FieldKind, Step)> {
         Some((FieldKind::Array(scalar, count.filter(is_so_long)?), copy))
     };
     match field.kind {
+        Kind::Integer(scalar) if size == 0 => {
+            let kind = FieldKind::Scalar(shown(scalar, &field.meaning));
+            Some((kind, Step::Unknown(scalar.size_bytes() as u32)))
+        }
+        Kind::Operation(size) => {
+            Some((FieldKind::Scalar(Scalar::X32), Step::Operation { offset, size }))
+        }
         // What is a flag to the kernel is a number of bytes to us.
         _ if size == 0 => None,
         Kind::Integer(scalar) if scalar.size_bytes() as u32 <= size => {
             let size = scalar.size_bytes() as u32;
-            Some((kind_of(scalar, &field.meaning), Step::Copy { offset, size }))
+            Some((FieldKind::Scalar(shown(scalar, &field.meaning)), Step::Copy { offset, size }))
         }
         Kind::Array(scalar, count) => elements(shown(scalar, &field.meaning), count),
         Kind::Bytes(count) => elements(Scalar::X8, count),
@@ -414,29 +441,6 @@ fn step_of(field: &Field) -> Option<(FieldKind, Step)> {
     }
 }
 
-fn kind_of(scalar: Scalar, meaning: &Meaning) -> FieldKind {
-    match meaning {
-        Meaning::Symbols(symbols) => match labels_of(scalar, symbols) {
-            Some(labels) => FieldKind::Enumeration(scalar, labels),
-            None => FieldKind::Scalar(hexadecimal(scalar)),
-        },
-        _ => FieldKind::Scalar(shown(scalar, meaning)),
-    }
-}
-
-/// Of a plain enumeration: of some bits of a number, names are not the number's.
-fn labels_of(scalar: Scalar, symbols: &Symbols) -> Option<Vec<Label>> {
-    let all_bits = u64::MAX >> (64 - 8 * scalar.size_bytes());
-    let is_of_all = symbols.choice_mask >= all_bits.min(u32::MAX.into());
-    let is_plain =
-        is_of_all && symbols.flags.is_empty() && (1..=64).contains(&symbols.choices.len());
-    let label = |symbol: &crate::catalogue::model::Symbol| {
-        let value = symbol.value.cast_signed();
-        Label { name: symbol.name.clone().into_owned(), first: value, last: value }
-    };
-    is_plain.then(|| symbols.choices.iter().map(label).collect())
-}
-
 /// A scalar as its meaning has it shown.
 fn shown(scalar: Scalar, meaning: &Meaning) -> Scalar {
     match meaning {
@@ -448,6 +452,11 @@ fn shown(scalar: Scalar, meaning: &Meaning) -> Scalar {
         | Meaning::Mac
         | Meaning::Internet
         | Meaning::Request => hexadecimal(scalar),
+        // Numbers, as LTTng's, which analyses reckon with; what they are called is said beside
+        // them. Of an enumeration in CTF readers get the names, and no number.
+        Meaning::Symbols(symbols) if !symbols.is_enumeration(scalar.size_bytes()) => {
+            hexadecimal(scalar)
+        }
         // Mostly an address.
         Meaning::SymbolsBehind(_) if scalar == Scalar::U64 => Scalar::X64,
         _ => scalar,

@@ -346,7 +346,9 @@ fn names_of_some_bits_are_not_the_numbers() {
     let Meaning::Symbols(symbols) = meaning else { return skipped("ioprio is a number here") };
     assert_eq!(symbols.show(2 << 13 | 4), "be|0x4");
     assert_eq!(priority, FieldKind::Scalar(Scalar::X16));
-    assert!(matches!(kind("vec").0, FieldKind::Enumeration(..)));
+    assert_eq!(kind("vec").0, FieldKind::Scalar(Scalar::U32));
+    let (operation, _) = kind("rwbs");
+    assert_eq!(operation, FieldKind::Scalar(Scalar::X32));
 }
 
 /// RUN a system call whose program gets its registers. EXPECT what its tracepoint would give.

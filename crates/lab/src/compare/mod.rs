@@ -33,6 +33,11 @@ const ROUNDS_MIN: usize = 6;
 /// What is not slower than this is not called slower, however sure it is: between two runs, where
 /// memory lies and what else the machine does make this much.
 const LEAST: f64 = 0.02;
+/// By how much the part of events that is lost differs where that is told, from 0 to 1.
+const LOST_LEAST: f64 = 0.01;
+/// Nine in ten of a yardstick's figures span less than this part of it: what is nought but for
+/// noise, as a bare routine is of which timing is subtracted, is nothing to measure by.
+const WANDER_MOST: f64 = 0.5;
 /// What is nearest to being no tracer at all, which is the best yardstick there is.
 const YARDSTICKS: [&str; 6] = ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust"];
 
@@ -47,6 +52,23 @@ pub struct Comparison {
     pub compared: usize,
     /// How many of them would differ by chance alone, each looked at by itself.
     pub by_chance: f64,
+    /// What could have been shown with so many rows and so few rounds.
+    pub reach: Reach,
+}
+
+/// What can be shown: the more rows are looked at, the more rounds it takes to tell from chance
+/// that one of them has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// Rows that both reports measured, yardsticks left out.
+    pub rows: usize,
+    /// Those of them that have too few rounds for so many rows: if one of these alone changes,
+    /// however much, it is not shown.
+    pub blind: usize,
+    /// The most rounds that any row has in both reports.
+    pub rounds: usize,
+    /// How many rounds in each report one row needs that alone changes.
+    pub rounds_needed: usize,
 }
 
 /// A row in both reports.
@@ -66,6 +88,10 @@ pub struct RowChange {
     pub after: Option<f64>,
     /// Rounds before, and after.
     pub rounds: (usize, usize),
+    /// Whether it has rounds enough to be called different if it alone is, among so many rows.
+    pub could_be_shown: bool,
+    /// What part of its events was lost before, and after, if both are known.
+    pub lost: Option<(f64, f64)>,
     /// How the figures themselves changed.
     pub figures: Option<Shift>,
     /// What they are in terms of in the other comparison.
@@ -110,6 +136,11 @@ impl Comparison {
         self.rows.iter().any(|row| matches!(row.verdict, Changed::Worse | Changed::Broken))
     }
 
+    /// Rows that lose more of their events now, or less.
+    pub(crate) fn losing(&self) -> impl Iterator<Item = &RowChange> {
+        self.rows.iter().filter(|row| row.has_lost_otherwise())
+    }
+
     /// As JSON, for programs.
     ///
     /// # Errors
@@ -117,6 +148,16 @@ impl Comparison {
     /// None that is known.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}
+
+impl RowChange {
+    /// Whether another part of its events is lost than before: some where there was none, or none
+    /// where there was some, or a part that differs by more than two runs do.
+    pub(crate) fn has_lost_otherwise(&self) -> bool {
+        self.lost.is_some_and(|(before, after)| {
+            (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_LEAST
+        })
     }
 }
 
@@ -159,7 +200,31 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
         rows.extend(changes(name, suites, is_same_machine, &is_wanted));
     }
     let compared = judge(&mut rows);
-    Comparison { circumstances, rows, compared, by_chance: 0.05 * compared as f64 }
+    let reach = reach(&mut rows);
+    Comparison { circumstances, rows, compared, by_chance: 0.05 * compared as f64, reach }
+}
+
+/// What could have been shown, of all rows that are compared or would be with more rounds; each is
+/// told whether it could.
+fn reach(rows: &mut [RowChange]) -> Reach {
+    let is_looked_at = |row: &&mut RowChange| {
+        use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
+        let is_one = matches!(row.verdict, Worse | Better | Same | NotShown | TooFewRounds);
+        is_one && row.relative.or(row.figures).is_some()
+    };
+    let mut rows: Vec<&mut RowChange> = rows.iter_mut().filter(is_looked_at).collect();
+    let count = rows.len();
+    for row in &mut rows {
+        let chance = ranks::least_chance(row.rounds.0, row.rounds.1);
+        let is_enough = row.rounds.0.min(row.rounds.1) >= ROUNDS_MIN;
+        row.could_be_shown = is_enough && chance <= ranks::bound(0, count);
+    }
+    Reach {
+        rows: count,
+        blind: rows.iter().filter(|row| !row.could_be_shown).count(),
+        rounds: rows.iter().map(|row| row.rounds.0.min(row.rounds.1)).max().unwrap_or(0),
+        rounds_needed: ranks::figures_needed(count.max(1)).max(ROUNDS_MIN),
+    }
 }
 
 /// What differs between how two reports came about.
@@ -269,6 +334,11 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
     let other = if was.is_empty() { before } else { after };
     let reason = other.and_then(|row| row.reason.clone());
     let row = before.or(after);
+    let lost = |row: Option<&Row>| {
+        let row = row.filter(|row| row.status == RowStatus::Measured)?;
+        let emitted = row.emitted.filter(|emitted| *emitted > 0)?;
+        Some(row.lost? as f64 / emitted as f64)
+    };
     RowChange {
         suite: suite.to_owned(),
         tracer: row.map_or_else(String::new, |row| row.tracer.clone()),
@@ -277,6 +347,8 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
         before: Spread::of(&was).map(|spread| spread.median),
         after: Spread::of(&is).map(|spread| spread.median),
         rounds: (was.len(), is.len()),
+        could_be_shown: false,
+        lost: lost(before).zip(lost(after)),
         figures: Shift::between(&was, &is),
         yardstick: None,
         relative: None,
@@ -315,6 +387,10 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
 /// A row that is not ours, of both reports, in the same unit: of the same case, if there is one;
 /// the one that is nearest to no tracer, or whose figures wander least.
 fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
+    let wander = |row: &Row| {
+        let spread = row.spread.filter(|spread| spread.median > 0.0);
+        spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
+    };
     let can_be = |row: &&Row| {
         row.status == RowStatus::Measured
             && row.unit == change.unit
@@ -322,10 +398,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
             && !row.tracer.starts_with("trackway")
             && (row.tracer != change.tracer || row.case != change.case)
             && figures(row).len() >= ROUNDS_MIN
-    };
-    let wander = |row: &Row| {
-        let spread = row.spread.filter(|spread| spread.median > 0.0);
-        spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
+            && wander(row) < WANDER_MOST
     };
     let is_in_both = |row: &&Row| {
         let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;

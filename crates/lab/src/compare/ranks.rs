@@ -135,13 +135,34 @@ fn below(deviations: f64) -> f64 {
     if deviations < 0.0 { above } else { 1.0 - above }
 }
 
+/// The least chance that lots of so many figures can come to: that all of one are less than all of
+/// the other.
+pub(crate) fn least_chance(one: usize, other: usize) -> f64 {
+    // Of all orders of both, one has no pair: one over the binomial coefficient; both ways.
+    let (few, all) = (one.min(other), one + other);
+    let orders: f64 = (0..few).map(|at| (all - at) as f64 / (few - at) as f64).product();
+    (2.0 / orders).min(1.0)
+}
+
+/// How many figures each of two lots needs, so that one row of so many could be called different if
+/// it alone is.
+pub(crate) fn figures_needed(rows: usize) -> usize {
+    let is_enough = |count: &usize| least_chance(*count, *count) <= bound(0, rows);
+    (1..FIGURES_MAX).find(is_enough).unwrap_or(FIGURES_MAX)
+}
+
+/// What the chance at a place in their order, from 0, must not exceed among so many.
+pub(crate) fn bound(place: usize, count: usize) -> f64 {
+    0.05 * (place + 1) as f64 / count as f64
+}
+
 /// Which of these chances are too small for chance, so that of those that are called so, at most
 /// one in twenty is wrong on average, however many there are (Benjamini and Hochberg, 1995).
 pub(crate) fn surprising(chances: &[f64]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));
-    let bound = |place: usize| 0.05 * (place + 1) as f64 / chances.len() as f64;
-    let last = (0..order.len()).rev().find(|place| chances[order[*place]] <= bound(*place));
+    let is_small = |place: &usize| chances[order[*place]] <= bound(*place, chances.len());
+    let last = (0..order.len()).rev().find(is_small);
     let mut found = vec![false; chances.len()];
     for &at in order.iter().take(last.map_or(0, |last| last + 1)) {
         found[at] = true;
@@ -204,6 +225,17 @@ mod tests {
         assert!(few.interval.is_none() && few.chance > 0.05, "{few:?}");
         let many = vec![2.0; 5000];
         assert_eq!(Shift::between(&many, &[2.0]).map(|shift| shift.times), Some(1.0));
+    }
+
+    #[test]
+    fn more_rows_need_more_figures() {
+        for (one, other) in [(1, 1), (6, 6), (4, 9), (30, 30)] {
+            let told = Chances::of(one, other).at_most(0.0);
+            assert!((least_chance(one, other) / told - 1.0).abs() < 1e-9, "{one} {other}");
+        }
+        let needed = [1, 23, 24, 321, 322, 634].map(figures_needed);
+        assert_eq!(needed, [4, 6, 7, 8, 9, 9]);
+        assert!(least_chance(8, 8) > bound(0, 634) && least_chance(9, 9) <= bound(0, 634));
     }
 
     #[test]

@@ -51,6 +51,25 @@ fn what_the_machine_does_makes_nobody_slower() {
 }
 
 #[test]
+fn what_is_nought_but_for_noise_is_no_yardstick() {
+    let at = |ours: f64| {
+        let noise = (0..12).map(|one| 0.01 + f64::from(one % 5) * 0.3);
+        report(
+            "cases",
+            [
+                rounds("none", "bare", noise),
+                rounds("trackway", "active", around(21.0 * ours, 1.0)),
+                rounds("lttng-ust", "active", around(126.0, 1.0)),
+            ],
+        )
+    };
+    let found = compare(&at(1.0), &at(1.5), &[]);
+    let ours = &found.rows[1];
+    assert_eq!((ours.verdict, ours.yardstick.as_deref()), (Changed::Worse, Some("lttng-ust")));
+    assert_eq!(found.rows[0].verdict, Changed::Yardstick);
+}
+
+#[test]
 fn rows_that_are_in_one_only_have_failed_or_are_too_few_are_told_so() {
     let ended = |status, reason: &str| Row {
         status,
@@ -123,14 +142,72 @@ fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     assert_eq!(found.circumstances[0], ("processor".to_owned(), "A".to_owned(), "B".to_owned()));
 }
 
+fn text_of(found: &Comparison) -> String {
+    let mut text = Vec::new();
+    print_comparison(found, false, &mut text).expect("a string takes all");
+    String::from_utf8(text).expect("UTF-8")
+}
+
+#[test]
+fn what_cannot_be_shown_is_said_with_what_would_show_it() {
+    let lot = |rows: usize, rounds: usize| -> Comparison {
+        let rows = |times: f64| {
+            let lot = |at| {
+                let figures = (0..rounds).map(|one| times * (20.0 + one as f64 / 1000.0));
+                self::rounds("trackway", &format!("{at}"), figures)
+            };
+            report("filter", (0..rows).map(lot).collect::<Vec<Row>>())
+        };
+        let mut after = rows(1.0);
+        // One alone is twice as slow.
+        for figure in after.suites.get_mut("filter").expect("it").rows[0].samples.iter_mut() {
+            *figure = figure.map(|figure| 2.0 * figure);
+        }
+        compare(&rows(1.0), &after, &[])
+    };
+    let quick = lot(634, 1);
+    let said = text_of(&quick);
+    let expected = "With 634 rows and 1 round nothing can be shown; 9 rounds in each report would.";
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(quick.reach, Reach { rows: 634, blind: 634, rounds: 1, rounds_needed: 9 });
+    let few = lot(634, 8);
+    assert!(!few.has_worse() && text_of(&few).contains("and 8 rounds no row can be shown"));
+    let json: serde_json::Value = serde_json::from_str(&few.to_json().expect("JSON")).expect("it");
+    assert_eq!(
+        (&json["reach"]["blind"], &json["rows"][0]["could_be_shown"]),
+        (&634.into(), &false.into())
+    );
+    // What it says that it takes is enough.
+    let enough = lot(634, 9);
+    assert!(enough.has_worse() && enough.reach.blind == 0);
+    assert!(!text_of(&enough).contains("can be shown"));
+}
+
+#[test]
+fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
+    let lossy = |figure: f64, lost: u64| {
+        let row = rounds("trackway", "u32", around(figure, 1.0));
+        report("scaling", [Row { emitted: Some(1000), lost: Some(lost), ..row }])
+    };
+    let found = compare(&lossy(30.0, 0), &lossy(20.0, 120), &[]);
+    assert_eq!((found.rows[0].verdict, found.rows[0].lost), (Changed::Better, Some((0.0, 0.12))));
+    let said = text_of(&found);
+    for part in ["faster, lost 12.0 % (before: 0 %)", "1 row: another part of its events is lost"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Also where the figures are the same; and not what two runs differ by.
+    let same = compare(&lossy(20.0, 1), &lossy(20.0, 0), &[]);
+    assert_eq!(same.losing().count(), 1);
+    let near = compare(&lossy(20.0, 400), &lossy(20.0, 405), &[]);
+    assert!(near.losing().count() == 0 && !text_of(&near).contains("another part"));
+}
+
 #[test]
 fn comparisons_are_text_that_no_terminal_obeys() {
     let before = report("tracepoint", [rounds("a\x1b[2Jb", "u32", around(20.0, 1.0))]);
     let after = report("tracepoint", [rounds("a\x1b[2Jb", "u32", around(30.0, 1.0))]);
     let found = compare(&before, &after, &[]);
-    let mut text = Vec::new();
-    print_comparison(&found, false, &mut text).expect("a string takes all");
-    let text = String::from_utf8(text).expect("UTF-8");
+    let text = text_of(&found);
     assert!(text.starts_with("1 row: slower, or larger, and not by chance\n"), "{text}");
     for part in ["tracepoint: a?[2Jb: u32", "1.50 (", "slower\n", "1 row compared. Of so many, 0"] {
         assert!(text.contains(part), "{part}: {text}");

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Changed, Comparison, RowChange};
+use super::{Changed, Comparison, ROUNDS_MIN, Reach, RowChange};
 use crate::rows::Unit;
 use crate::table::Table;
 use crate::text::{figure, times};
@@ -50,7 +50,39 @@ pub fn print_comparison(
             write!(output, "\n{}\n", table(&rows))?;
         }
     }
+    let losing: Vec<&RowChange> = comparison.losing().collect();
+    if !losing.is_empty() {
+        let count = losing.len();
+        writeln!(output, "{count} {}: another part of its events is lost", plural(count))?;
+        write!(output, "\n{}\n", losses(&losing))?;
+    }
     writeln!(output, "\n{}", sureness(comparison))
+}
+
+/// What was lost before, and after.
+fn losses(rows: &[&RowChange]) -> String {
+    let mut table = Table::default();
+    table.row(["", "lost before", "lost after", ""]);
+    for row in rows {
+        let Some((before, after)) = row.lost else { continue };
+        table.row([name(row), percent(before), percent(after), one_line(word(row))]);
+    }
+    table.text()
+}
+
+/// Suite, tracer and case.
+fn name(row: &RowChange) -> String {
+    let [suite, tracer, case] = [&row.suite, &row.tracer, &row.case].map(|name| one_line(name));
+    format!("{suite}: {tracer}: {case}")
+}
+
+/// A part, to a tenth of a percent; less than that is not nought.
+fn percent(part: f64) -> String {
+    match part * 100.0 {
+        0.0 => "0 %".to_owned(),
+        percent if percent < 0.1 => "< 0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
 }
 
 const fn plural(count: usize) -> &'static str {
@@ -95,7 +127,6 @@ fn table(rows: &[&RowChange]) -> String {
     let mut table = Table::default();
     table.row(["", "before", "after", "", "times", "relative", "to", ""]);
     for row in rows {
-        let [suite, tracer, case] = [&row.suite, &row.tracer, &row.case].map(|name| one_line(name));
         let [before, after] = [row.before, row.after].map(|median| cell(row.unit, median));
         let shift = |shift: Option<super::Shift>| {
             shift.map_or_else(String::new, |shift| match shift.interval {
@@ -107,9 +138,14 @@ fn table(rows: &[&RowChange]) -> String {
         };
         let yardstick = row.yardstick.as_deref().map_or_else(String::new, one_line);
         let why = row.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
-        let last = one_line(&format!("{}{why}", word(row)));
+        // Who loses events has less to do: nobody is faster by that without a word of it.
+        let lost = row.lost.filter(|(before, after)| before + after > 0.0);
+        let lost = lost.map_or_else(String::new, |(before, after)| {
+            format!(", lost {} (before: {})", percent(after), percent(before))
+        });
+        let last = one_line(&format!("{}{lost}{why}", word(row)));
         table.row([
-            format!("{suite}: {tracer}: {case}"),
+            name(row),
             before,
             after,
             row.unit.words().to_owned(),
@@ -128,21 +164,42 @@ fn cell(unit: Unit, median: Option<f64>) -> String {
 
 /// How much to believe of it.
 fn sureness(comparison: &Comparison) -> String {
-    match comparison.compared {
-        0 => "Nothing could be compared: it takes six rounds or more in both reports \
-              (trackway bench without --quick)."
-            .to_owned(),
-        compared => format!(
-            "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked \
-             at by itself;\nso chances are held against their number, and of those called \
-             different, one in twenty is wrong on average.\nIntervals hold the true ratio in 95 of \
-             100 cases. \"Relative\" is in terms of a program that is not ours,\nin the same \
-             rounds: it decides, as it leaves out what the machine did, where the figures \
-             themselves have changed that way, too.",
-            plural(compared),
-            comparison.by_chance
-        ),
+    let compared = comparison.compared;
+    let how = format!(
+        "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked \
+         at by itself;\nso chances are held against their number, and of those called \
+         different, one in twenty is wrong on average.\nIntervals hold the true ratio in 95 of \
+         100 cases. \"Relative\" is in terms of a program that is not ours,\nin the same \
+         rounds: it decides, as it leaves out what the machine did, where the figures \
+         themselves have changed that way, too.",
+        plural(compared),
+        comparison.by_chance
+    );
+    let words = [can_be_shown(&comparison.reach), (compared > 0).then_some(how)];
+    words.into_iter().flatten().collect::<Vec<String>>().join("\n")
+}
+
+/// What could not have been shown, however much had changed.
+fn can_be_shown(reach: &Reach) -> Option<String> {
+    let Reach { rows, blind, rounds, rounds_needed } = *reach;
+    let round = if rounds == 1 { "round" } else { "rounds" };
+    let (row, needed) = (plural(rows), format!("{rounds_needed} rounds in each report would"));
+    if blind == 0 {
+        return None;
     }
+    Some(match rounds {
+        _ if blind < rows => format!(
+            "{blind} of {rows} rows have too few rounds for so many rows: if one of them alone had \
+             changed, that could not be shown; {needed}."
+        ),
+        ..ROUNDS_MIN => {
+            format!("With {rows} {row} and {rounds} {round} nothing can be shown; {needed}.")
+        }
+        _ => format!(
+            "With {rows} {row} and {rounds} {round} no row can be shown to have changed alone; \
+             {needed}."
+        ),
+    })
 }
 
 /// Names are from a file, which may hold anything; a terminal is not to be told by them what to do.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::plot::{NAMES, Plot, ROW, Scale, WIDTH, axis_below, clipped, colour, in_parts};
 use crate::rows::Row;
-use crate::stats::{Quarters, merged};
+use crate::stats::{Quarters, ends, merged};
 use crate::text::figure;
 
 /// Room above the boxes, and below them.
@@ -37,11 +37,7 @@ fn draw(
     rows: &[&Row],
     figures: impl Fn(&Row) -> Vec<(f64, u64)>,
 ) -> Vec<String> {
-    let ends = rows.iter().flat_map(|row| {
-        let figures = figures(row);
-        let ends = [figures.first(), figures.last()].map(|end| end.map(|end| end.0));
-        ends.into_iter().flatten()
-    });
+    let ends = rows.iter().flat_map(|row| ends(&figures(row)));
     let Some(scale) = Scale::around(ends) else { return Vec::new() };
     let draw_part = |part: &Vec<(&str, Vec<&Row>)>| {
         let count: usize = part.iter().map(|case| case.1.len() + 1).sum();

@@ -90,17 +90,18 @@ fn bars_table(bars: &[Bar]) -> String {
         return String::new();
     }
     let mut html = "<h2>What Trackway set out to reach</h2>\n<table>\n".to_owned();
+    html += "<tr><th>suite<th>bar<th>measured<th>verdict\n";
     for bar in bars {
-        let (class, words) = match bar.verdict {
-            Verdict::Holds => ("holds", "✓ holds"),
-            Verdict::Misses => ("misses", "✗ misses"),
-            Verdict::Unknown => ("unknown", ""),
+        let (class, sign) = match bar.verdict {
+            Verdict::Holds => ("holds", "✓ "),
+            Verdict::Misses => ("misses", "✗ "),
+            Verdict::Undecided | Verdict::Unknown => ("unknown", ""),
         };
+        let [suite, what, measured] = [&bar.suite, &bar.what, &bar.measured].map(|it| escaped(it));
+        let standing = bar.standing();
         let _ = writeln!(
             html,
-            "<tr><td>{}<td>{}<td class=\"{class}\">{words}",
-            escaped(&bar.what),
-            escaped(&bar.measured)
+            "<tr><td>{suite}<td>{what}<td>{measured}<td class=\"{class}\">{sign}{standing}"
         );
     }
     html + "</table>\n"

@@ -3,6 +3,7 @@
 
 use super::plot::{Plot, ROW, Scale, Strokes, WIDTH, clipped, mark};
 use crate::rows::Row;
+use crate::stats::ends;
 
 /// Room around the plot.
 const TOP: f64 = 28.0;
@@ -42,8 +43,7 @@ fn counted(row: &Row, scale: &Scale) -> Vec<f64> {
 }
 
 fn draw_case(title: &str, case: &str, rows: &[&Row]) -> Option<String> {
-    let figures = rows.iter().flat_map(|row| [row.histogram.first(), row.histogram.last()]);
-    let along = Scale::around(figures.flatten().map(|one| one.0))?;
+    let along = Scale::around(rows.iter().flat_map(|row| ends(&row.histogram)))?;
     let mut lines: Vec<(&Row, Vec<f64>)> =
         rows.iter().map(|row| (*row, counted(row, &along))).collect();
     // As they follow each other along the axis.

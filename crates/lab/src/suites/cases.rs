@@ -2,14 +2,16 @@
 //! is not hit, and instrumented while nobody traces; each time by itself, and all of them kept.
 //!
 //! Main invariant: nothing but the routine is between two readings of the processor's counter, and
-//! it is the same loop, compiled with the same flags, in every case.
+//! it is the same loop, compiled with the same flags, in every case. What reading the counter takes
+//! is measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
+//! nought.
 
 use super::programs::{Linked, Programs, Storage, Under};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::results::Account;
 use crate::rows::Unit;
-use crate::stats::merged;
+use crate::singles::Singles;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::name;
 use crate::workload::numbers;
@@ -24,12 +26,6 @@ const PAUSE_US: u64 = 2_000;
 /// Bursts of a turn.
 const BURSTS: u64 = 30;
 const BURSTS_QUICK: u64 = 5;
-/// Part of a turn's times, the least ones, of which a round's figure is the average. The rest are
-/// interruptions, most of them; all are in the histogram.
-const COUNTED: f64 = 0.99;
-/// Each ns has a bucket up to here, and above it there are so many for each doubling.
-const EXACT_NS: f64 = 128.0;
-const STEPS: f64 = 32.0;
 
 /// A case, as the thesis has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +123,18 @@ impl Cases {
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
         }
     }
+
+    /// Tells each event that is recorded in terms of ours of the same work; what is nought but for
+    /// noise is in no ratio. The place of the first of ours.
+    fn tell_beside(&self, entries: &mut [Entry]) -> Option<usize> {
+        let is_active = |turn: &Turn| turn.case == Case::Active;
+        for (entry, turn) in entries.iter_mut().zip(&self.rows).filter(|one| is_active(one.1)) {
+            let is_first = |other: &Turn| is_active(other) && other.work == turn.work;
+            let first = self.rows.iter().position(is_first);
+            entry.beside = first.filter(|&first| self.rows[first] != *turn);
+        }
+        self.rows.iter().position(is_active)
+    }
 }
 
 impl Suite for Cases {
@@ -149,23 +157,27 @@ impl Suite for Cases {
     }
 
     fn enter(&mut self, hall: &Hall<'_>) -> Result<Vec<Entry>> {
-        let is_wanted = |turn: &Turn| turn.case == Case::Bare || hall.settings.wants(turn.tracer);
+        let is_wanted = |turn: &Turn| {
+            let is_first = turn.tracer == name::TRACKWAY && turn.case == Case::Active;
+            turn.case == Case::Bare || is_first || hall.settings.wants(turn.tracer)
+        };
         let mut entries = Vec::new();
         for turn in turns().into_iter().filter(is_wanted) {
             entries.push(Entry {
                 tracer: turn.tracer.to_owned(),
                 case: turn.case.words().to_owned(),
                 records: turn.under().storage != Storage::Off,
-                beside: (turn.case != Case::Bare).then_some(0),
                 command: format!("trackway bench {NAME} --tracers {}", turn.tracer),
                 ..self.set_up(hall, turn)?
             });
             self.rows.push(turn);
         }
-        if let Some(bare) = entries.first().cloned() {
-            let tracer = format!("{} again", bare.tracer);
-            entries.push(Entry { tracer, beside: Some(0), is_control: true, ..bare });
-            self.rows.push(self.rows[0]);
+        let first = self.tell_beside(&mut entries);
+        if let Some(first) = first.filter(|&first| entries[first].can_be_measured()) {
+            let tracer = format!("{} again", entries[first].tracer);
+            let control = Entry { tracer, is_control: true, ..entries[first].clone() };
+            entries.push(Entry { beside: Some(first), ..control });
+            self.rows.push(self.rows[first]);
         }
         Ok(entries)
     }
@@ -174,23 +186,16 @@ impl Suite for Cases {
         let turn = self.rows[row];
         let bursts = if hall.settings.quick { BURSTS_QUICK } else { BURSTS };
         let program = hall.place.path(turn.program()).display().to_string();
-        let numbers = [bursts, BURST, PAUSE_US].map(|number| number.to_string());
-        let [bursts, burst, pause] = &numbers;
-        let words = [program.as_str(), turn.work, bursts, burst, pause];
+        let [count, burst, pause] = [bursts, BURST, PAUSE_US].map(|number| number.to_string());
+        let words = [program.as_str(), turn.work, &count, &burst, &pause];
         let mut command = self.programs.begin(hall.place, turn.under(), &words)?;
         let finished = child::run(&mut command, turn.tracer)?;
-        let timed = Timed::parse(&finished.stdout)?;
+        let [emitted, singles] = parts(&finished.stdout);
+        let [emitted] = numbers(emitted, "emitted")?;
+        let singles = Singles::parse(singles, bursts * BURST)?;
         let account: Option<Account> =
-            self.programs.end(hall.place, turn.under(), &finished.stderr, timed.emitted)?;
-        let extra =
-            vec![("greatest, ns", timed.greatest_ns), ("counter's step, ns", timed.step_ns)];
-        Ok(Sample {
-            figure: timed.figure_ns,
-            histogram: timed.histogram,
-            account,
-            extra,
-            ..Sample::default()
-        })
+            self.programs.end(hall.place, turn.under(), &finished.stderr, emitted)?;
+        Ok(Sample { account, ..singles.sample() })
     }
 
     fn leave(&mut self) {
@@ -198,73 +203,9 @@ impl Suite for Cases {
     }
 }
 
-/// What a program of these measured.
-#[derive(Debug, Clone, PartialEq)]
-struct Timed {
-    /// Events that it emitted, whether they were timed or not.
-    emitted: u64,
-    /// Average of all times but the longest.
-    figure_ns: f64,
-    /// How often it took how long.
-    histogram: Vec<(f64, u64)>,
-    greatest_ns: f64,
-    /// By how much two neighbouring times differ at least: what the counter goes on by.
-    step_ns: f64,
-}
-
-impl Timed {
-    fn parse(output: &str) -> Result<Self> {
-        let mut lines = output.lines();
-        let mut next = || lines.next().unwrap_or_default();
-        let [emitted] = numbers(next(), "emitted")?;
-        let [ticks, ns] = numbers(next(), "rate")?;
-        let [greatest] = numbers(next(), "greatest")?;
-        if ticks == 0 || ns == 0 {
-            return Err(Error::output("workload", "its counter stands still"));
-        }
-        let in_ns = |of: u64| of as f64 * ns as f64 / ticks as f64;
-        let buckets: Vec<(u64, u64)> = lines
-            .map(|line| numbers(line, "bucket").map(|[least, count]| (least, count)))
-            .collect::<Result<_>>()?;
-        let times: Vec<(f64, u64)> =
-            buckets.iter().map(|&(least, count)| (in_ns(least), count)).collect();
-        let figure_ns = average_of_least(&times, COUNTED)
-            .ok_or_else(|| Error::output("workload", "it has timed nothing"))?;
-        let step = buckets.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0)).min();
-        let rounded: Vec<(f64, u64)> =
-            times.iter().map(|&(ns, count)| (bucket_ns(ns), count)).collect();
-        Ok(Self {
-            emitted,
-            figure_ns,
-            histogram: merged(&rounded),
-            greatest_ns: in_ns(greatest),
-            step_ns: in_ns(step.unwrap_or_default()),
-        })
-    }
-}
-
-/// Average of this part of all times, the least ones; `None` if there is none.
-fn average_of_least(times: &[(f64, u64)], part: f64) -> Option<f64> {
-    let all: u64 = times.iter().map(|time| time.1).sum();
-    let wanted = (all as f64 * part).ceil();
-    let (mut sum, mut left) = (0.0, wanted);
-    for &(ns, count) in times {
-        let taken = left.min(count as f64);
-        sum += ns * taken;
-        left -= taken;
-    }
-    (wanted > 0.0).then(|| sum / wanted)
-}
-
-/// The figure that stands for all times near this one: the same in each round, so that histograms
-/// of rounds add up.
-fn bucket_ns(ns: f64) -> f64 {
-    if ns < EXACT_NS {
-        return ns.round();
-    }
-    let doubling = ns.log2().floor().exp2();
-    let width = doubling / STEPS;
-    doubling + ((ns - doubling) / width).floor() * width
+/// How many events a program says it has emitted, and what it says of those that were timed.
+fn parts(output: &str) -> [&str; 2] {
+    output.split_once('\n').map_or([output, ""], |(first, rest)| [first, rest])
 }
 
 #[cfg(test)]
@@ -294,31 +235,26 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_and_no_outlier_is_dropped() {
-        let output = "emitted 200\nrate 2000 1000\ngreatest 2000000\n\
-                      bucket 40 50\nbucket 60 49\nbucket 2000000 1\n";
-        let timed = Timed::parse(output).expect("times");
-        assert_eq!(timed.histogram, [(20.0, 50), (30.0, 49), (999_424.0, 1)]);
-        assert_eq!((timed.emitted, timed.greatest_ns, timed.step_ns), (200, 1e6, 10.0));
-        let expected = (20.0 * 50.0 + 30.0 * 49.0) / 99.0;
-        assert!((timed.figure_ns - expected).abs() < 1e-9, "{timed:?}");
-        for broken in ["", "emitted 1\nrate 1 1\ngreatest 1\n", "emitted 1\nrate 0 1\ngreatest 1\n"]
-        {
-            assert!(Timed::parse(broken).is_err(), "{broken}");
-        }
+    fn only_what_takes_time_is_told_in_terms_of_something() {
+        let rows = turns();
+        let mut entries = vec![Entry::default(); rows.len()];
+        let suite = Cases { rows, ..Cases::default() };
+        assert_eq!(suite.tell_beside(&mut entries), Some(1));
+        let told = entries.iter().zip(&suite.rows).filter_map(|(entry, turn)| {
+            let other = suite.rows[entry.beside?];
+            Some((turn.tracer, other.tracer, turn.case == other.case))
+        });
+        let expected = [
+            (name::LTTNG, name::TRACKWAY, true),
+            (name::TRACKWAY_CLAIM, name::TRACKWAY, true),
+            ("lttng-ust-tracef", "trackway-printf", true),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn buckets_are_few_and_near() {
-        let mut seen = std::collections::BTreeSet::new();
-        let mut ns = 1.0_f64;
-        while ns < 1e6 {
-            let bucket = bucket_ns(ns);
-            assert!((bucket - ns).abs() <= f64::max(0.5, ns / STEPS), "{ns} in {bucket}");
-            assert_eq!(bucket_ns(bucket), bucket);
-            seen.insert(bucket as u64);
-            ns *= 1.001;
-        }
-        assert!(seen.len() < 600, "{}", seen.len());
+    fn what_is_emitted_comes_before_what_is_timed() {
+        assert_eq!(parts("emitted 3\ntiming 1 2\nsingle 1 2\n")[0], "emitted 3");
+        assert_eq!(parts("emitted 3"), ["emitted 3", ""]);
     }
 }

@@ -8,12 +8,12 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::bars::{at_most, ratio};
+use crate::by_round::{ByRound, Form, most};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::results::Bar;
-use crate::rows::{Report, Unit};
+use crate::rows::{SuiteRows, Unit};
 use crate::rust;
 use crate::signals;
 use crate::stats::Spread;
@@ -319,13 +319,11 @@ fn starts(hall: &Hall<'_>, way: Way) -> Result<Sample> {
 }
 
 /// What our ways of recording `tracing`'s spans are to reach.
-pub(crate) fn bars(report: &Report) -> Vec<Bar> {
-    let Some(suite) = report.suites.get(NAME) else { return Vec::new() };
-    let ns = |tracer: &str| suite.row(tracer, &Turn::Spans(1).words())?.median();
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+    let ns = |tracer: &str| ByRound::of(suite.row(tracer, &Turn::Spans(1).words()));
     let bar = |tracer: &str| {
         let what = format!("{tracer}: at most what fastrace costs");
-        let measured = ratio(ns(tracer), ns(FASTRACE));
-        at_most(&what, measured, 1.0, |ratio| format!("{ratio:.2} of it"))
+        most(&what, ns(tracer).over(&ns(FASTRACE)).told(), 1.0, Form::PART)
     };
     [LAYER, SUBSCRIBER].map(bar).into()
 }
@@ -335,22 +333,20 @@ mod tests {
     use super::*;
     use crate::results::Verdict;
     use crate::rows::RowStatus;
-    use crate::rows::tests::{report, row};
+    use crate::rows::tests::{steady, suite};
 
     #[test]
     fn bars_follow_the_figures() {
-        let verdicts = |report: &Report| -> Vec<Verdict> {
-            bars(report).iter().map(|bar| bar.verdict).collect()
+        let verdicts = |suite: &SuiteRows| -> Vec<Verdict> {
+            bars(suite).iter().map(|bar| bar.verdict).collect()
         };
-        let ns = |tracer: &str, ns: f64| row(tracer, "1 thread", ns);
-        let mut found =
-            report(NAME, [ns(FASTRACE, 200.0), ns(LAYER, 150.0), ns(SUBSCRIBER, 210.0)]);
+        let ns = |tracer: &str, ns: f64| steady(tracer, "1 thread", ns);
+        let mut found = suite([ns(FASTRACE, 200.0), ns(LAYER, 150.0), ns(SUBSCRIBER, 210.0)]);
         assert_eq!(verdicts(&found), [Verdict::Holds, Verdict::Misses]);
-        let rows = &mut found.suites.get_mut(NAME).expect("there").rows;
+        let rows = &mut found.rows;
         // A figure of spans that were not recorded says nothing.
         (rows[1].status, rows[1].spread) = (RowStatus::Failed, None);
         assert_eq!(verdicts(&found), [Verdict::Unknown, Verdict::Misses]);
-        assert!(bars(&Report::default()).is_empty());
     }
 
     #[test]

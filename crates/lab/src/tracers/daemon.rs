@@ -1,20 +1,23 @@
 //! LTTng's session daemon, private to the lab: started, spoken to and ended by us, unseen by any
 //! other that runs.
 //!
-//! An ordinary user's daemon lives in LTTNG_HOME. Root's has its sockets in /var/run/lttng, which
-//! cannot be configured, and there may be only one: so each of our processes gets a mount
-//! namespace of its own, in which a folder of ours lies over /var/run. Not over /var/run/lttng: who
-//! removes that, as a daemon of somebody else's or a killed one's user may, takes away what lies
-//! over it in all namespaces, and a daemon that begins then fails an assertion (lttng-tools 2.13,
-//! `notification_thread_command_list_triggers`).
+//! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
+//! behind it, and lttng-sessiond aborts where one is longer than an address has room for
+//! (unix(7)). Root's has its sockets in /var/run/lttng, which cannot be configured, and there may
+//! be only one: so each of our processes gets a mount namespace of its own, in which a folder of
+//! ours lies over /var/run. Not over /var/run/lttng: who removes that, as another bench or daemon
+//! may, takes away what lies over it in all namespaces, and a daemon that begins then fails an
+//! assertion (lttng-tools 2.13, `notification_thread_command_list_triggers`).
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::child;
@@ -24,6 +27,9 @@ use crate::place::{Place, make_dir};
 
 /// Where root's folder of sockets is.
 const RUN: &CStr = c"/var/run";
+/// Most bytes of LTTNG_HOME: the longest name of a socket in it is
+/// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
+const HOME_BYTES_MAX: usize = 64;
 /// How long the daemon may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked meanwhile.
@@ -33,6 +39,8 @@ const INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     home: PathBuf,
+    /// It, where `home` is a name that it has by this.
+    _opened: Option<Arc<File>>,
     /// For root: the folder that lies over [`RUN`].
     run: Option<CString>,
 }
@@ -44,14 +52,15 @@ impl Home {
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
-            return Ok(Self { home, run: None });
+            let (home, _opened) = short(home)?;
+            return Ok(Self { home, _opened, run: None });
         }
         let run = place.path("lttng-run");
         make_dir(&run)?;
         make_dir(&run.join("lttng"))?;
         let run = CString::new(run.as_os_str().as_bytes());
         let run = run.map_err(|error| Error::output("scratch folder", error))?;
-        Ok(Self { home, run: Some(run) })
+        Ok(Self { home, _opened: None, run: Some(run) })
     }
 
     /// Makes `command` a process that finds our daemon, and no other.
@@ -62,6 +71,17 @@ impl Home {
             unsafe { command.pre_exec(move || lay_over(&run, RUN)) };
         }
     }
+}
+
+/// A name of a folder that is short enough to have sockets in it. One that is not gets a name by
+/// the descriptor that comes with it, which lasts as long as that one and leaves nothing behind.
+fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
+    if folder.as_os_str().len() <= HOME_BYTES_MAX {
+        return Ok((folder, None));
+    }
+    let opened = File::open(&folder).map_err(Error::io(format!("cannot open {folder:?}")))?;
+    let name = format!("/proc/{}/fd/{}", std::process::id(), opened.as_raw_fd());
+    Ok((name.into(), Some(Arc::new(opened))))
 }
 
 /// Moves the calling process to a mount namespace in which `folder` is seen at `at`.

@@ -11,15 +11,15 @@ use std::rc::Rc;
 use super::baseline::{launch, needs_compiler};
 use super::daemon::{Daemon, Home};
 use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
-use super::{batch_arguments, flow_arguments, name};
+use super::{batch_arguments, flow, name};
 use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::{Place, has};
 use crate::readback::{self, Size};
-use crate::results::{Account, Flow};
-use crate::tracer::{Availability, Starts, Tracer};
+use crate::results::Account;
+use crate::tracer::{Availability, Flow, Starts, Tracer};
 use crate::workload::{self, Batch};
 
 /// The workload.
@@ -93,18 +93,20 @@ impl Lttng {
             .map_err(|_| Error::output("lttng-sessiond", "it is not running"))
     }
 
-    /// Makes and starts a session that writes to a new folder.
-    fn begin(&self, place: &Place, mode: Mode, case: &Case) -> Result<()> {
+    /// Makes and starts a session that writes to a new folder, with buffers of so many bytes for
+    /// each CPU and so many sub-buffers.
+    fn begin(
+        &self,
+        place: &Place,
+        mode: Mode,
+        (bytes, count): (u64, u64),
+        case: &Case,
+    ) -> Result<()> {
         place.clear(TRACE);
         let daemon = self.daemon()?;
         // One may be left from a run that failed.
         let _ = daemon.lttng(&["destroy", SESSION]);
         let output = format!("--output={}", place.path(TRACE).display());
-        let (bytes, count) = match mode {
-            Mode::Overwrite => (RING_BYTES, SUB_BUFFERS),
-            Mode::Steady => (FLOW_BYTES, SUB_BUFFERS),
-            Mode::Producer => (PRODUCER_BYTES, PRODUCER_SUB_BUFFERS),
-        };
         let size = format!("--subbuf-size={}", bytes / count);
         let count = format!("--num-subbuf={count}");
         match mode {
@@ -234,7 +236,7 @@ impl Tracer for Lttng {
     ) -> Result<String> {
         self.mode = mode;
         if self.is_on() {
-            self.begin(place, mode, case)?;
+            self.begin(place, mode, buffers(mode), case)?;
         }
         let mut command = self.workload(place)?;
         let finished = child::run(command.args(arguments), self.name())?;
@@ -266,25 +268,21 @@ impl Tracer for Lttng {
         !self.is_on()
     }
 
-    fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
+    fn stream(&mut self, place: &Place, bytes: u64, milliseconds: u32) -> Result<Option<Flow>> {
         if !self.streams() {
             return Ok(None);
         }
-        self.begin(place, Mode::Steady, &Case::SIMPLEST)?;
+        self.begin(place, Mode::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
         let mut command = self.workload(place)?;
-        let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
-        self.daemon()?.lttng(&["destroy", SESSION])?;
-        let threads = workload::emitted(&finished.stdout)?;
-        let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
-        let emitted: Vec<u64> = threads.iter().map(|thread| thread.events).collect();
-        let account = readback::kept(&place.path(TRACE), &emitted)?;
-        place.clear(TRACE);
-        Ok(Some(Flow {
-            tracer: self.name().to_owned(),
-            seconds: longest_ns as f64 / 1e9,
-            buffer_bytes: FLOW_BYTES,
-            account,
-        }))
+        let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
+        // It waits until all is written.
+        self.daemon()?.lttng(&["stop"])?;
+        let trace = place.path(TRACE);
+        let account = |emitted: &[u64]| {
+            self.daemon()?.lttng(&["destroy", SESSION])?;
+            readback::kept(&trace, emitted)
+        };
+        flow::of(&finished.stdout, &trace, account).map(Some)
     }
 
     fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
@@ -297,6 +295,15 @@ impl Tracer for Lttng {
 
     fn tear_down(&mut self) {
         self.daemon.borrow_mut().take();
+    }
+}
+
+/// Bytes of a mode's buffers for each CPU, and how many sub-buffers these have.
+const fn buffers(mode: Mode) -> (u64, u64) {
+    match mode {
+        Mode::Overwrite => (RING_BYTES, SUB_BUFFERS),
+        Mode::Steady => (FLOW_BYTES, SUB_BUFFERS),
+        Mode::Producer => (PRODUCER_BYTES, PRODUCER_SUB_BUFFERS),
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod baseline;
 mod bpftrace;
 pub(crate) mod daemon;
 pub(crate) mod external;
+mod flow;
 pub(crate) mod ftrace;
 pub(crate) mod kernel;
 pub(crate) mod lttng;
@@ -116,11 +117,6 @@ pub(crate) fn paced_arguments(
     let mut arguments = batch_arguments(work, case, plan, events).to_vec();
     arguments.push(text(pause_us));
     arguments
-}
-
-/// Arguments of a workload program that emits from two threads for so long.
-fn flow_arguments(milliseconds: u32) -> [String; 4] {
-    ["for".to_owned(), "number".to_owned(), text(2), text(milliseconds.into())]
 }
 
 fn text(number: u64) -> String {

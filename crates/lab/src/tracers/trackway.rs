@@ -7,14 +7,14 @@ use std::process::Command;
 
 use super::baseline::launch;
 use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
-use super::{batch_arguments, flow_arguments, name};
+use super::{batch_arguments, flow, name};
 use crate::case::{Case, Context, Mode, Payload, Plan};
 use crate::child;
 use crate::error::Result;
 use crate::place::{Place, has, make_dir};
-use crate::results::{Account, Flow};
+use crate::results::Account;
 use crate::rust;
-use crate::tracer::{Availability, Starts, Tracer};
+use crate::tracer::{Availability, Flow, Starts, Tracer};
 use crate::workload::{self, Batch};
 
 pub(crate) use parts::{
@@ -320,24 +320,16 @@ impl Tracer for Trackway {
         self.way == Way::Off
     }
 
-    fn stream(&mut self, place: &Place, milliseconds: u32) -> Result<Option<Flow>> {
+    fn stream(&mut self, place: &Place, bytes: u64, milliseconds: u32) -> Result<Option<Flow>> {
         if !self.streams() {
             return Ok(None);
         }
-        let mut command = self.record(place, &["--context", "none"], FLOW_BYTES)?;
-        let finished = child::run(command.args(flow_arguments(milliseconds)), self.name())?;
-        let threads = workload::emitted(&finished.stdout)?;
-        let emitted = threads.iter().map(|thread| thread.events).sum();
-        let latest = Latest { messages: finished.stderr, emitted };
-        let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
-        let flow = Flow {
-            tracer: self.name().to_owned(),
-            seconds: longest_ns as f64 / 1e9,
-            buffer_bytes: FLOW_BYTES,
-            account: latest.account(place)?,
-        };
-        place.clear(TRACE);
-        Ok(Some(flow))
+        let mut command = self.record(place, &["--context", "none"], bytes)?;
+        let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
+        let trace = place.path(TRACE);
+        let account =
+            |emitted: &[u64]| account(&trace, &finished.stderr, emitted.iter().sum::<u64>());
+        flow::of(&finished.stdout, &trace, account).map(Some)
     }
 
     fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {

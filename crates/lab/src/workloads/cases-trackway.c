@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The same with Trackway's events in it, or elsewhere in the program. */
-#include "histogram.h"
+#include "cases.h"
 
 #include <trackway/trackway.h>
 
@@ -9,15 +9,6 @@ TRACKWAY_EVENT(lab, number, TRACKWAY_INFO, (u32, value));
 static void elsewhere(uint64_t number)
 {
     trackway(lab, number, (uint32_t)number);
-}
-
-static void nothing(uint64_t first, uint64_t count)
-{
-    for (uint64_t i = first; i < first + count; i++) {
-        const uint64_t begin = lab_ticks();
-        lab_relax();
-        lab_timed(begin);
-    }
 }
 
 static void event(uint64_t first, uint64_t count)
@@ -38,14 +29,14 @@ static void message(uint64_t first, uint64_t count)
     }
 }
 
-static const struct lab_histogram_work works[] = {
+static const struct lab_case works[] = {
     {"event", event, 0},
     {"message", message, 0},
-    {"not-hit", nothing, 100},
+    {"not-hit", lab_bare, 100},
     {NULL, NULL, 0},
 };
 
 int main(int argc, char **argv)
 {
-    return lab_histogram_main(argc, argv, works, elsewhere);
+    return lab_cases_main(argc, argv, works, elsewhere);
 }

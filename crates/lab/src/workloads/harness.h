@@ -8,7 +8,8 @@
  *     WORKLOAD idle MILLISECONDS                prints "ready", then waits
  *     WORKLOAD batches WORK THREADS COUNT EVENTS [PAUSE_US]
  *                                               "batch THREAD NUMBER EVENTS NS" for each
- *     WORKLOAD for WORK THREADS MILLISECONDS    "emitted THREAD EVENTS NS CPU_NS" for each
+ *     WORKLOAD for WORK THREADS MILLISECONDS    "began NS", since 1970, when the first thread did;
+ *                                               "emitted THREAD EVENTS NS CPU_NS" for each
  *     WORKLOAD singles WORK WARM TURNS EVENTS PAUSE_US
  *                                               what single events take: see lab_measure_singles
  *     WORKLOAD steps WORK WARM EVENTS           "steps EVENTS INSTRUCTIONS", twice: see steps.h
@@ -55,6 +56,7 @@ struct lab_thread {
     int cpu;
     uint64_t first; /* number of its first event */
     uint64_t emitted;
+    uint64_t began_ns; /* since 1970 */
     uint64_t elapsed_ns;
     uint64_t cpu_ns; /* of them, on its CPU */
     uint64_t *batches_ns;
@@ -127,6 +129,7 @@ static void *lab_run(void *argument)
     if (lab.duration_ns > 0) {
         lab_meet();
         const uint64_t cpu_begin = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        self->began_ns = lab_clock_ns(CLOCK_REALTIME);
         const uint64_t begin = lab_now_ns();
         do {
             lab.loop(self->emitted, LAB_FOR_EVENTS);
@@ -182,6 +185,15 @@ static int lab_idle(long milliseconds)
     return 0;
 }
 
+static uint64_t lab_first(const struct lab_thread *threads)
+{
+    uint64_t first = threads[0].began_ns;
+    for (int i = 1; i < lab.threads; i++)
+        if (threads[i].began_ns < first)
+            first = threads[i].began_ns;
+    return first;
+}
+
 static int lab_measure(void)
 {
     static struct lab_thread threads[LAB_THREADS_MAX];
@@ -197,6 +209,8 @@ static int lab_measure(void)
             return 3;
     for (int i = 0; i < lab.threads; i++)
         pthread_join(threads[i].thread, NULL);
+    if (lab.duration_ns > 0)
+        printf("began %llu\n", (unsigned long long)lab_first(threads));
     for (int i = 0; i < lab.threads; i++) {
         for (int batch = 0; batch < lab.batches; batch++)
             printf("batch %d %d %llu %llu\n", i, batch, (unsigned long long)lab.events,
@@ -227,9 +241,7 @@ static int lab_measure_singles(uint64_t warm, uint64_t turns)
         emitted += lab.events;
     }
     const uint64_t ns = lab_now_ns() - begin_ns, ticks = lab_ticks() - begin;
-    lab_print("timing", &lab_timing);
-    lab_print("single", &lab_singles);
-    printf("ticks %llu %llu\n", (unsigned long long)ticks, (unsigned long long)ns);
+    lab_print_singles(ticks, ns);
     return 0;
 }
 

@@ -24,7 +24,7 @@ struct lab_histogram {
 
 static struct lab_histogram lab_timing, lab_singles;
 
-static inline uint64_t lab_ticks(void)
+static inline __attribute__((always_inline)) uint64_t lab_ticks(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     uint32_t low, high;
@@ -50,6 +50,13 @@ static unsigned lab_place(uint64_t ticks)
     return LAB_LINEAR + (bits - LAB_LINEAR_BITS) * LAB_PARTS + part;
 }
 
+static inline void lab_count(struct lab_histogram *histogram, uint64_t ticks)
+{
+    histogram->counts[lab_place(ticks)]++;
+    if (ticks > histogram->most)
+        histogram->most = ticks;
+}
+
 /* The middle of what is counted at a place. */
 static uint64_t lab_middle(unsigned place)
 {
@@ -70,6 +77,14 @@ static void lab_print(const char *name, const struct lab_histogram *histogram)
     printf("%s-most %llu\n", name, (unsigned long long)histogram->most);
 }
 
+/* Both, and how many ticks there are in so many ns. */
+static void lab_print_singles(uint64_t ticks, uint64_t ns)
+{
+    lab_print("timing", &lab_timing);
+    lab_print("single", &lab_singles);
+    printf("ticks %llu %llu\n", (unsigned long long)ticks, (unsigned long long)ns);
+}
+
 /* Called as a tracer's loop is, through a pointer, and does nothing. */
 static void lab_nothing(uint64_t first, uint64_t count)
 {
@@ -83,10 +98,7 @@ static void lab_one_by_one(void (*loop)(uint64_t, uint64_t), uint64_t first, uin
     for (uint64_t i = first; i < first + count; i++) {
         const uint64_t begin = lab_ticks();
         loop(i, 1);
-        const uint64_t ticks = lab_ticks() - begin;
-        histogram->counts[lab_place(ticks)]++;
-        if (ticks > histogram->most)
-            histogram->most = ticks;
+        lab_count(histogram, lab_ticks() - begin);
     }
 }
 

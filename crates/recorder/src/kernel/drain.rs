@@ -366,7 +366,7 @@ impl Draining {
             missed_lost: self.missed_lost(&lost),
             unasked: lost.unasked,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
-            narrow: self.kernel.narrow(),
+            unknown_calls: self.kernel.unknown_calls(),
             cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
@@ -570,6 +570,8 @@ impl Drainer {
             }
             (written, closed, unwritten)
         };
+        let end_ts = trackway_sys::clock::monotonic_ns();
+        self.works.iter_mut().for_each(|work| work.extend(end_ts));
         self.live = None;
         let recorded = self.works.iter().map(|work| work.written).sum();
         Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }

@@ -641,9 +641,11 @@ impl Kernel {
         }))
     }
 
-    /// How many system calls had numbers of 32 bits that are not known: none of them is recorded.
-    fn narrow(&self) -> u64 {
-        self.calls.as_ref().map_or(0, |calls| calls.enter.compat.narrow())
+    /// How many system calls had numbers that are not known, of 64 bits and of 32: none of them is
+    /// recorded.
+    fn unknown_calls(&self) -> (u64, u64) {
+        let enter = self.calls.as_ref().map(|calls| &calls.enter);
+        enter.map_or((0, 0), |enter| (enter.programs.unknown(), enter.compat.unknown()))
     }
 
     /// Whether an event is recorded at a tracepoint of its own.

@@ -28,8 +28,8 @@ pub(crate) struct KernelSummary {
     pub(super) worst: Option<(String, u64)>,
     /// Whether some found no room.
     pub(super) had_no_room: bool,
-    /// System calls by numbers of 32 bits, which are not recorded.
-    pub(super) narrow: u64,
+    /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
+    pub(super) unknown_calls: (u64, u64),
     /// Sub-buffers that made no sense.
     pub(super) damaged: u64,
     /// Bytes of its files.
@@ -130,11 +130,14 @@ impl KernelSummary {
                 Counted(self.damaged, "sub-buffer")
             ));
         }
-        if self.narrow > 0 {
-            notices.say(format_args!(
-                "system calls by unknown numbers of 32 bits are not recorded: {} of them",
-                Grouped(self.narrow)
-            ));
+        let (wide, narrow) = self.unknown_calls;
+        for (count, kind) in [(wide, "numbers"), (narrow, "numbers of 32 bits")] {
+            if count > 0 {
+                notices.say(format_args!(
+                    "system calls by unknown {kind} are not recorded: {} of them",
+                    Grouped(count)
+                ));
+            }
         }
         if self.cpus_later > 0 {
             let cpus = if self.cpus_later == 1 { "CPU" } else { "CPUs" };

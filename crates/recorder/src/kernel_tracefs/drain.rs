@@ -201,6 +201,7 @@ impl Drainer {
                 closed = self.close();
             }
         }
+        self.output.extend_streams();
         Ended { counts: Counts::of(&self.output), written, closed }
     }
 

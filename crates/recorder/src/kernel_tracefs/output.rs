@@ -419,6 +419,13 @@ impl Output {
         stream.append(&mut empty, &packet)
     }
 
+    /// Has all streams last until now ([`Stream::extend`]).
+    pub(super) fn extend_streams(&mut self) {
+        let end_ts = monotonic_ns();
+        let streams = self.streams.iter_mut().filter_map(|of| of.stream.as_mut());
+        streams.for_each(|stream| stream.extend(end_ts));
+    }
+
     /// Forgets what was recorded, but for what filters remember.
     pub(super) fn forget(&mut self) {
         for stream in &mut self.streams {

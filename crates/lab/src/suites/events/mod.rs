@@ -102,7 +102,7 @@ impl Events {
             case: place.turn.words(),
             x: match place.turn {
                 Turn::Batches(case, _) if self.about.name == "scaling" => Some(case.threads.into()),
-                _ => None,
+                turn => turn.memory(),
             },
             absent: ready.absent.clone(),
             failed: ready.failed.clone(),

@@ -7,16 +7,16 @@ use crate::rows::Unit;
 use crate::singles::Singles;
 use crate::stats::Spread;
 use crate::suite::{Hall, Sample};
-use crate::tracer::Tracer;
-use crate::tracers::{self, name, paced_arguments};
+use crate::tracer::{Flow, Tracer};
+use crate::tracers::{self, FLOW_BYTES, name, paced_arguments};
 use crate::workload::{self, Batch};
 
 /// Starts of a program in a turn.
 const STARTS: u32 = 25;
 const STARTS_QUICK: u32 = 5;
 /// How long programs emit at full speed, in ms.
-const FLOW_MS: u32 = 2000;
-const FLOW_MS_QUICK: u32 = 300;
+const FLOW_MS: u32 = 1000;
+const FLOW_MS_QUICK: u32 = 100;
 /// Events of a batch that a recorder or a large buffer keeps up with, and the rest before each that
 /// lets the recorder drain: two million events a second.
 const BATCH_EVENTS: u64 = 10_000;
@@ -31,8 +31,12 @@ const STEPS_EVENTS: u64 = 8;
 
 /// What else is known of starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
-/// What else is known of single events: what the clock steps by, in ns.
-pub(crate) const STEP: &str = "step of the clock";
+/// What else is known of what arrives: what was asked for, and lost; how long after the last event
+/// all was written; and how much it is if it must be on the disk, and not in the page cache.
+const EMITTED: &str = "events/s emitted";
+const LOST: &str = "lost, %";
+const AFTER: &str = "written after the end, ms";
+const ON_DISK: &str = "events/s with fsync";
 /// What else is known of threads: the mean of all batches, also of those that were interrupted.
 pub(crate) const MEAN: &str = "mean with interruptions";
 
@@ -47,8 +51,9 @@ pub(super) enum Turn {
     Steps(Case),
     /// Starts of its program: µs.
     Starts,
-    /// Two threads at full speed, to a file: events a second that arrive.
-    Flow,
+    /// Two threads at full speed, to files, with buffers of so many bytes for each CPU: events a
+    /// second that arrive.
+    Flow(u64),
 }
 
 impl Turn {
@@ -61,7 +66,15 @@ impl Turn {
             }
             Self::Steps(case) => format!("{}, instructions", case.payload.title()),
             Self::Starts => "spawn, run, wait".to_owned(),
-            Self::Flow => "two threads at full speed, to a file".to_owned(),
+            Self::Flow(bytes) => format!("two threads, {} MiB a CPU", mebibytes(bytes)),
+        }
+    }
+
+    /// How much memory it is about, in MiB of buffers for each CPU, if that is what rows differ in.
+    pub(super) fn memory(self) -> Option<f64> {
+        match self {
+            Self::Flow(bytes) => Some(mebibytes(bytes)),
+            _ => None,
         }
     }
 
@@ -89,7 +102,11 @@ impl Turn {
             // What the kernel does for an event is no instruction of the program's.
             Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
             Self::Starts => tracer.starts_programs(),
-            Self::Flow => tracer.streams(),
+            // How it depends on memory is asked of one of ours, and of the other.
+            Self::Flow(bytes) => {
+                let is_asked = [name::TRACKWAY, name::LTTNG].contains(&name);
+                tracer.streams() && (is_asked || bytes == FLOW_BYTES)
+            }
         }
     }
 
@@ -129,16 +146,30 @@ impl Turn {
                 Ok(Sample { figure, account, ..Sample::default() })
             }
             Self::Starts => starts(tracer, hall),
-            Self::Flow => {
+            Self::Flow(bytes) => {
                 let ms = if quick { FLOW_MS_QUICK } else { FLOW_MS };
-                let flow = tracer.stream(hall.place, ms)?;
-                let flow = flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?;
-                let account: Account = flow.account;
-                let figure = account.recorded as f64 / flow.seconds;
-                Ok(Sample { figure, account: Some(account), ..Sample::default() })
+                let flow = tracer.stream(hall.place, bytes, ms)?;
+                Ok(of_flow(&flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?))
             }
         }
     }
+}
+
+/// Events a second until all were written, and what else there is to know.
+fn of_flow(flow: &Flow) -> Sample {
+    let (recorded, emitted) = (flow.account.recorded as f64, flow.account.emitted as f64);
+    let extra = vec![
+        (EMITTED, emitted / flow.emitting_seconds),
+        (LOST, flow.account.lost as f64 / emitted.max(1.0) * 100.0),
+        (AFTER, (flow.written_seconds - flow.emitting_seconds) * 1e3),
+        (ON_DISK, recorded / (flow.written_seconds + flow.fsync_seconds)),
+    ];
+    let figure = recorded / flow.written_seconds;
+    Sample { figure, account: Some(flow.account), extra, ..Sample::default() }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<String> {
@@ -171,18 +202,7 @@ fn singles(tracer: &mut dyn Tracer, hall: &Hall<'_>, case: &Case, mode: Mode) ->
     if mode != Mode::Overwrite {
         nothing_lost(tracer.name(), account.as_ref())?;
     }
-    Ok(Sample { account, ..of_singles(singles) })
-}
-
-/// ns of single events: what timing takes is in them, until the engine takes it out.
-fn of_singles(singles: Singles) -> Sample {
-    Sample {
-        figure: singles.typical,
-        histogram: singles.histogram,
-        measuring: Some(singles.timing),
-        extra: vec![(STEP, singles.step)],
-        ..Sample::default()
-    }
+    Ok(Sample { account, ..singles.sample() })
 }
 
 fn starts(tracer: &mut dyn Tracer, hall: &Hall<'_>) -> Result<Sample> {
@@ -228,7 +248,7 @@ mod tests {
         // A tick is a ns; an event takes 30 beyond the 20 of timing it, and one 800.
         let output = "timing 20 100\ntiming-most 20\nsingle 50 99\nsingle 820 1\n\
                       single-most 820\nticks 1000 1000\n";
-        let sample = of_singles(Singles::parse(output, 100).expect("all"));
+        let sample = Singles::parse(output, 100).expect("all").sample();
         let row = crate::rounds::tests::row_of(sample);
         assert_eq!((row.median(), row.measuring), (Some(30.0), Some(20.0)));
         assert_eq!(row.histogram, [(30.0, 99), (800.0, 1)]);
@@ -248,6 +268,20 @@ mod tests {
         assert_eq!(for_each(Turn::Steps(one)), [true; 4]);
         assert!(!Turn::Singles(one, Mode::Overwrite).is_for(&Trackway::rust()));
         assert!(Turn::Steps(one).is_for(&Trackway::rust()));
+    }
+
+    #[test]
+    fn events_arrive_until_all_are_written() {
+        let account = Account { emitted: 4000, recorded: 3000, lost: 1000, ..Account::default() };
+        let flow =
+            Flow { emitting_seconds: 1.0, written_seconds: 1.5, fsync_seconds: 0.5, account };
+        let sample = of_flow(&flow);
+        assert_eq!((sample.figure, sample.account), (2000.0, Some(account)));
+        let expected = [(EMITTED, 4000.0), (LOST, 25.0), (AFTER, 500.0), (ON_DISK, 1500.0)];
+        assert_eq!(sample.extra, expected);
+        let is_for = |tracer: Trackway, bytes| Turn::Flow(bytes).is_for(&tracer);
+        assert!(is_for(Trackway::by_sequence(), 1 << 18) && !is_for(Trackway::by_claim(), 1 << 18));
+        assert!(is_for(Trackway::by_claim(), FLOW_BYTES) && !is_for(Trackway::off(), FLOW_BYTES));
     }
 
     #[test]

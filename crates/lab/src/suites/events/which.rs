@@ -5,7 +5,10 @@ use super::turn::Turn;
 use crate::case::{Case, Mode};
 use crate::rows::Unit;
 use crate::suite::About;
-use crate::tracers::{self, name};
+use crate::tracers::{self, FLOW_BYTES, name};
+
+/// Buffers of each CPU that are drained, in bytes.
+const DRAIN_BYTES: [u64; 4] = [256 << 10, 1 << 20, FLOW_BYTES, 16 << 20];
 
 impl Events {
     /// What an event costs: in loops, in each mode, one by one, and in instructions.
@@ -69,16 +72,16 @@ impl Events {
         suite
     }
 
-    /// How much arrives on disk.
+    /// How much arrives in files, by the memory of buffers.
     pub(crate) fn drain() -> Self {
         let about = About {
             name: "drain",
-            title: "Events a second that arrive on disk",
+            title: "Events a second that arrive in files",
             repeats: "2012 paper, 6.2; design, bars",
             unit: Unit::EventsPerSecond,
-            x_axis: "",
+            x_axis: "MiB of buffers for each CPU",
         };
-        Self::new(about, (60.0, 8.0), |_| vec![Turn::Flow])
+        Self::new(about, (160.0, 8.0), |_| DRAIN_BYTES.map(Turn::Flow).into())
     }
 }
 

@@ -3,9 +3,9 @@
 use super::alone::case;
 use super::chains::{Chain, FilterTracer, Operands, Runner};
 use super::{prepared, traced};
-use crate::bars::{at_least, at_most, ratio};
+use crate::by_round::{ByRound, Form, Told, least, most};
 use crate::results::Bar;
-use crate::rows::{Row, SuiteRows};
+use crate::rows::SuiteRows;
 
 /// How many times less than LTTng's a filter is to take that drops an event, and of how many
 /// predicates, the last of which is false.
@@ -30,15 +30,13 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
 
 /// The worst chain of so many predicates, beside C.
 fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
-    let times = |chain| {
-        let row = suite.row(Runner::Compiled.name(), &case(operands, chain, predicates))?;
-        Some(row.times?.median)
-    };
-    at_most(
+    let row = |chain| suite.row(Runner::Compiled.name(), &case(operands, chain, predicates));
+    let times = Chain::ALL.into_iter().filter_map(|chain| Told::times(row(chain)));
+    most(
         &format!("filter, {}: worst chain at most {OF_C} of C (aim 1.1)", of(operands, predicates)),
-        Chain::ALL.into_iter().filter_map(times).max_by(f64::total_cmp),
+        times.max_by(|one, other| one.ratio.median.total_cmp(&other.ratio.median)),
         OF_C,
-        |times| format!("{times:.2}"),
+        Form::of(2, ""),
     )
 }
 
@@ -50,29 +48,28 @@ fn of(operands: Operands, predicates: usize) -> String {
 }
 
 fn preparation(suite: &SuiteRows) -> Bar {
-    let us = |operands| suite.row(Runner::Compiled.name(), &prepared::case(operands))?.median();
-    let slowest = Operands::ALL.into_iter().filter_map(us).max_by(f64::total_cmp);
-    at_most(
+    let row = |operands| suite.row(Runner::Compiled.name(), &prepared::case(operands));
+    let told = Operands::ALL.into_iter().filter_map(|operands| ByRound::of(row(operands)).told());
+    let slowest = told.max_by(|one, other| one.ratio.median.total_cmp(&other.ratio.median));
+    most(
         &format!("filter, from text to first answer: at most {PREPARED_MS:.0} ms"),
-        slowest.map(|us| us / 1e3),
+        slowest.map(|told| told.map(|us| us / 1e3)),
         PREPARED_MS,
-        |ms| format!("{ms:.2} ms"),
+        Form::of(2, "ms"),
     )
 }
 
 /// How many times less than LTTng's our filter takes that drops an event.
 fn of_lttng(suite: &SuiteRows, operands: Operands) -> Bar {
     let predicates = OF_LTTNG_PREDICATES;
-    let filter_ns = |tracer: FilterTracer| {
-        let case = traced::dropped(operands, predicates);
-        let row: &Row = suite.row(tracer.name(), &case)?;
-        Some(row.added?.median)
-    };
+    let case = traced::dropped(operands, predicates);
+    let filter_ns = |tracer: FilterTracer| ByRound::beyond(suite, suite.row(tracer.name(), &case));
     let of = of(operands, predicates);
-    at_least(
+    least(
         &format!("filter, {of}, dropping: LTTng's at least {OF_LTTNG:.0} times ours"),
-        ratio(filter_ns(FilterTracer::Lttng), filter_ns(FilterTracer::Trackway)),
+        filter_ns(FilterTracer::Lttng).over(&filter_ns(FilterTracer::Trackway)).told(),
         OF_LTTNG,
+        Form::TIMES,
     )
 }
 
@@ -80,39 +77,40 @@ fn of_lttng(suite: &SuiteRows, operands: Operands) -> Bar {
 mod tests {
     use super::*;
     use crate::results::Verdict;
-    use crate::rows::tests::{row, suite};
+    use crate::rows::Row;
+    use crate::rows::tests::{steady, suite};
     use crate::stats::Ratio;
 
     #[test]
     fn bars_follow_the_worst_chain() {
         let (integers, of_c) = (Operands::Integers, Runner::Compiled.name());
-        let known = |median| Some(Ratio { median, interval: None });
         let beside_c = |chain, predicates, times| Row {
-            times: known(times),
-            ..row(of_c, &case(integers, chain, predicates), 2.0)
+            times: Ratio::of(&[times; 8]),
+            ..steady(of_c, &case(integers, chain, predicates), 2.0)
         };
         let dropped = |tracer: FilterTracer, ns| Row {
-            added: known(ns),
-            ..row(tracer.name(), &traced::dropped(integers, 9), ns + 1.0)
+            beside: Some(0),
+            ..steady(tracer.name(), &traced::dropped(integers, 9), ns + 1.0)
         };
         let all = suite([
+            steady("without a filter", "off", 1.0),
             beside_c(Chain::AndTrue, 1, 1.125),
             beside_c(Chain::AndFalseLast, 1, 1.25),
             beside_c(Chain::OrTrueLast, 9, 1.5),
-            row(of_c, &prepared::case(integers), 400.0),
-            row(of_c, &prepared::case(Operands::Strings), 800.0),
+            steady(of_c, &prepared::case(integers), 400.0),
+            steady(of_c, &prepared::case(Operands::Strings), 800.0),
             dropped(FilterTracer::Lttng, 100.0),
             dropped(FilterTracer::Trackway, 8.0),
         ]);
         let told: Vec<(String, Verdict)> =
             bars(&all).into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
         let expected = [
-            ("1.25".to_owned(), Verdict::Holds),
-            ("1.50".to_owned(), Verdict::Misses),
+            ("1.25 (1.25 to 1.25)".to_owned(), Verdict::Holds),
+            ("1.50 (1.50 to 1.50)".to_owned(), Verdict::Misses),
             ("not measured".to_owned(), Verdict::Unknown),
             ("not measured".to_owned(), Verdict::Unknown),
-            ("0.80 ms".to_owned(), Verdict::Holds),
-            ("12.50 times".to_owned(), Verdict::Holds),
+            ("0.80 ms (0.80 to 0.80)".to_owned(), Verdict::Holds),
+            ("12.50 times (12.50 to 12.50)".to_owned(), Verdict::Holds),
             ("not measured".to_owned(), Verdict::Unknown),
         ];
         assert_eq!(told, expected);

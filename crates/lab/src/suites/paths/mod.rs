@@ -25,12 +25,13 @@ mod ways;
 use trackway_ring::Geometry;
 
 use super::together::Together;
-use crate::bars::{at_most, ratio};
+use crate::bars::at_most;
+use crate::by_round::{ByRound, Form, Told, most};
 use crate::error::{Error, Result};
 use crate::machine::allowed_cpus;
 use crate::pinned::on;
 use crate::results::{Account, Bar};
-use crate::rows::{Report, Row, Unit};
+use crate::rows::{Report, SuiteRows, Unit};
 use crate::signals;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use clock::{Line, Still, Unfenced};
@@ -517,41 +518,37 @@ const ABOVE_FLOOR: f64 = 1.25;
 /// How much worse than one thread as many as there are CPUs may do.
 const MORE_THREADS: f64 = 1.10;
 
-/// The bars of this suite; none if it was not measured.
-pub(crate) fn bars(report: &Report) -> Vec<Bar> {
-    let Some(suite) = report.suites.get(NAME) else { return Vec::new() };
+/// The bars of this suite.
+pub(crate) fn bars(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
     let find = |way: Way, question: Question| suite.row(way.name(), &question.words());
     let one = Question::Loop(BYTES, ClockKind::Counter);
-    let ns = |way| find(way, one).and_then(Row::median);
-    let beside = |what: &str, way| {
-        at_most(what, ratio(ns(Way::Rseq), ns(way)), 1.0, |ratio| format!("{ratio:.2} of it"))
-    };
-    let floor = find(Way::Rseq, one).and_then(|row| row.times).map(|times| times.median);
+    let ns = |way| ByRound::of(find(way, one));
+    let beside = |what: &str, way| most(what, ns(Way::Rseq).over(&ns(way)).told(), 1.0, Form::PART);
     let cpus = report.machine.cpus;
     let at_once = |count| find(Way::Rseq, Question::Threads(count));
-    let ns_at_once = |count| at_once(count).and_then(Row::median);
-    let most = threads(cpus).last().copied().unwrap_or(1);
-    let lost = at_once(most).filter(|row| row.spread.is_some()).and_then(|row| row.lost);
+    let more = ByRound::of(at_once(cpus)).over(&ByRound::of(at_once(1))).told();
+    let most_threads = threads(cpus).last().copied().unwrap_or(1);
+    let lost = at_once(most_threads).filter(|row| row.spread.is_some()).and_then(|row| row.lost);
     let instructions = find(Way::Rseq, Question::Instructions(Path::Fast));
     let locked = instructions.and_then(|row| row.extra.get("atomic instructions")).copied();
     vec![
-        at_most(
+        most(
             &format!("buffer, u32: rseq at most {ABOVE_FLOOR} of no protection"),
-            floor,
+            Told::times(find(Way::Rseq, one)),
             ABOVE_FLOOR,
-            |ratio| format!("{ratio:.2} of it"),
+            Form::PART,
         ),
         beside("buffer, u32: rseq costs less than lockless", Way::Lockless),
         beside("buffer, u32: rseq costs less than a mutex", Way::Mutex),
         at_most("buffer, rseq: no atomic instruction", locked, 0.0, |locked| format!("{locked}")),
-        at_most(
+        most(
             &format!("buffer, rseq: a thread on each CPU costs at most {MORE_THREADS:.2} of one"),
-            ratio(ns_at_once(cpus), ns_at_once(1)).filter(|_| cpus > 1),
+            more.filter(|_| cpus > 1),
             MORE_THREADS,
-            |ratio| format!("{ratio:.2}"),
+            Form::PART,
         ),
         at_most(
-            &format!("buffer, rseq: {most} threads lose nothing"),
+            &format!("buffer, rseq: {most_threads} threads lose nothing"),
             lost.map(|lost| lost as f64),
             0.0,
             |lost| format!("{lost} lost"),
@@ -563,7 +560,7 @@ pub(crate) fn bars(report: &Report) -> Vec<Bar> {
 mod tests {
     use super::*;
     use crate::results::Verdict;
-    use crate::rows::tests::{report, row};
+    use crate::rows::tests::{steady, suite};
     use crate::stats::Ratio;
 
     #[test]
@@ -594,10 +591,10 @@ mod tests {
 
     #[test]
     fn bars_follow_the_figures() {
-        let of = |way: Way, question: Question, ns| row(way.name(), &question.words(), ns);
+        let of = |way: Way, question: Question, ns| steady(way.name(), &question.words(), ns);
         let one = Question::Loop(BYTES, ClockKind::Counter);
         let mut rseq = of(Way::Rseq, one, 24.0);
-        rseq.times = Ratio::of(&[1.09]);
+        rseq.times = Ratio::of(&[1.09; 8]);
         let mut steps = of(Way::Rseq, Question::Instructions(Path::Fast), 90.0);
         steps.extra.insert("atomic instructions".to_owned(), 0.0);
         let mut crowd = of(Way::Rseq, Question::Threads(16), 26.0);
@@ -605,16 +602,17 @@ mod tests {
         let threads = [1, 2].map(|count| of(Way::Rseq, Question::Threads(count), 25.0));
         let mut rows = vec![rseq, of(Way::Lockless, one, 48.0), steps, crowd];
         rows.extend(threads);
-        let mut report = report(NAME, rows);
+        let mut report = Report::default();
         report.machine.cpus = 2;
+        let bars = bars(&report, &suite(rows));
         let told: Vec<(String, Verdict)> =
-            bars(&report).into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
+            bars.into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
         let expected = [
-            ("1.09 of it".to_owned(), Verdict::Holds),
-            ("0.50 of it".to_owned(), Verdict::Holds),
+            ("1.09 of it (1.09 to 1.09)".to_owned(), Verdict::Holds),
+            ("0.50 of it (0.50 to 0.50)".to_owned(), Verdict::Holds),
             ("not measured".to_owned(), Verdict::Unknown),
             ("0".to_owned(), Verdict::Holds),
-            ("1.00".to_owned(), Verdict::Holds),
+            ("1.00 of it (1.00 to 1.00)".to_owned(), Verdict::Holds),
             ("3 lost".to_owned(), Verdict::Misses),
         ];
         assert_eq!(told, expected);

@@ -12,12 +12,12 @@
 mod programs;
 mod ways;
 
-use crate::bars::at_most;
+use crate::by_round::{ByRound, Form, Told, most};
 use crate::error::{Error, Result};
 use crate::machine::allowed_cpus;
 use crate::measured;
 use crate::results::Bar;
-use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
+use crate::rows::{Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::workload::Batch;
@@ -28,8 +28,8 @@ use ways::{Program, Way, Ways};
 const NAME: &str = "preload";
 /// Batches of a run that do not count: the allocator gets its memory.
 const WARM_UP: u32 = 3;
-/// Most that an idle helper may cost a program that allocates a lot.
-const IDLE_TIMES: f64 = 1.02;
+/// Most that an idle helper may cost a program that allocates a lot, in percent.
+const IDLE_PERCENT: f64 = 2.0;
 /// How installed programs are run.
 const REAL_WAYS: [Way; 3] = [Way::Plain, Way::Interposed, Way::Idle];
 
@@ -190,66 +190,59 @@ fn median_ns(batches: &[Batch]) -> Option<f64> {
 }
 
 /// What the helper is to cost at most.
-pub(crate) fn bars(report: &Report) -> Vec<Bar> {
-    report.suites.get(NAME).map_or(Vec::new(), |suite| bars_of(suite).into())
-}
-
-fn bars_of(suite: &SuiteRows) -> [Bar; 4] {
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |way: Way, program: Program| suite.row(way.tracer(), program.name());
-    let times = |way, program| Some(row(way, program)?.times?.median);
-    let ns = |way, program| row(way, program)?.median();
-    let idle = at_most(
-        "words: an idle helper costs at most 2 %",
-        times(Way::Idle, Program::Words),
-        IDLE_TIMES,
-        |times| format!("{:+.1} %", (times - 1.0) * 100.0),
-    );
+    let percent =
+        |row: Option<&Row>| Told::times(row).map(|told| told.map(|times| (times - 1.0) * 100.0));
+    let beyond = |way| ByRound::beyond(suite, row(way, Program::Words));
+    let pairs = |way| ByRound::of(row(way, Program::Pairs));
     let worst = worst(suite);
-    let real = at_most(
-        "installed programs: at most 2 % in the worst case",
-        worst.map(|(_, times)| times),
-        IDLE_TIMES,
-        |times| {
-            let name = worst.map_or("", |(name, _)| name);
-            format!("{name} {:+.1} %", (times - 1.0) * 100.0)
-        },
-    );
-    let added = ns(Way::Idle, Program::Pairs).zip(ns(Way::Interposed, Program::Pairs));
-    let floor = at_most(
-        "pairs: idle, 0.5 ns more than a bare function between",
-        added.map(|(idle, between)| idle - between),
-        0.5,
-        |ns| format!("{ns:+.2} ns"),
-    );
-    let recorded = times(Way::Recorded, Program::Words);
-    let beside = at_most(
-        "words: recording costs less than LTTng's",
-        recorded
-            .zip(times(Way::LttngRecorded, Program::Words))
-            .map(|(ours, theirs)| (ours - 1.0) / (theirs - 1.0)),
-        1.0,
-        |ratio| format!("{ratio:.2} of it"),
-    );
-    [idle, real, floor, beside]
+    let name = worst.map_or_else(String::new, |row| format!(", {}", row.case));
+    vec![
+        most(
+            "words: an idle helper costs at most 2 %",
+            percent(row(Way::Idle, Program::Words)),
+            IDLE_PERCENT,
+            Form::beyond(1, "%"),
+        ),
+        most(
+            &format!("installed programs: at most 2 % in the worst case{name}"),
+            percent(worst),
+            IDLE_PERCENT,
+            Form::beyond(1, "%"),
+        ),
+        most(
+            "pairs: idle, 0.5 ns more than a bare function between",
+            pairs(Way::Idle).less(&pairs(Way::Interposed)).told(),
+            0.5,
+            Form::beyond(2, "ns"),
+        ),
+        most(
+            "words: recording costs less than LTTng's",
+            beyond(Way::Recorded).over(&beyond(Way::LttngRecorded)).told(),
+            1.0,
+            Form::PART,
+        ),
+    ]
 }
 
-/// The installed program that the idle helper costs most, and how many times as long it takes.
-fn worst(suite: &SuiteRows) -> Option<(&str, f64)> {
+/// The installed program that the idle helper costs most.
+fn worst(suite: &SuiteRows) -> Option<&Row> {
     let is_one = |row: &&Row| {
         row.tracer == Way::Idle.tracer()
             && row.unit == Unit::Ms
             && row.status == RowStatus::Measured
     };
     let rows = suite.rows.iter().filter(is_one);
-    let times = rows.filter_map(|row| Some((row.case.as_str(), row.times?.median)));
-    times.max_by(|a, b| a.1.total_cmp(&b.1))
+    let times = rows.filter_map(|row| Some((row, row.times?.median)));
+    times.max_by(|a, b| a.1.total_cmp(&b.1)).map(|one| one.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::results::Verdict;
-    use crate::rows::tests::{report, row};
+    use crate::rows::tests::{steady, suite};
     use crate::stats::Ratio;
 
     #[test]
@@ -263,34 +256,31 @@ mod tests {
     #[test]
     fn bars_follow_the_figures() {
         let row = |way: Way, case: &str, ns: f64, times: f64| Row {
-            times: Ratio::of(&[times]),
-            ..row(way.tracer(), case, ns)
+            times: Ratio::of(&[times; 8]),
+            ..steady(way.tracer(), case, ns)
         };
         let installed = |case: &str, times: f64| Row {
             unit: Unit::Ms,
             ..row(Way::Idle, case, 200.0 * times, times)
         };
-        let found = report(
-            NAME,
-            [
-                row(Way::Idle, "words", 40.5, 1.0125),
-                row(Way::Recorded, "words", 60.0, 1.5),
-                row(Way::Interposed, "pairs", 5.5, 1.1),
-                row(Way::Idle, "pairs", 6.5, 1.3),
-                installed("perl", 1.01),
-                installed("git", 1.002),
-            ],
-        );
+        let found = suite([
+            row(Way::Idle, "words", 40.5, 1.0125),
+            row(Way::Recorded, "words", 60.0, 1.5),
+            row(Way::Interposed, "pairs", 5.5, 1.1),
+            row(Way::Idle, "pairs", 6.5, 1.3),
+            installed("perl", 1.01),
+            installed("git", 1.002),
+        ]);
         let told: Vec<(String, Verdict)> =
             bars(&found).into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
         let expected = [
-            ("+1.2 %".to_owned(), Verdict::Holds),
-            ("perl +1.0 %".to_owned(), Verdict::Holds),
-            ("+1.00 ns".to_owned(), Verdict::Misses),
+            ("+1.2 % (+1.2 to +1.2)".to_owned(), Verdict::Holds),
+            ("+1.0 % (+1.0 to +1.0)".to_owned(), Verdict::Holds),
+            ("+1.00 ns (+1.00 to +1.00)".to_owned(), Verdict::Misses),
             ("not measured".to_owned(), Verdict::Unknown),
         ];
         assert_eq!(told, expected);
-        assert!(bars(&Report::default()).is_empty());
+        assert!(bars(&found)[1].what.ends_with(", perl"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What the reader set out to reach, held against what was measured. Reported, never asserted.
 
 use super::works::{Size, Tool, TraceKind, Work};
-use super::{PEAK, first_line_case, speed_case};
-use crate::bars::{at_least, at_most};
+use super::{EVENTS_M, PEAK, first_line_case, speed_case};
+use crate::by_round::{ByRound, Form, Told, least, most};
 use crate::results::Bar;
-use crate::rows::{Row, SuiteRows};
+use crate::rows::SuiteRows;
 
 /// How much faster than babeltrace2 it must be.
 const TIMES: f64 = 10.0;
@@ -27,8 +27,9 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     for &kind in &kinds {
         for work in [Work::Text, Work::Decode] {
             for tool in [Tool::OneCpu, Tool::Trackway] {
-                bars.extend(speed_bar(suite, kind, work, tool));
+                bars.extend(speed_bar(suite, kind, (work, Size::Small), tool));
             }
+            bars.extend(speed_bar(suite, kind, (work, Size::Large), Tool::Trackway));
         }
     }
     for kind in kinds {
@@ -37,32 +38,46 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-fn speed_bar(suite: &SuiteRows, kind: TraceKind, work: Work, tool: Tool) -> Option<Bar> {
-    let row = suite.row(tool.name(), &speed_case(kind, work, Size::Small))?;
+/// Where the other reader does not read the large trace, its speed is that of the small one.
+fn speed_bar(
+    suite: &SuiteRows,
+    kind: TraceKind,
+    (work, size): (Work, Size),
+    tool: Tool,
+) -> Option<Bar> {
+    let row = suite.row(tool.name(), &speed_case(kind, work, size))?;
+    let of_size = |size| suite.row(Tool::Babeltrace2.name(), &speed_case(kind, work, size));
+    let (other, whose) = match (of_size(size), of_size(Size::Small)) {
+        (None, small @ Some(_)) => (small, " of the small one"),
+        (same, _) => (same, ""),
+    };
+    let events = row.extra.get(EVENTS_M).map_or_else(String::new, |m| format!(", {m} M"));
     let (trace, work) = (kind.words(), work.words());
     let cpus = if tool == Tool::OneCpu { "one CPU" } else { "all CPUs" };
-    let what = format!("{trace}: {work}, {cpus}: {TIMES} × babeltrace2");
-    Some(at_least(&what, row.times.map(|times| times.median), TIMES))
+    let what = format!("{trace}{events}: {work}, {cpus}: {TIMES} × babeltrace2{whose}");
+    let times = ByRound::of(Some(row)).over(&ByRound::of(other));
+    Some(least(&what, times.told(), TIMES, Form::TIMES))
 }
 
 fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
     let ours = |case: String| suite.row(Tool::Trackway.name(), &case);
-    let peak_mib = |size| ours(speed_case(kind, Work::Text, size))?.extra.get(PEAK).copied();
-    let first_ms = |size| ours(first_line_case(kind, size)).and_then(Row::median);
-    let both = |of: &dyn Fn(Size) -> Option<f64>| of(Size::Small).zip(of(Size::Large));
+    let peak_mib = |size| ByRound::of_extra(ours(speed_case(kind, Work::Text, size)), PEAK);
+    let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).told();
+    let later = [Size::Small, Size::Large].map(first_ms).into_iter().collect::<Option<Vec<_>>>();
+    let slower = |one: &Told, other: &Told| one.ratio.median.total_cmp(&other.ratio.median);
     let trace = kind.words();
     [
-        at_most(
+        most(
             &format!("{trace}: memory does not grow with the trace"),
-            both(&peak_mib).map(|(small, large)| large - small),
+            peak_mib(Size::Large).less(&peak_mib(Size::Small)).told(),
             GROWTH_MIB,
-            |mib| format!("{mib:+.1} MiB"),
+            Form::beyond(1, "MiB"),
         ),
-        at_most(
+        most(
             &format!("{trace}: first line within {FIRST_LINE_MS} ms"),
-            both(&first_ms).map(|(small, large)| small.max(large)),
+            later.and_then(|both| both.into_iter().max_by(slower)),
             FIRST_LINE_MS,
-            |ms| format!("{ms:.1} ms"),
+            Form::of(1, "ms"),
         ),
     ]
 }
@@ -71,41 +86,51 @@ fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
 mod tests {
     use super::*;
     use crate::results::Verdict;
-    use crate::rows::tests::{row, suite};
-    use crate::stats::Ratio;
+    use crate::rows::Row;
+    use crate::rows::tests::{steady, suite, with_extra};
 
     #[test]
     fn bars_follow_the_figures() {
         let kind = TraceKind::Numbers;
-        let speed = |tool: Tool, work, size, times: Option<f64>, peak_mib| Row {
-            times: times.map(|median| Ratio { median, interval: None }),
-            extra: [(PEAK.to_owned(), peak_mib)].into_iter().collect(),
-            ..row(tool.name(), &speed_case(kind, work, size), 8e6)
+        let speed = |tool: Tool, work, size, events_s: f64, peak_mib| {
+            let events_m = if size == Size::Large { 22.0 } else { 1.0 };
+            let row = steady(tool.name(), &speed_case(kind, work, size), events_s);
+            with_extra(with_extra(row, PEAK, peak_mib), EVENTS_M, events_m)
         };
-        let first = |size, ms| row(Tool::Trackway.name(), &first_line_case(kind, size), ms);
-        let rows = |large_mib, large_ms| {
-            let all = [
-                speed(Tool::OneCpu, Work::Text, Size::Small, Some(12.5), 19.0),
-                speed(Tool::Trackway, Work::Text, Size::Small, None, 19.0),
-                speed(Tool::OneCpu, Work::Decode, Size::Small, Some(8.0), 19.0),
-                speed(Tool::Trackway, Work::Text, Size::Large, None, large_mib),
+        let first = |size, ms| steady(Tool::Trackway.name(), &first_line_case(kind, size), ms);
+        let failed = |row: Row| Row { spread: None, ..row };
+        let bars_of = |large_mib, large_ms| {
+            bars(&suite([
+                speed(Tool::OneCpu, Work::Text, Size::Small, 12.5e5, 19.0),
+                speed(Tool::Trackway, Work::Text, Size::Small, 2e6, 19.0),
+                speed(Tool::OneCpu, Work::Decode, Size::Small, 8e5, 19.0),
+                speed(Tool::Trackway, Work::Text, Size::Large, 3e6, large_mib),
+                speed(Tool::Babeltrace2, Work::Text, Size::Small, 1e5, 8.0),
+                failed(speed(Tool::Babeltrace2, Work::Decode, Size::Small, 1e5, 8.0)),
                 first(Size::Small, 10.0),
                 first(Size::Large, large_ms),
-            ];
-            let told = |bar: Bar| (bar.measured, bar.verdict);
-            bars(&suite(all)).into_iter().map(told).collect::<Vec<(String, Verdict)>>()
+            ]))
+        };
+        let told = |bars: Vec<Bar>| -> Vec<(String, Verdict)> {
+            bars.into_iter().map(|bar| (bar.measured, bar.verdict)).collect()
         };
         let mut expected = [
-            ("12.50 times".to_owned(), Verdict::Holds),
+            ("12.50 times (12.50 to 12.50)".to_owned(), Verdict::Holds),
+            ("20.00 times (20.00 to 20.00)".to_owned(), Verdict::Holds),
+            ("30.00 times (30.00 to 30.00)".to_owned(), Verdict::Holds),
             ("not measured".to_owned(), Verdict::Unknown),
-            ("8.00 times".to_owned(), Verdict::Misses),
-            ("+1.0 MiB".to_owned(), Verdict::Holds),
-            ("11.0 ms".to_owned(), Verdict::Holds),
+            ("+1.0 MiB (+1.0 to +1.0)".to_owned(), Verdict::Holds),
+            ("11.0 ms (11.0 to 11.0)".to_owned(), Verdict::Holds),
         ];
-        assert_eq!(rows(20.0, 11.0), expected);
-        expected[3] = ("+21.0 MiB".to_owned(), Verdict::Misses);
-        expected[4] = ("100.5 ms".to_owned(), Verdict::Misses);
-        assert_eq!(rows(40.0, 100.5), expected);
+        assert_eq!(told(bars_of(20.0, 11.0)), expected);
+        expected[4] = ("+21.0 MiB (+21.0 to +21.0)".to_owned(), Verdict::Misses);
+        expected[5] = ("100.5 ms (100.5 to 100.5)".to_owned(), Verdict::Misses);
+        assert_eq!(told(bars_of(40.0, 100.5)), expected);
+        let large = bars_of(20.0, 11.0).swap_remove(2).what;
+        assert_eq!(
+            large,
+            "Trackway's, u32, 22 M: text, all CPUs: 10 × babeltrace2 of the small one"
+        );
         assert!(bars(&suite([])).is_empty(), "of traces that could not be had");
     }
 }

@@ -30,8 +30,10 @@ use works::{BABELTRACE2, Size, Tool, TraceKind, Work};
 /// Events of a small trace: some seconds of babeltrace2.
 const EVENTS: u64 = 1_000_000;
 const EVENTS_QUICK: u64 = 200_000;
-/// How many times as many events a large one has.
+/// How many times as many events a large one has: the bars are about 22 million of them, of one
+/// kind of trace; the others are to show that memory does not grow.
 const LARGER: u64 = 5;
+const LARGER_NUMBERS: u64 = 22;
 const MIB: f64 = 1_048_576.0;
 
 /// What else is known of a run: the greatest resident set; how many CPUs were busy, as a mean; how
@@ -39,6 +41,8 @@ const MIB: f64 = 1_048_576.0;
 const PEAK: &str = "most memory, MiB";
 const BUSY: &str = "CPUs busy";
 const TRACE: &str = "trace, MiB";
+/// How many millions of events it has.
+const EVENTS_M: &str = "events, M";
 
 /// What a turn is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl Suite for Reading {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { 12.0 } else { 150.0 }
+        if settings.quick { 13.0 } else { 270.0 }
     }
 
     fn tracers(&self) -> Vec<&'static str> {
@@ -160,6 +164,7 @@ impl Suite for Reading {
             (PEAK, run.peak_bytes as f64 / MIB),
             (BUSY, run.cpu_seconds / run.seconds),
             (TRACE, trace.bytes as f64 / MIB),
+            (EVENTS_M, trace.events as f64 / 1e6),
         ];
         Ok(Sample { figure: trace.events as f64 / run.seconds, extra, ..Sample::default() })
     }
@@ -193,10 +198,11 @@ impl Reading {
     }
 
     fn make_traces(&mut self, hall: &Hall<'_>) -> Result<()> {
-        let small = if hall.settings.quick { EVENTS_QUICK } else { EVENTS };
-        let sizes = [small, LARGER * small];
-        traces::check_space(hall.place, &TraceKind::ALL, sizes.iter().sum())?;
+        let quick = hall.settings.quick;
+        let all = TraceKind::ALL.map(|kind| (kind, sizes(kind, quick).iter().sum()));
+        traces::check_space(hall.place, &all)?;
         for kind in TraceKind::ALL {
+            let sizes = sizes(kind, quick);
             let made = match lttng::availability(hall.place) {
                 Err(reason) if kind == TraceKind::Lttng => Err(Missing::Absent(reason)),
                 _ => match self.make(hall, kind, sizes) {
@@ -263,6 +269,15 @@ impl Reading {
         let tracer = format!("{} again", control.tracer);
         entries.push(Entry { tracer, ..control });
         self.turns.push(self.turns[first]);
+    }
+}
+
+/// Events of both traces of a kind.
+const fn sizes(kind: TraceKind, quick: bool) -> [u64; 2] {
+    match (quick, kind) {
+        (true, _) => [EVENTS_QUICK, LARGER * EVENTS_QUICK],
+        (false, TraceKind::Numbers) => [EVENTS, LARGER_NUMBERS * EVENTS],
+        (false, _) => [EVENTS, LARGER * EVENTS],
     }
 }
 
@@ -355,10 +370,16 @@ fn turns(tools: &[Tool]) -> Vec<Turn> {
             let turn = |&tool| Turn { tool, kind, size: Size::Small, work: Some(work) };
             all.extend(tools.iter().map(turn));
         }
-        // The other reader would take minutes.
+        // The other reader takes half a minute for the text of 22 million events: it decodes them.
+        if kind == TraceKind::Numbers && tools.contains(&Tool::Babeltrace2) {
+            let (tool, work) = (Tool::Babeltrace2, Some(Work::Decode));
+            all.push(Turn { tool, kind, size: Size::Large, work });
+        }
         let ours = tools.iter().filter(|tool| **tool == Tool::Trackway);
-        let text = Some(Work::Text);
-        all.extend(ours.map(|&tool| Turn { tool, kind, size: Size::Large, work: text }));
+        all.extend(ours.flat_map(|&tool| {
+            let large = |work| Turn { tool, kind, size: Size::Large, work: Some(work) };
+            [Work::Text, Work::Decode].map(large)
+        }));
         for size in Size::ALL {
             let with_all = tools.iter().filter(|tool| **tool != Tool::OneCpu);
             all.extend(with_all.map(|&tool| Turn { tool, kind, size, work: None }));

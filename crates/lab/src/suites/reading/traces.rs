@@ -45,11 +45,12 @@ pub(super) struct TraceFolder {
     pub(super) bytes: u64,
 }
 
-/// Fails unless there is space for so many events of each kind.
-pub(super) fn check_space(place: &Place, kinds: &[TraceKind], events: u64) -> Result<()> {
+/// Fails unless there is space for so many events of each of these kinds.
+pub(super) fn check_space(place: &Place, wanted: &[(TraceKind, u64)]) -> Result<()> {
     let folder = place.path("");
     let free = free_bytes(&folder)?;
-    let needed: u64 = kinds.iter().map(|kind| kind.bytes_per_event().saturating_mul(events)).sum();
+    let bytes = |(kind, events): &(TraceKind, u64)| kind.bytes_per_event().saturating_mul(*events);
+    let needed: u64 = wanted.iter().map(bytes).sum();
     if free < needed {
         let (needed, free) = (needed >> 20, free >> 20);
         let message = format!(

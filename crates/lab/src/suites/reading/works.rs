@@ -47,7 +47,7 @@ pub(super) enum TraceKind {
 pub(super) enum Size {
     /// What all readers read.
     Small,
-    /// Five times that: what ours reads as well, as what it needs must not grow with the trace.
+    /// Many times that: what ours reads as well, as what it needs must not grow with the trace.
     Large,
 }
 
@@ -82,7 +82,7 @@ impl Size {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Small => "",
-            Self::Large => ", five times as many events",
+            Self::Large => ", large trace",
         }
     }
 }

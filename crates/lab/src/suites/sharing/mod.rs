@@ -13,11 +13,11 @@
 mod bpf;
 mod ways;
 
-use crate::bars::{at_least, ratio};
+use crate::by_round::{ByRound, Form, least};
 use crate::error::{Error, Result};
 use crate::pinned::thread_cpu_ns;
 use crate::results::Bar;
-use crate::rows::{Row, SuiteRows, Unit};
+use crate::rows::{SuiteRows, Unit};
 use crate::signals;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use ways::{Shared, Way};
@@ -187,26 +187,25 @@ fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result
 
 /// What sharing set out to reach. Reported, never asserted.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let ns = |way: Way| suite.row(way.name(), READ).and_then(Row::median);
-    let what = |of: &str| format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
-    let times = |way| ratio(ns(Way::Syscall), ns(way));
-    vec![
-        at_least(&what("BPF map element"), times(Way::Mmap), TIMES),
-        at_least(&what("the recorder's counter"), times(Way::Recorder), TIMES),
-    ]
+    let ns = |way: Way| ByRound::of(suite.row(way.name(), READ));
+    let bar = |of: &str, way| {
+        let what = format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
+        least(&what, ns(Way::Syscall).over(&ns(way)).told(), TIMES, Form::of(0, "times"))
+    };
+    vec![bar("BPF map element", Way::Mmap), bar("the recorder's counter", Way::Recorder)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::results::Verdict;
-    use crate::rows::tests::{row, suite};
+    use crate::rows::tests::{steady, suite};
 
     #[test]
     fn bars_are_about_how_elements_are_read() {
-        let rows = [row("bpf-syscall", READ, 555.0), row("mmap", READ, 0.7)];
+        let rows = [steady("bpf-syscall", READ, 555.0), steady("mmap", READ, 0.7)];
         let bars = bars(&suite(rows));
-        assert_eq!(bars[0].measured, "792.86 times");
+        assert_eq!(bars[0].measured, "793 times (793 to 793)");
         assert_eq!(
             [bars[0].verdict, bars[1].verdict],
             [Verdict::Holds, Verdict::Unknown],

@@ -8,13 +8,14 @@ mod written;
 
 use std::process::Command;
 
-use crate::bars::{at_most, ratio};
+use crate::bars::at_most;
+use crate::by_round::{ByRound, Form, most};
 use crate::case::{Case, Mode, Payload, Plan};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::has;
 use crate::results::{Account, Bar};
-use crate::rows::{Report, Row as Figures, Unit};
+use crate::rows::{SuiteRows, Unit};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::{Availability, Tracer};
 use crate::tracers::{self, Trackway, name, paced_arguments};
@@ -245,14 +246,13 @@ const RECORD_BYTES: f64 = 8.0;
 const LATER_RECORD_BYTES: f64 = 10.0;
 
 /// What Trackway set out to reach that this suite shows.
-pub(crate) fn bars(report: &Report) -> Vec<Bar> {
-    let Some(suite) = report.suites.get(NAME) else { return Vec::new() };
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
     // The long header, once in so many records, is not what is asked about.
     let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
     let record =
         |case: &str| suite.row(name::TRACKWAY, case).and_then(|row| row.bytes_per_event).map(round);
-    let on_disk = |tracer: &str| suite.row(tracer, one).and_then(Figures::median);
+    let on_disk = |tracer: &str| ByRound::of(suite.row(tracer, one));
     let words = |bytes: f64| format!("{bytes:.2}");
     vec![
         at_most(
@@ -267,11 +267,11 @@ pub(crate) fn bars(report: &Report) -> Vec<Bar> {
             LATER_RECORD_BYTES,
             words,
         ),
-        at_most(
+        most(
             "on disk, with packets and all: less than LTTng-UST's",
-            ratio(on_disk(name::TRACKWAY), on_disk(name::LTTNG)),
+            on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).told(),
             1.0,
-            |ratio| format!("{ratio:.2} of it"),
+            Form::PART,
         ),
     ]
 }
@@ -280,7 +280,8 @@ pub(crate) fn bars(report: &Report) -> Vec<Bar> {
 mod tests {
     use super::*;
     use crate::results::Verdict;
-    use crate::rows::tests::{report, row};
+    use crate::rows::Row as Figures;
+    use crate::rows::tests::{steady, suite};
 
     #[test]
     fn text_stands_beside_ours_of_the_same_case() {
@@ -303,15 +304,17 @@ mod tests {
 
     #[test]
     fn bars_are_of_records_and_of_files() {
-        let ours = Figures { bytes_per_event: Some(8.004), ..row(name::TRACKWAY, "u32", 8.02) };
+        let ours = Figures { bytes_per_event: Some(8.004), ..steady(name::TRACKWAY, "u32", 8.02) };
         let later =
-            Figures { bytes_per_event: Some(10.3), ..row(name::TRACKWAY, AMONG_MANY, 10.4) };
-        let bars = bars(&report(NAME, [ours, later, row(name::LTTNG, "u32", 10.03)]));
+            Figures { bytes_per_event: Some(10.3), ..steady(name::TRACKWAY, AMONG_MANY, 10.4) };
+        let bars = bars(&suite([ours, later, steady(name::LTTNG, "u32", 10.03)]));
         let found: Vec<(&str, Verdict)> =
             bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
-        let expected =
-            [("8.00", Verdict::Holds), ("10.30", Verdict::Misses), ("0.80 of it", Verdict::Holds)];
+        let expected = [
+            ("8.00", Verdict::Holds),
+            ("10.30", Verdict::Misses),
+            ("0.80 of it (0.80 to 0.80)", Verdict::Holds),
+        ];
         assert_eq!(found, expected);
-        assert!(super::bars(&report("tracepoint", [])).is_empty());
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, OF_LTTNGS, PACED, RECORDER, Turn};
 use crate::bars::at_most;
+use crate::by_round::{ByRound, Form, Told, most};
 use crate::results::{Bar, Verdict};
-use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
-use crate::stats::Ratio;
+use crate::rows::{Row, SuiteRows, Unit};
 use crate::tracers::kernel::{BUFFER_KIB, KernelTracer};
 
 /// Most that entry and exit may cost beside ftrace's, recording everything.
@@ -15,38 +15,24 @@ const TREE: f64 = 1.0;
 const DRAINED: f64 = 1e6;
 
 /// What a row's tracer adds to a call, in terms of what ftrace does in the same round.
-pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Ratio> {
+pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
     let plain = suite.row(KernelTracer::Untraced.name(), &row.case)?;
     let ftrace = suite.row(KernelTracer::FtraceRaw.name(), &row.case)?;
-    let is_one = |row: &Row| row.status == RowStatus::Measured && row.unit == Unit::NsPerCall;
-    if !is_one(row) || !is_one(ftrace) || !is_one(plain) || row.tracer == plain.tracer {
+    if row.unit != Unit::NsPerCall || row.tracer == plain.tracer {
         return None;
     }
-    let rounds = row.samples.iter().zip(&plain.samples).zip(&ftrace.samples);
-    let figures: Vec<f64> = rounds
-        .filter_map(|((row, plain), ftrace)| {
-            let theirs = (*ftrace)? - (*plain)?;
-            (theirs > 0.0).then_some(((*row)? - (*plain)?) / theirs)
-        })
-        .collect();
-    Ratio::of(&figures)
+    let plain = ByRound::of(Some(plain));
+    let beyond = |row| ByRound::of(Some(row)).less(&plain);
+    beyond(row).over(&beyond(ftrace)).told()
 }
 
-/// What Trackway set out to reach, where the suite is in the report.
-pub(crate) fn bars(report: &Report) -> Vec<Bar> {
-    report.suites.get("syscall").map(bars_of).unwrap_or_default()
-}
-
-pub(super) fn bars_of(suite: &SuiteRows) -> Vec<Bar> {
+/// What Trackway set out to reach.
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
     let beside = |tracer, words: &str, bound: f64| {
         let what = format!("getppid, {words}: at most {bound:.2} of what ftrace adds");
-        let ratio = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
-        let words = |median: f64| match ratio.and_then(|ratio| ratio.interval) {
-            Some((low, high)) => format!("{median:.2} ({low:.2} to {high:.2})"),
-            None => format!("{median:.2}"),
-        };
-        at_most(&what, ratio.map(|ratio| ratio.median), bound, words)
+        let told = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
+        most(&what, told, bound, Form::PART)
     };
     let mut bars = vec![
         beside(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
@@ -74,12 +60,12 @@ pub(super) fn drained_bar(row: Option<&Row>) -> Bar {
     let extra = |row: &Row, what: &str| row.extra.get(what).copied().unwrap_or(0.0);
     // A machine that does not get so far says nothing of the recorder.
     let row = row.filter(|row| row.spread.is_some() && extra(row, EMITTED) > 0.9 * DRAINED);
+    let told = ByRound::of_extra(row, RECORDER).told();
+    let mut bar = most(&what, told, 100.0, Form::of(0, "%"));
     let lost = row.and_then(|row| row.lost).unwrap_or(0);
-    let words = |percent: f64| {
-        let rate = row.map_or(0.0, |row| extra(row, EMITTED));
-        format!("{:.2} M/s, {percent:.0} %, {lost} lost", rate / 1e6)
-    };
-    let mut bar = at_most(&what, row.map(|row| extra(row, RECORDER)), 100.0, words);
+    if let Some(row) = row {
+        bar.measured += &format!(", {:.2} M/s, {lost} lost", extra(row, EMITTED) / 1e6);
+    }
     if lost > 0 {
         bar.verdict = Verdict::Misses;
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 use crate::results::Account;
 use crate::rows::{Row, SuiteRows, Unit};
-use crate::stats::Spread;
+use crate::stats::{self, Spread};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::kernel::{
     Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
@@ -28,8 +28,6 @@ const GETPPID_EVENTS: u64 = 1000;
 const OPENAT_EVENTS: u64 = 200;
 /// Calls that are measured one by one.
 const SINGLES: u64 = 20_000;
-/// Steps of their histogram, in ns.
-const STEP_NS: u64 = 10;
 /// By how much fewer calls strace is given, because each takes so much longer.
 const STRACE_LESS: u64 = 100;
 /// Lengths of names that openat(2) gets, as the workload has them.
@@ -53,6 +51,8 @@ const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
 /// of recorders: percent of a CPU, and events a second that there were.
 const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
+/// What was taken out of each single call: reading the clock twice.
+const CLOCK: &str = "measuring a single call, ns";
 /// Events that the tracer says it has lost, of everything that it traced.
 const LOST: &str = "lost, of everything that was traced";
 
@@ -191,8 +191,9 @@ impl Syscall {
         let mut medians = medians(&ran)?;
         let figure = medians.remove(&0).ok_or_else(|| Error::output("workload", "no batches"))?;
         let emitted = 2 * (BATCHES * events + singles);
-        let histogram = singles_histogram(&ran)?;
-        let (account, extra) = told(&ran, emitted);
+        let (histogram, clock_ns) = single_calls(&ran)?;
+        let (account, mut extra) = told(&ran, emitted);
+        extra.extend(clock_ns.map(|ns| (CLOCK, ns)));
         Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
 
@@ -283,18 +284,23 @@ fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
     Ok(all.into_iter().filter_map(median).collect())
 }
 
-/// Times of single calls, less what measuring one takes.
-fn singles_histogram(ran: &Ran) -> Result<Vec<(f64, u64)>> {
+/// How often which figure was seen.
+type Histogram = Vec<(f64, u64)>;
+
+/// Times of single calls, less what measuring one takes; that, if the workload says so. What is
+/// left can be less than nothing, by as much as readings of the clock differ.
+fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     let [clock] = ran.numbers("clock")?;
-    let mut histogram: BTreeMap<u64, u64> = BTreeMap::new();
+    let clock_ns = clock as f64;
+    let mut histogram = Vec::new();
     for line in ran.stdout.lines().filter(|line| line.starts_with("single ")) {
         let [ns, count] = crate::workload::numbers(line, "single")?;
-        *histogram.entry(ns.saturating_sub(clock) / STEP_NS * STEP_NS).or_default() += count;
+        histogram.push((stats::placed(ns as f64 - clock_ns), count));
     }
-    Ok(histogram.into_iter().map(|(ns, count)| (ns as f64, count)).collect())
+    Ok((histogram, Some(clock_ns)))
 }
 
 /// What became of so many events, and what else the tracer says.
@@ -394,7 +400,7 @@ impl Suite for Syscall {
 
     fn complete(&self, rows: &mut SuiteRows) {
         let added =
-            |rows: &SuiteRows, row: &Row| bars::of_ftrace(rows, row).map(|ratio| ratio.median);
+            |rows: &SuiteRows, row: &Row| bars::of_ftrace(rows, row).map(|told| told.ratio.median);
         let ratios: Vec<Option<f64>> = rows.rows.iter().map(|row| added(rows, row)).collect();
         for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
             row.extra.extend(ratio.map(|ratio| (OF_FTRACE.to_owned(), ratio)));

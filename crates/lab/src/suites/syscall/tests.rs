@@ -1,9 +1,9 @@
 //! Figures and accounts of system calls, by outputs that were made up.
 
-use super::bars::{bars_of, drained_bar, of_ftrace};
+use super::bars::{bars, drained_bar, of_ftrace};
 use super::*;
 use crate::results::Verdict;
-use crate::rows::tests::{row, suite};
+use crate::rows::tests::{row, steady, suite, with_extra};
 use crate::tracers::kernel::Found;
 
 fn ns_row(tracer: KernelTracer, samples: &[f64]) -> Row {
@@ -18,17 +18,18 @@ fn ns_row(tracer: KernelTracer, samples: &[f64]) -> Row {
 fn what_is_added_is_held_against_ftraces_of_the_same_round() {
     // A machine that is three times as slow in the second round.
     let mut rows = suite([
-        ns_row(KernelTracer::Untraced, &[100.0, 300.0]),
-        ns_row(KernelTracer::Trackway, &[200.0, 600.0]),
-        ns_row(KernelTracer::FtraceRaw, &[300.0, 900.0]),
+        ns_row(KernelTracer::Untraced, &[100.0, 300.0].repeat(3)),
+        ns_row(KernelTracer::Trackway, &[200.0, 600.0].repeat(3)),
+        ns_row(KernelTracer::FtraceRaw, &[300.0, 900.0].repeat(3)),
     ]);
     let ratio = of_ftrace(&rows, &rows.rows[1]).expect("a ratio");
-    assert_eq!(ratio.median, 0.5);
+    assert_eq!((ratio.ratio.median, ratio.rounds), (0.5, 6));
     assert_eq!(of_ftrace(&rows, &rows.rows[0]), None);
     Syscall::default().complete(&mut rows);
     assert_eq!(rows.rows[1].extra.get(OF_FTRACE), Some(&0.5));
-    let bars = bars_of(&rows);
-    assert_eq!((bars[0].measured.as_str(), bars[0].verdict), ("0.50", Verdict::Holds));
+    let bars = bars(&rows);
+    let expected = ("0.50 of it (0.50 to 0.50)", Verdict::Holds);
+    assert_eq!((bars[0].measured.as_str(), bars[0].verdict), expected);
     assert_eq!(bars[1].verdict, Verdict::Unknown);
 }
 
@@ -55,16 +56,18 @@ fn rows_of_a_run_share_its_account() {
 #[test]
 fn single_calls_are_told_without_what_measuring_takes() {
     let stdout = "clock 40\nsingle 35 2\nsingle 147 10\nsingle 149 5\nsingle 1041 1\n".to_owned();
-    let histogram = singles_histogram(&Ran { stdout, ..Ran::default() }).expect("a histogram");
-    assert_eq!(histogram, [(0.0, 2), (100.0, 15), (1000.0, 1)]);
-    assert!(singles_histogram(&Ran::default()).expect("none").is_empty());
+    let (histogram, clock_ns) =
+        single_calls(&Ran { stdout, ..Ran::default() }).expect("a histogram");
+    assert_eq!(histogram, [(-5.0, 2), (107.0, 10), (109.0, 5), (1000.0, 1)]);
+    assert_eq!(clock_ns, Some(40.0));
+    assert!(single_calls(&Ran::default()).expect("none").0.is_empty());
 }
 
 #[test]
 fn what_is_lost_misses_the_bar_however_little_the_recorder_took() {
     let drained = |lost, percent| {
-        let mut row = row(KernelTracer::Trackway.name(), PACED, 1e6);
-        row.extra = [(EMITTED.to_owned(), 1e6), (RECORDER.to_owned(), percent)].into();
+        let row = steady(KernelTracer::Trackway.name(), PACED, 1e6);
+        let row = with_extra(with_extra(row, EMITTED, 1e6), RECORDER, percent);
         drained_bar(Some(&Row { lost: Some(lost), ..row })).verdict
     };
     assert_eq!(drained(0, 40.0), Verdict::Holds);

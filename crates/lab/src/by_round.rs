@@ -1,0 +1,219 @@
+//! Figures round by round: what is told in terms of another figure of the same round, and how sure
+//! that is.
+//!
+//! Main invariant: only figures of the same round are put together; a round that one of them lacks
+//! does not count.
+
+use crate::results::{Bar, Verdict};
+use crate::rows::{Row, SuiteRows};
+use crate::stats::Ratio;
+
+/// A figure for each round; `None` where there is none.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ByRound(Vec<Option<f64>>);
+
+impl ByRound {
+    /// Of a row, if it was measured.
+    pub(crate) fn of(row: Option<&Row>) -> Self {
+        let measured = row.filter(|row| row.spread.is_some());
+        Self(measured.map_or_else(Vec::new, |row| row.samples.clone()))
+    }
+
+    /// Of what else is known of it.
+    pub(crate) fn of_extra(row: Option<&Row>, what: &str) -> Self {
+        let measured = row.filter(|row| row.spread.is_some());
+        Self(measured.and_then(|row| row.extra_samples.get(what)).cloned().unwrap_or_default())
+    }
+
+    /// What a row is beyond the one that it is beside.
+    pub(crate) fn beyond(suite: &SuiteRows, row: Option<&Row>) -> Self {
+        let other = row.and_then(|row| suite.rows.get(row.beside?));
+        Self::of(row).less(&Self::of(other))
+    }
+
+    /// In terms of figures that are greater than nought.
+    pub(crate) fn over(&self, under: &Self) -> Self {
+        self.with(under, |one, other| (other > 0.0).then_some(one / other))
+    }
+
+    /// The difference.
+    pub(crate) fn less(&self, other: &Self) -> Self {
+        self.with(other, |one, other| Some(one - other))
+    }
+
+    fn with(&self, other: &Self, of: impl Fn(f64, f64) -> Option<f64>) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(pairs.map(|(one, other)| of((*one)?, (*other)?)).collect())
+    }
+
+    /// What all rounds say together.
+    pub(crate) fn told(&self) -> Option<Told> {
+        let figures: Vec<f64> = self.0.iter().flatten().copied().collect();
+        Some(Told { ratio: Ratio::of(&figures)?, rounds: figures.len() })
+    }
+}
+
+/// A figure of some rounds, and how sure it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Told {
+    /// Its median, and between what the true one is.
+    pub(crate) ratio: Ratio,
+    /// How many rounds say so.
+    pub(crate) rounds: usize,
+}
+
+impl Told {
+    /// How many times as much a row is as the one that it is beside.
+    pub(crate) fn times(row: Option<&Row>) -> Option<Self> {
+        let row = row?;
+        Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count() })
+    }
+
+    /// In another unit: `of` must not turn the order round.
+    pub(crate) fn map(self, of: impl Fn(f64) -> f64) -> Self {
+        let interval = self.ratio.interval.map(|(low, high)| (of(low), of(high)));
+        Self { ratio: Ratio { median: of(self.ratio.median), interval }, ..self }
+    }
+
+    /// Where it stands, by a bound that figures up to `bound` hold.
+    fn is_at_most(&self, bound: f64) -> Verdict {
+        match self.ratio.interval {
+            Some((_, high)) if high <= bound => Verdict::Holds,
+            Some((low, _)) if low > bound => Verdict::Misses,
+            _ => Verdict::Undecided,
+        }
+    }
+
+    /// The same of figures from `bound` on.
+    fn is_at_least(&self, bound: f64) -> Verdict {
+        match self.ratio.interval {
+            Some((low, _)) if low >= bound => Verdict::Holds,
+            Some((_, high)) if high < bound => Verdict::Misses,
+            _ => Verdict::Undecided,
+        }
+    }
+}
+
+/// How a bar's figure is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// Digits behind the point.
+    digits: usize,
+    /// Whether it is beyond something, and so has a sign.
+    is_beyond: bool,
+    /// Behind the figure.
+    unit: &'static str,
+}
+
+impl Form {
+    /// A part of something.
+    pub(crate) const PART: Self = Self::of(2, "of it");
+    /// So many times something.
+    pub(crate) const TIMES: Self = Self::of(2, "times");
+
+    /// A figure in this unit.
+    pub(crate) const fn of(digits: usize, unit: &'static str) -> Self {
+        Self { digits, is_beyond: false, unit }
+    }
+
+    /// What is beyond something, in this unit.
+    pub(crate) const fn beyond(digits: usize, unit: &'static str) -> Self {
+        Self { digits, is_beyond: true, unit }
+    }
+
+    fn number(self, figure: f64) -> String {
+        let digits = self.digits;
+        if self.is_beyond { format!("{figure:+.digits$}") } else { format!("{figure:.digits$}") }
+    }
+
+    fn words(self, ratio: &Ratio) -> String {
+        let figure = format!("{} {}", self.number(ratio.median), self.unit);
+        let figure = figure.trim_end();
+        match ratio.interval {
+            Some((low, high)) => {
+                format!("{figure} ({} to {})", self.number(low), self.number(high))
+            }
+            None => figure.to_owned(),
+        }
+    }
+}
+
+/// A bar that figures up to `bound` hold.
+pub(crate) fn most(what: &str, told: Option<Told>, bound: f64, form: Form) -> Bar {
+    bar(what, told, form, |told| told.is_at_most(bound))
+}
+
+/// A bar that figures from `bound` on hold.
+pub(crate) fn least(what: &str, told: Option<Told>, bound: f64, form: Form) -> Bar {
+    bar(what, told, form, |told| told.is_at_least(bound))
+}
+
+/// A figure of which nothing is asked.
+pub(crate) fn floor(what: &str, told: Option<Told>, form: Form) -> Bar {
+    bar(what, told, form, |_| Verdict::Unknown)
+}
+
+fn bar(what: &str, told: Option<Told>, form: Form, verdict: impl Fn(&Told) -> Verdict) -> Bar {
+    let Some(told) = told else { return Bar::not_measured(what) };
+    Bar {
+        measured: form.words(&told.ratio),
+        figure: Some(told.ratio),
+        rounds: told.rounds,
+        verdict: verdict(&told),
+        ..Bar::not_measured(what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::tests::row;
+
+    fn rounds(figures: &[f64]) -> ByRound {
+        ByRound(figures.iter().copied().map(Some).collect())
+    }
+
+    #[test]
+    fn figures_of_the_same_round_are_put_together() {
+        let mut ours = rounds(&[20.0, 40.0, 60.0]);
+        let theirs = rounds(&[100.0, 200.0, 300.0, 7.0]);
+        assert_eq!(theirs.over(&ours), rounds(&[5.0; 3]));
+        assert_eq!(theirs.less(&ours), rounds(&[80.0, 160.0, 240.0]));
+        ours.0[1] = None;
+        assert_eq!(theirs.over(&ours).told().map(|told| told.rounds), Some(2));
+        assert_eq!(ours.over(&rounds(&[0.0, -1.0, 2.0])).0, [None, None, Some(30.0)]);
+        let failed = Row { spread: None, ..row("trackway", "u32", 21.0) };
+        assert_eq!(ByRound::of(Some(&failed)).told(), None);
+    }
+
+    #[test]
+    fn bars_are_decided_by_intervals_that_lie_on_one_side() {
+        // Six rounds: the interval is from the least to the greatest.
+        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
+        let verdict = |told| most("at most 8", told, 8.0, Form::beyond(1, "ns")).verdict;
+        assert_eq!(verdict(six(5.0, 8.0)), Verdict::Holds);
+        assert_eq!(verdict(six(8.5, 9.0)), Verdict::Misses);
+        assert_eq!(verdict(six(7.0, 9.0)), Verdict::Undecided);
+        let verdict = |told| least("at least 4", told, 4.0, Form::TIMES).verdict;
+        assert_eq!(verdict(six(4.0, 6.0)), Verdict::Holds);
+        assert_eq!(verdict(six(3.0, 3.5)), Verdict::Misses);
+        assert_eq!(verdict(six(3.0, 6.0)), Verdict::Undecided);
+        // However far from the bound: one round, or five, decide nothing.
+        for count in [1, 5] {
+            let few = rounds(&vec![1.0; count]).told();
+            assert_eq!(most("at most 8", few, 8.0, Form::TIMES).verdict, Verdict::Undecided);
+        }
+        assert_eq!(verdict(None), Verdict::Unknown);
+    }
+
+    #[test]
+    fn figures_are_told_with_their_intervals() {
+        let told = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).told();
+        let bar = most("at most 8", told, 8.0, Form::beyond(1, "ns"));
+        assert_eq!(bar.measured, "+5.5 ns (+5.0 to +6.0)");
+        assert_eq!((bar.rounds, bar.figure.and_then(|it| it.interval)), (6, Some((5.0, 6.0))));
+        let percent = told.map(|told| told.map(|times| (times - 5.0) * 100.0));
+        assert_eq!(floor("", percent, Form::of(0, "%")).measured, "50 % (0 to 100)");
+        assert_eq!(least("", rounds(&[6.0]).told(), 4.0, Form::TIMES).measured, "6.00 times");
+    }
+}

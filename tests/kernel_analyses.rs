@@ -1,0 +1,249 @@
+//! LTTng's layout of a kernel trace, as an independent reader of it takes it: lttng-analyses, on
+//! what is recorded by BPF and by tracefs, of a program whose doings are known.
+
+use std::process::Command;
+
+use serde_json::Value;
+use trackway_tests::{World, has, has_kernel_events, skipped};
+
+/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names: of
+/// the program.
+const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
+                      sched_process_fork,sched_process_exec,sched_process_exit,sched_pi_setprio,\
+                      block:block_rq_complete,block:block_rq_issue,block:block_bio_remap,\
+                      block:block_bio_backmerge,net_dev_xmit,netif_receive_skb,\
+                      mm_vmscan_wakeup_kswapd,mm_page_alloc,mm_page_free,irq_handler_entry,\
+                      irq_handler_exit,softirq_entry,softirq_exit,softirq_raise,\
+                      writeback_pages_written,syscalls";
+/// And of everything that runs.
+const EVENTS_OF_ALL: &str = "sched_switch,irq_handler_entry,irq_handler_exit,softirq_entry,\
+                             softirq_exit,softirq_raise,block:block_rq_complete,\
+                             block:block_rq_issue";
+/// Tools that read the one, and the other.
+const TOOLS: [&str; 9] = [
+    "schedtop",
+    "schedstats",
+    "schedlog",
+    "iousagetop",
+    "iolatencytop",
+    "iolatencyfreq",
+    "iolog",
+    "memtop",
+    "syscallstats",
+];
+const TOOLS_OF_ALL: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iolatencystats"];
+/// Bytes that the program's main thread writes to its file, and reads from it.
+const WRITTEN: u64 = 300 * 4096;
+const READ: u64 = 70 * 1000;
+/// What it calls how often.
+const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
+
+/// A trace of the program, or of everything while it runs, and what is known of it.
+struct Recorded {
+    _world: World,
+    folder: String,
+    lines: Vec<String>,
+    /// The program's process, its main thread.
+    pid: u64,
+    thread: u64,
+}
+
+/// Records these events by this way, while the program runs. `None`, and it is said: something is
+/// missing here.
+fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
+    if !has("lttng-cputop") || !has("babeltrace") {
+        skipped("python3-lttnganalyses is not installed");
+        return None;
+    }
+    let world = World::new(&format!("analyses-{via}-{}", options.len()));
+    if !has_kernel_events(&world) {
+        return None;
+    }
+    let program = world.compile_file("kernel/analysed.c", false, &[]);
+    let mut record = world.trackway(&["record", "-o", "trace", "--kernel-only"]);
+    record.args(["--buffer-size=32M", "--kernel-via", via, "--kernel", events]);
+    record.args(options).arg("--");
+    let output = record.arg(program).arg(world.path(".")).output().expect("it runs");
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = said.split_whitespace().map(|number| number.parse().expect("a number"));
+    let (pid, thread) = (numbers.next().expect("its process"), numbers.next().expect("a thread"));
+    let lines = world.print(&world.path("trace")).lines().map(str::to_owned).collect();
+    let folder = world.path("trace/kernel").display().to_string();
+    Some(Recorded { _world: world, folder, lines, pid, thread })
+}
+
+impl Recorded {
+    /// What a tool prints. (The first one asks babeltrace whether all is well, which takes long.)
+    fn run(&self, tool: &str, options: &[&str]) -> String {
+        let mut command = Command::new(format!("lttng-{tool}"));
+        let is_first = tool == TOOLS[0] || tool == TOOLS_OF_ALL[0];
+        command.args((!is_first).then_some("--skip-validation"));
+        let output = command.args(options).arg(&self.folder).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{tool}: {said}");
+        // Of an enumeration nobody knows the number.
+        assert!(!said.contains("Unknown value"), "{tool}: {said}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Rows of the tables of this class that a tool has found, with the tables' titles.
+    fn rows(&self, tool: &str, class: &str) -> Vec<(String, Vec<Value>)> {
+        let limit = ["--limit", "100000"];
+        let options = if tool == "iousagetop" { &limit[..] } else { &[] };
+        let json = self.run(&format!("{tool}-mi"), options);
+        let results: Value = serde_json::from_str(&json).expect("JSON");
+        let mut rows = Vec::new();
+        for table in results["results"].as_array().expect("tables") {
+            let title = table["class"]["title"].as_str().unwrap_or_default();
+            let is_it = table["class"] == class || table["class"]["inherit"] == class;
+            for row in table["data"].as_array().expect("rows").iter().filter(|_| is_it) {
+                rows.push((title.to_owned(), row.as_array().expect("a row").clone()));
+            }
+        }
+        assert!(!rows.is_empty(), "{tool} has no {class}: {json}");
+        rows
+    }
+
+    /// The row of this thread.
+    fn row_of(&self, tool: &str, class: &str, title: &str, tid: u64) -> Vec<Value> {
+        let rows = self.rows(tool, class).into_iter();
+        let mut of = rows.filter(|(of, row)| of.contains(title) && row[0]["tid"] == tid);
+        let (_, row) = of.next().unwrap_or_else(|| panic!("{tool} does not know {tid}"));
+        assert!(of.next().is_none(), "{tool} knows {tid} twice");
+        row
+    }
+
+    /// How many records there are of an event, with these words.
+    fn count(&self, event: &str, words: &str) -> u64 {
+        let event = format!(" {event}: ");
+        let is_it = |line: &&String| line.contains(&event) && line.contains(words);
+        self.lines.iter().filter(is_it).count() as u64
+    }
+
+    /// Has all tools read it. They say the program's name and number, but those that speak of no
+    /// process.
+    fn check_tools(&self, tools: &[&str]) {
+        for tool in tools {
+            let found = self.run(tool, &["--no-progress"]);
+            assert!(found.contains("Timerange: ["), "{tool}: {found}");
+            let is_named = found.contains("analysed") && found.contains(&self.pid.to_string());
+            let is_of_processes = ["syscallstats", "schedlog", "iolog"].contains(tool);
+            assert!(is_named || !is_of_processes, "{tool}: {found}");
+        }
+    }
+
+    fn check_calls(&self) {
+        let title = format!("TID: {})", self.pid);
+        let rows = self.rows("syscallstats", "per-tid").into_iter();
+        let of_it: Vec<_> = rows.filter(|(of, _)| of.contains(&title)).collect();
+        let count = |name: &str| {
+            let row = of_it.iter().find(|(_, row)| row[0]["name"] == name);
+            let (_, row) = row.unwrap_or_else(|| panic!("no {name}: {of_it:?}"));
+            row[1]["value"].as_u64().expect("a number")
+        };
+        for (name, expected) in CALLS {
+            assert_eq!(count(name), expected, "{name}");
+        }
+        let ours = format!("{{ tid = {} }}", self.pid);
+        assert_eq!(count("write"), self.count("syscall_entry_write", &ours));
+        let sleeps = self.count("syscall_exit_clock_nanosleep", &ours);
+        // They know no thread of a CPU of which they have seen no switch.
+        assert!((sleeps - 1..=sleeps).contains(&count("clock_nanosleep")), "of {sleeps}");
+    }
+
+    fn check_usage(&self) {
+        let size = |row: &[Value]| row[1]["value"].as_u64().expect("a size");
+        let written = self.row_of("iousagetop", "per-process-top", "[written]", self.pid);
+        // It says what it has done.
+        let said = format!("{} {}\n", self.pid, self.thread).len() as u64;
+        assert_eq!(size(&written), WRITTEN + said);
+        assert_eq!(written[0]["name"], "analysed");
+        let read = self.row_of("iousagetop", "per-process-top", "[read]", self.pid);
+        // The loader reads libraries.
+        assert!((READ..READ + 65_536).contains(&size(&read)), "{read:?}");
+        let of_thread = self.row_of("iousagetop", "per-process-top", "[written]", self.thread);
+        assert_eq!(size(&of_thread), 25 * 100);
+    }
+
+    fn check_switches(&self) {
+        let row = self.row_of("schedstats", "per_tid_stats", "", self.pid);
+        let count = row[1]["value"].as_u64().expect("a number");
+        // It has been woken up at least as often as it slept; each time a CPU went on with it.
+        let switches = self.count("sched_switch", &format!("next_tid = {}, ", self.pid));
+        assert!((31..=switches).contains(&count), "{count} of {switches}");
+    }
+
+    fn check_interrupts(&self) {
+        let ours = self.count("irq_handler_exit", "");
+        if ours == 0 {
+            return skipped("no interrupt came meanwhile");
+        }
+        let rows = self.rows("irqstats", "hard-stats");
+        let theirs: u64 = rows.iter().map(|(_, row)| row[1]["value"].as_u64().expect("one")).sum();
+        // Of one that was under way when recording began, nobody knows the beginning.
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        assert!((ours.saturating_sub(cpus)..=ours).contains(&theirs), "{theirs} of {ours}");
+    }
+
+    /// Requests to disks, of which those that were both issued and completed are known.
+    fn check_requests(&self) {
+        let issued = self.count("block_rq_issue", "");
+        if issued == 0 {
+            return skipped("what is written here goes to no disk");
+        }
+        let text = self.run("iolatencystats", &["--no-progress"]);
+        let disks = text.split("Disk latency statistics").nth(1).expect("disks");
+        let counts = disks.lines().filter(|line| line.starts_with('(')).map(|line| {
+            line.split_whitespace().nth(1).expect("a count").parse::<u64>().expect("a number")
+        });
+        let known: u64 = counts.sum();
+        assert!((1..=issued).contains(&known), "{known} of {issued}: {text}");
+        let flags = self.lines.iter().filter(|line| line.contains(" block_rq_issue: "));
+        for line in flags {
+            let text = line.split("rwbs_text = \"").nth(1).expect("letters");
+            let flags = line.split(" rwbs = 0x").nth(1).expect("flags");
+            let flags = flags.split([' ', ',']).next().expect("a number");
+            let flags = u64::from_str_radix(flags, 16).expect("a number");
+            let is_write = text.trim_start_matches('F').starts_with('W') && !text.contains('Z');
+            assert_eq!(flags & 1 == 1, is_write, "{line}");
+        }
+    }
+}
+
+/// Checks all that is the same by both ways.
+fn check(via: &str) -> Option<Recorded> {
+    let recorded = record(via, EVENTS, &[])?;
+    recorded.check_tools(&TOOLS);
+    recorded.check_calls();
+    recorded.check_usage();
+    recorded.check_switches();
+    let all = record(via, EVENTS_OF_ALL, &["--system"])?;
+    all.check_tools(&TOOLS_OF_ALL);
+    all.check_interrupts();
+    all.check_requests();
+    Some(recorded)
+}
+
+/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known: also of
+/// which processes threads are, and whose files.
+#[test]
+fn analyses_take_what_bpf_records() {
+    let Some(recorded) = check("bpf") else { return };
+    let Recorded { pid, thread, .. } = recorded;
+    let of_process = format!(", parent_pid = {pid}, ");
+    assert_eq!(recorded.count("sched_process_fork", &of_process), 8 + 1);
+    let is_thread = format!("child_tid = {thread}, parent_pid = {pid}, child_pid = {pid} }}");
+    assert_eq!(recorded.count("sched_process_fork", &is_thread), 1);
+    // All of its threads and processes have the file, by its name.
+    let log = recorded.run("iolog", &["--no-progress"]);
+    let named = log.lines().filter(|line| line.contains("analysed.data") && line.contains("write"));
+    assert_eq!(named.count(), 300 + 25 + 8 * 10);
+}
+
+/// RUN the analyses on what tracefs gives. EXPECT the same numbers.
+#[test]
+fn analyses_take_what_tracefs_gives() {
+    check("tracefs");
+}
