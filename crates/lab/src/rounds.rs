@@ -30,7 +30,8 @@ const ROUNDS_LATE: u32 = 8;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
-/// What begins so in [`Sample::extra`] is of all rounds the greatest, or the sum, and not the median.
+/// What begins so in [`Sample::extra`] is of all rounds the greatest, or the sum, and not the
+/// median.
 const GREATEST: &str = "greatest";
 const IN_ALL: &str = "in all";
 
