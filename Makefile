@@ -90,8 +90,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/trackway bench --out results
-	$(BUILD)/trackway bench spans preload --out results-more
-	$(BUILD)/trackway bench sessions --json results-sessions.json
+	$(BUILD)/trackway bench spans preload sessions --out results-more
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \

@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
-/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names: of
-/// the program.
+/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names:
+/// of the program.
 const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
                       sched_process_fork,sched_process_exec,sched_process_exit,sched_pi_setprio,\
                       block:block_rq_complete,block:block_rq_issue,block:block_bio_remap,\
@@ -226,8 +226,8 @@ fn check(via: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known: also of
-/// which processes threads are, and whose files.
+/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known: also
+/// of which processes threads are, and whose files.
 #[test]
 fn analyses_take_what_bpf_records() {
     let Some(recorded) = check("bpf") else { return };

@@ -173,8 +173,8 @@ fn both_ways_record_the_same_events_and_fields() {
     assert!(has(&by_tracefs, "sched_process_exit: ") && has(&by_tracefs, "comm = \"variety\""));
     let metadata = text(&fs::read(world.path("tracefs/kernel/metadata")).expect("metadata"));
     assert!(metadata.contains("trackway_kernel_via = \"tracefs\";"), "{metadata}");
-    let empty = "trackway_empty_fields = \"sched_process_fork:child_pid \
-                 sched_process_fork:parent_pid syscall_entry_mkdirat:pathname \
+    let empty = "trackway_empty_fields = \"sched_process_fork:parent_pid \
+                 sched_process_fork:child_pid syscall_entry_mkdirat:pathname \
                  syscall_entry_openat:filename syscall_exit_mkdirat:pathname \
                  syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");
@@ -388,7 +388,7 @@ fn what_tracefs_cannot_do_is_refused() {
     if !is_possible(&world) {
         return;
     }
-    let no_name = "filename is what a program points to, which tracefs does not give";
+    let no_name = "filename is what tracefs does not give";
     let no_context = "$ctx.procname is what records of tracefs do not say";
     for ([option, value], why) in [
         (["--filter", "*openat: filename == \"/x\""], no_name),
@@ -510,7 +510,7 @@ fn filters_in_c_are_asked_by_tracefs_too() {
     let output = with("syscalls:openat: unmet.o", &["touch", "ran"]);
     let talk = text(&output.stderr);
     assert!(!output.status.success() && !world.path("ran").exists(), "{talk}");
-    let why = "it is what a program points to, which tracefs does not give";
+    let why = "it is what tracefs does not give";
     assert!(talk.contains("unmet.o: the filter reads 'filename'") && talk.contains(why), "{talk}");
     assert!(talk.contains("hint: "), "{talk}");
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{World, build_dir, has, is_root, skipped};
@@ -189,32 +189,42 @@ fn who_may_not_record_the_kernel_is_told_who_may() {
     assert!(!theirs.join("run/k.sock").exists());
 }
 
+/// `trackway record OPTIONS -o trace` of a program that makes a hundred calls in each of these
+/// rounds, when it is told to go on with it, and ends when nobody can tell it anything any more;
+/// its session; and what tells it, and returns when the calls are made.
+fn recorded_rounds<'ground>(
+    ground: &'ground Ground,
+    options: &str,
+    rounds: &str,
+) -> (Child, String, impl FnMut(usize) + use<'ground>) {
+    let script = format!(
+        "for n in {rounds}; do read x; \"$0\" 100 $(($1 + ${{n}}00)); : > done-$n; done; read x; :"
+    );
+    let mut record = ground.command(&format!("record {options} -o trace"));
+    record.args(["--", "sh", "-c", &script]).arg(&ground.program);
+    record.arg(ground.first().0.to_string());
+    record.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut record = record.spawn().expect("trackway runs");
+    let session = format!("record-{}", record.id());
+    let is_there =
+        || ground.command(&format!("session status {session}")).output().expect("it runs");
+    wait_for("the session", || is_there().status.success());
+    let mut input = record.stdin.take().expect("a pipe");
+    let go_on = move |round: usize| {
+        std::io::Write::write_all(&mut input, b"\n").expect("it reads");
+        let done = ground.world.path(&format!("done-{round}"));
+        wait_for("the calls", || done.exists());
+    };
+    (record, session, go_on)
+}
+
 /// RUN stop, start, clear and snapshot while `trackway record` records the kernel, too. EXPECT them
 /// to be for the kernel's events as for the program's.
 #[test]
 fn record_is_told_what_to_do_with_the_kernels_events() {
     let Some(ground) = Ground::new("ksession-record") else { return };
-    let script = "for n in 0 1 2 3 4; do read x; \"$0\" 100 $(($1 + ${n}00)); : > done-$n; done";
-    let mut record = ground.command("record --kernel syscalls:getpgid --flight-recorder -o trace");
-    record.args(["--", "sh", "-c", script]).arg(&ground.program);
-    record.arg(ground.first().0.to_string());
-    record.stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut record = record.spawn().expect("trackway runs");
-    let session = format!("record-{}", record.id());
-    let mut input = record.stdin.take().expect("a pipe");
-    let mut go_on = |round: usize| {
-        std::io::Write::write_all(&mut input, b"\n").expect("it reads");
-        let done = ground.world.path(&format!("done-{round}"));
-        wait_for("the calls", || done.exists());
-    };
-    wait_for("the session", || {
-        ground
-            .command(&format!("session status {session}"))
-            .output()
-            .expect("it runs")
-            .status
-            .success()
-    });
+    let options = "--kernel syscalls:getpgid --flight-recorder";
+    let (record, session, mut go_on) = recorded_rounds(&ground, options, "0 1 2 3 4");
     go_on(0);
     ground.ok(&format!("session clear {session}"));
     go_on(1);
@@ -226,6 +236,7 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
     let kernel = ground.status(&session)["kernel"].clone();
     assert_eq!(kernel["recorded"], 400, "{kernel}");
     go_on(4);
+    drop(go_on);
     let output = record.wait_with_output().expect("a child");
     let talk = text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: 600 events recorded"), "{talk}");
@@ -243,24 +254,8 @@ fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
         skipped("strace is not installed");
         return;
     }
-    let script = "for n in 0 1; do read x; \"$0\" 100 $(($1 + ${n}00)); : > done-$n; done; read x";
-    let mut record = ground.command(
-        "record --kernel syscalls:getpgid --kernel-via tracefs --flight-recorder -o trace",
-    );
-    record.args(["--", "sh", "-c", script]).arg(&ground.program);
-    record.arg(ground.first().0.to_string());
-    record.stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut record = record.spawn().expect("trackway runs");
-    let session = format!("record-{}", record.id());
-    let mut input = record.stdin.take().expect("a pipe");
-    let mut go_on = |round: usize| {
-        std::io::Write::write_all(&mut input, b"\n").expect("it reads");
-        let done = ground.world.path(&format!("done-{round}"));
-        wait_for("the calls", || done.exists());
-    };
-    let is_there =
-        || ground.command(&format!("session status {session}")).output().expect("it runs");
-    wait_for("the session", || is_there().status.success());
+    let options = "--kernel syscalls:getpgid --kernel-via tracefs --flight-recorder";
+    let (record, session, mut go_on) = recorded_rounds(&ground, options, "0 1");
     go_on(0);
     ground.ok(&format!("session snapshot {session} -o shot"));
     go_on(1);
@@ -280,7 +275,8 @@ fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
     let status = format!("/proc/{}/status", record.id());
     let tracer = format!("TracerPid:\t{}\n", strace.id());
     wait_for("strace", || fs::read_to_string(&status).expect("it runs").contains(&tracer));
-    drop(input);
+    // What it waits for in the end.
+    drop(go_on);
     let output = record.wait_with_output().expect("a child");
     let mut strace = strace;
     assert!(strace.wait().expect("it ends with it").success());

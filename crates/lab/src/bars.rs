@@ -38,7 +38,7 @@ const START_US: f64 = 200.0;
 type Shown = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
 
 /// All suites that show some, in the order in which they are measured.
-const SHOWN: [Shown; 11] = [
+const SHOWN: [Shown; 12] = [
     ("tracepoint", |_, suite| [events(suite), events_beside_others(suite)].concat()),
     ("scaling", |_, suite| vec![two_threads(suite)]),
     ("paths", suites::paths::bars),
@@ -50,6 +50,7 @@ const SHOWN: [Shown; 11] = [
     ("reading", |_, suite| suites::reading::bars(suite)),
     ("spans", |_, suite| suites::spans::bars(suite)),
     ("preload", |_, suite| suites::preload::bars(suite)),
+    ("sessions", |_, suite| suites::sessions::bars(suite)),
 ];
 
 /// The lines of the design's table of bars, and the suite that shows each. None is left out: all

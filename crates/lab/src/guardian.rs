@@ -17,8 +17,11 @@ const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
 const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
-/// Removes folders and what is in them; what we had started may be writing there still.
-const FOLDERS: &str = "read -r _; i=0; \
+/// Ends what we had started to work in two folders, which has them in its environment (recorders
+/// and daemons outlive who starts them), and removes the folders and what is in them; what has not
+/// ended yet may be writing there still.
+const FOLDERS: &str = "read -r _; grep -lsF -e \"$1\" -e \"$2\" /proc/[0-9]*/environ | \
+     while IFS=/ read -r _ _ pid _; do kill \"$pid\" 2>/dev/null; done; i=0; \
      while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
      rm -rf \"$1\" \"$2\" 2>/dev/null; sleep 0.1; i=$((i+1)); done";
 /// Runs the daemon `$@` and says its number; ends it by a signal, or after a while by another. What
@@ -38,7 +41,7 @@ impl Guardian {
         Self::start(INSTANCE, &[folder])
     }
 
-    /// Of two folders.
+    /// Of two folders, whose names nobody else has.
     pub(crate) fn of_folders(folders: [&Path; 2]) -> Result<Self> {
         Self::start(FOLDERS, &folders)
     }
@@ -107,11 +110,14 @@ mod tests {
             std::fs::create_dir_all(folder).expect("a folder");
         }
         std::fs::write(one.join("file"), "x").expect("a file");
+        let mut sleep = Command::new("sleep");
+        let mut sleep = sleep.arg("600").env("FOLDER", one.join("in it")).spawn().expect("sleep");
         let guardians = [Guardian::of_instance(&instance), Guardian::of_folders([&one, &two])];
         assert!(instance.is_dir() && one.is_dir());
         // As if we were gone.
         drop(guardians);
         assert!(!instance.exists() && !one.exists() && !two.exists());
+        assert!(!sleep.wait().expect("ours").success(), "by a signal");
         std::fs::remove_dir_all(dir).expect("removed");
     }
 

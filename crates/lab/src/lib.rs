@@ -10,7 +10,6 @@
 //! page      the same as a page, with figures
 //! compare   two such reports: what changed, and how sure that is
 //! doctor    what disturbs measurements here
-//! sessions  what sessions cost: several on one event, changes, recorders, short-lived processes
 //! ```
 //!
 //! Main invariant: a figure is only given beside the proof that the tracer did the work. After
@@ -35,13 +34,11 @@ mod pinned;
 mod place;
 mod progress;
 mod readback;
-mod report;
 mod results;
 mod rounds;
 mod rows;
 mod run;
 mod rust;
-mod sessions;
 mod shuffle;
 mod signals;
 mod singles;
@@ -68,10 +65,6 @@ pub use page::page;
 pub use results::{Account, Bar, Note, Verdict};
 pub use rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 pub use run::{Offer, Order, check, offers, run_suites, seconds_now, write_page, write_report};
-pub use sessions::{
-    By, Change, Crowd, Grace, IdleSession, Left, Live, Load, SessionCost, SessionKind,
-    SessionsOptions, SessionsResults, Slope, Starts, SwitchOn, Who, print_sessions, run_sessions,
-};
 pub use shuffle::drawn_seed;
 pub use stats::{Ratio, Spread, Tail};
 pub use suite::Settings;

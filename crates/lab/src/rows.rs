@@ -113,6 +113,12 @@ pub enum Unit {
     /// Megabytes a second.
     #[serde(rename = "MB/s")]
     MbPerSecond,
+    /// Percent of one CPU.
+    #[serde(rename = "% of a CPU")]
+    PercentOfCpu,
+    /// KiB of memory.
+    #[serde(rename = "KiB")]
+    Kib,
 }
 
 impl Unit {
@@ -129,6 +135,8 @@ impl Unit {
             Self::EventsPerSecond => "events/s",
             Self::RequestsPerSecond => "requests/s",
             Self::MbPerSecond => "MB/s",
+            Self::PercentOfCpu => "% of a CPU",
+            Self::Kib => "KiB",
         }
     }
 

@@ -1,6 +1,7 @@
 //! The workload programs: their sources, and what they print.
 
 use crate::error::{Error, Result};
+use crate::stats::Spread;
 
 /// Most threads of a workload: harness.h.
 const THREADS_MAX: u32 = 1024;
@@ -14,8 +15,9 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 46] = [
+pub(crate) const SOURCES: [Source; 47] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
+    Source { name: "machine.h", text: include_str!("workloads/machine.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
     Source { name: "steps.h", text: include_str!("workloads/steps.h") },
     Source { name: "crowd.h", text: include_str!("workloads/crowd.h") },
@@ -109,6 +111,14 @@ pub(crate) fn batches(output: &str) -> Result<Vec<Batch>> {
     some(found)
 }
 
+/// ns of an event in the middle one of the batches that are not to warm up.
+pub(crate) fn median_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
+    let counted = batches.iter().filter(|batch| batch.number >= warm_up);
+    let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
+    let spread = Spread::of(&figures);
+    spread.map(|spread| spread.median).ok_or_else(|| Error::output("workload", "no batches"))
+}
+
 /// Events that each thread emitted, by its batches.
 pub(crate) fn emitted_by_thread(batches: &[Batch]) -> Vec<u64> {
     let threads = batches.iter().map(|batch| batch.thread + 1).max().unwrap_or_default();
@@ -194,6 +204,14 @@ mod tests {
         assert_eq!(found[1].event_ns(), 22.0);
         let more = batches("batch 2 0 5 1\nbatch 0 0 7 1\nbatch 2 1 5 1\n").expect("three");
         assert_eq!(emitted_by_thread(&more), [7, 0, 10]);
+    }
+
+    #[test]
+    fn batches_that_warm_up_do_not_count() {
+        let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
+        let batches = [batch(0, 9000), batch(2, 9000), batch(3, 10), batch(4, 30), batch(5, 20)];
+        assert_eq!(median_ns(&batches, 3).expect("three"), 2.0);
+        assert!(median_ns(&batches[..2], 3).is_err());
     }
 
     #[test]

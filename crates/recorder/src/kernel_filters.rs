@@ -182,7 +182,7 @@ impl Asking for ftrace::filter::Filter {
     }
 
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        let why = "what a program points to, which tracefs does not give";
+        let why = "what tracefs does not give";
         let withheld = |is_given: bool| (!is_given).then_some(why);
         ftrace::filter::gives(staged).into_iter().map(withheld).collect()
     }

@@ -270,9 +270,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Has the stream last until then, by an empty packet: who looks only at the time in which there
-    /// are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there is no
-    /// room, or older files would have to go, it stays as it is.
+    /// Has the stream last until then, by an empty packet: who looks only at the time in which
+    /// there are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there
+    /// is no room, or older files would have to go, it stays as it is.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         if end_ts <= self.end_ts || self.ring.is_some() {
             return;

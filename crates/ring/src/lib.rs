@@ -42,11 +42,13 @@ pub mod lockless;
 mod primitive;
 mod reader;
 pub mod rseq;
+mod words;
 mod writer;
 
 pub use control::{Control, Drained, Slot};
 pub use geometry::{Geometry, GeometryError};
 pub use reader::{Damage, Piece, Snapshot};
+pub use words::copy_by_words;
 pub use writer::{Plan, Refusal, SubHeader, write_header};
 
 use primitive::AtomicU32;

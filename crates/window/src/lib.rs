@@ -40,7 +40,7 @@ use trackway_abi::window::{
     DATA_OFFSET, EVENTS_MAX, EVENTS_OFFSET, Event, GRANULE_SHIFT, Header, PROCESSES_MAX,
     PROCESSES_OFFSET, Process, SESSIONS_OFFSET,
 };
-use trackway_ring::{Damage, Memory, claim, lockless};
+use trackway_ring::{Damage, Memory, claim, copy_by_words, lockless};
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
 use trackway_sys::memory::{Mapping, Zeros};
@@ -223,7 +223,7 @@ impl lockless::Store for SlotMemory {
             return;
         }
         // SAFETY: the range is mapped and backed, and the caller's slot.
-        unsafe { copy(source.as_ptr(), self.base.add(at as usize), source.len()) };
+        unsafe { copy_by_words(source.as_ptr(), self.base.add(at as usize), source.len()) };
     }
 }
 
@@ -231,33 +231,6 @@ impl claim::Copy for MappedMemory {
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
         // SAFETY: a plan's target lies in a sub-buffer inside the usable bytes (the caller
         // checked), with room for whole words behind; the source has as many readable bytes.
-        unsafe { copy(source, self.0.base().add(at as usize), bytes.next_multiple_of(8)) };
-    }
-}
-
-/// Copies into the window: by words, as the sequence does, and not by memcpy(). A program under
-/// ThreadSanitizer has one of its own, which does not know how writers here keep apart, and tells
-/// the user of races that are none.
-///
-/// # Safety
-/// As that of [`core::ptr::copy_nonoverlapping`].
-#[inline]
-unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
-    const WORD: usize = size_of::<u64>();
-    // ORDERING: none among threads. It keeps the compiler from making a call of memcpy() of a loop.
-    let keep = || core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    let whole = bytes / WORD * WORD;
-    for at in (0..whole).step_by(WORD) {
-        // SAFETY: the caller's bytes, below `bytes`.
-        unsafe {
-            let word = source.add(at).cast::<u64>().read_unaligned();
-            target.add(at).cast::<u64>().write_unaligned(word);
-        }
-        keep();
-    }
-    for at in whole..bytes {
-        // SAFETY: likewise.
-        unsafe { target.add(at).write(source.add(at).read()) };
-        keep();
+        unsafe { copy_by_words(source, self.0.base().add(at as usize), bytes.next_multiple_of(8)) };
     }
 }

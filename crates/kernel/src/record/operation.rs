@@ -3,8 +3,9 @@
 //!
 //! The kernel's `blk_fill_rwbs()` (kernel/trace/blktrace.c) writes, in this order: `F` of a flush
 //! before all else; the operation, `R`, `W`, `D`, `DE`, `F`, since Linux 6.17 those of zones (`ZA`,
-//! `ZR`, `ZRA`, `ZF`, `ZO`, `ZC`), since a later one `WZ`, or `N`; and of `F` (unit access), `A`, `S`,
-//! `M`, `U` what there is. LTTng has no flag of the operations of zones, `WZ` and `N`, nor of `U`.
+//! `ZR`, `ZRA`, `ZF`, `ZO`, `ZC`), since a later one `WZ`, or `N`; and of `F` (unit access), `A`,
+//! `S`, `M`, `U` what there is. LTTng has no flag of the operations of zones, `WZ` and `N`, nor of
+//! `U`.
 
 use trackway_jit::insn::{alu, jump};
 

@@ -1,6 +1,6 @@
-//! What analyses of LTTng's kernel traces read: which events, which fields, and of what type. Theirs
-//! are Trace Compass's `LttngEventLayout` to `Lttng29EventLayout` with the analyses of its
-//! `analysis.os.linux.core`, and lttng-analyses 0.6.1.
+//! What analyses of LTTng's kernel traces read: which events, which fields, and of what type: those
+//! of Trace Compass (`LttngEventLayout` to `Lttng29EventLayout`, and what is taken of them in
+//! `analysis.os.linux.core`), and of lttng-analyses 0.6.1.
 
 use std::collections::BTreeMap;
 

@@ -35,9 +35,9 @@ const ROUNDS_MIN: usize = 6;
 const LEAST: f64 = 0.02;
 /// By how much the part of events that is lost differs where that is told, from 0 to 1.
 const LOST_LEAST: f64 = 0.01;
-/// Nine in ten of a yardstick's figures span less than this part of it: what is nought but for
-/// noise, as a bare routine is of which timing is subtracted, is nothing to measure by.
-const WANDER_MOST: f64 = 0.5;
+/// Least part that a yardstick's figure is of what timing takes, where that was subtracted: what is
+/// less, as a bare routine is, is nought but for noise, and nothing to measure by.
+const LEFT_LEAST: f64 = 0.1;
 /// What is nearest to being no tracer at all, which is the best yardstick there is.
 const YARDSTICKS: [&str; 6] = ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust"];
 
@@ -391,6 +391,10 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
         let spread = row.spread.filter(|spread| spread.median > 0.0);
         spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
     };
+    let is_something = |row: &Row| {
+        let left = |cost| row.median().is_some_and(|median| median > LEFT_LEAST * cost);
+        row.measuring.is_none_or(left)
+    };
     let can_be = |row: &&Row| {
         row.status == RowStatus::Measured
             && row.unit == change.unit
@@ -398,7 +402,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
             && !row.tracer.starts_with("trackway")
             && (row.tracer != change.tracer || row.case != change.case)
             && figures(row).len() >= ROUNDS_MIN
-            && wander(row) < WANDER_MOST
+            && is_something(row)
     };
     let is_in_both = |row: &&Row| {
         let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;

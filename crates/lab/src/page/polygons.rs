@@ -14,11 +14,14 @@ const BOTTOM: f64 = 48.0;
 const HEIGHT: f64 = 260.0;
 /// Parts of the axis that figures are counted in.
 const PARTS: usize = 90;
+/// Fewest events of a case whose shares say something; of fewer there is the box plot.
+const EVENTS_MIN: u64 = 200;
 
 /// A figure for each case, with a line for each tracer whose single events are known.
 pub(super) fn draw(title: &str, rows: &[&Row]) -> Vec<String> {
     let mut cases: Vec<&str> = Vec::new();
-    for row in rows.iter().filter(|row| !row.histogram.is_empty()) {
+    let has_many = |row: &&&Row| row.tail.is_some_and(|tail| tail.count >= EVENTS_MIN);
+    for row in rows.iter().filter(has_many) {
         if !cases.contains(&row.case.as_str()) {
             cases.push(&row.case);
         }

@@ -10,6 +10,7 @@ pub(crate) mod payload;
 pub(crate) mod preload;
 mod programs;
 pub(crate) mod reading;
+pub(crate) mod sessions;
 pub(crate) mod sharing;
 pub(crate) mod size;
 pub(crate) mod spans;
@@ -39,5 +40,6 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
         Box::new(reading::Reading::default()),
         Box::new(spans::Spans::default()),
         Box::new(preload::Preload::default()),
+        Box::<sessions::Sessions>::default(),
     ]
 }

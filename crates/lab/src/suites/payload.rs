@@ -14,7 +14,6 @@ use crate::place::Place;
 use crate::readback;
 use crate::results::Account;
 use crate::rows::Unit;
-use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
@@ -261,12 +260,9 @@ impl Suite for Payloads {
             Whose::Ours => Self::ours(hall.place, &load, &plan)?,
             Whose::Theirs => self.theirs(hall.place, &load, &plan)?,
         };
-        let counted = batches.iter().filter(|batch| batch.number >= plan.warm_up);
-        let ns: Vec<f64> = counted.map(Batch::event_ns).collect();
-        let spread = Spread::of(&ns).ok_or_else(|| Error::output("workload", "no batches"))?;
         let extra = account.bytes_per_event().map(|bytes| (BYTES_PER_EVENT, bytes));
         Ok(Sample {
-            figure: spread.median,
+            figure: workload::median_ns(&batches, plan.warm_up)?,
             account: Some(account),
             extra: extra.into_iter().collect(),
             ..Sample::default()

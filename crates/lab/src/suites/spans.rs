@@ -16,7 +16,6 @@ use crate::results::Bar;
 use crate::rows::{SuiteRows, Unit};
 use crate::rust;
 use crate::signals;
-use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::Availability;
 use crate::tracers::RING_BYTES;
@@ -268,14 +267,12 @@ fn spans(hall: &Hall<'_>, way: Way, threads: u32) -> Result<Sample> {
     command.args(["batches", way.work, &threads, &all, &BATCH_SPANS.to_string()]);
     let finished = child::run(&mut command, way.name)?;
     let found = workload::batches(&finished.stdout)?;
-    let counted = found.iter().filter(|batch| batch.number >= warm_up);
-    let ns: Vec<f64> = counted.map(workload::Batch::event_ns).collect();
-    let spread = Spread::of(&ns).ok_or_else(|| Error::output(way.name, "no batches"))?;
+    let figure = workload::median_ns(&found, warm_up)?;
     // An event at the beginning of a span, and one at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
     let account =
         way.is_recorded.then(|| account(&hall.place.path(TRACE), &finished.stderr, emitted));
-    Ok(Sample { figure: spread.median, account: account.transpose()?, ..Sample::default() })
+    Ok(Sample { figure, account: account.transpose()?, ..Sample::default() })
 }
 
 /// The program, recorded.

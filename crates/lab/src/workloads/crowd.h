@@ -16,15 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "machine.h"
+
 /* Starts a process that emits `count` events, numbered from `first`; its id, or -1. */
 typedef pid_t (*crowd_start)(const char *program, unsigned long first, unsigned long count);
-
-static uint64_t crowd_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Those that have ended; waits for one if `options` says so. */
 static int crowd_reap(int options, int *alive, unsigned long *failed)
@@ -50,8 +45,8 @@ static int crowd_main(char **numbers, crowd_start start, const char *program)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (rate == 0 || alive_max < 1)
         return 2;
-    const uint64_t begin = crowd_now_ns();
-    for (uint64_t now = begin; now - begin < whole_ns; now = crowd_now_ns()) {
+    const uint64_t begin = lab_now_ns();
+    for (uint64_t now = begin; now - begin < whole_ns; now = lab_now_ns()) {
         const uint64_t due = begin + started * (1000000000u / rate);
         while (alive > 0 && crowd_reap(alive < alive_max ? WNOHANG : 0, &alive, &failed))
             ;
@@ -67,7 +62,7 @@ static int crowd_main(char **numbers, crowd_start start, const char *program)
     while (alive > 0)
         crowd_reap(0, &alive, &failed);
     printf("crowd %lu %lu %llu\n", started, failed,
-           (unsigned long long)(crowd_now_ns() - begin));
+           (unsigned long long)(lab_now_ns() - begin));
     return 0;
 }
 

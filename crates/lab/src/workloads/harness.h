@@ -37,6 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "machine.h"
 #include "singles.h"
 #include "steps.h"
 
@@ -82,18 +83,6 @@ static const char *lab_text(void)
     return text;
 }
 
-static uint64_t lab_clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t lab_now_ns(void)
-{
-    return lab_clock_ns(CLOCK_MONOTONIC);
-}
-
 /* Returns when all threads are here. They spin, because to be woken takes longer than to begin. */
 static void lab_meet(void)
 {
@@ -109,17 +98,6 @@ static void lab_pause(void)
     const struct timespec time = {lab.pause_us / 1000000, lab.pause_us % 1000000 * 1000};
     if (lab.pause_us > 0)
         nanosleep(&time, NULL);
-}
-
-static void lab_pin(int cpu)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0) {
-        perror("sched_setaffinity");
-        exit(3);
-    }
 }
 
 static void *lab_run(void *argument)
@@ -148,19 +126,6 @@ static void *lab_run(void *argument)
         self->emitted += lab.events;
     }
     return NULL;
-}
-
-/* The `number`th CPU of those that the process may use; the first ones again if there are fewer. */
-static int lab_cpu(int number)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 0;
-    number %= CPU_COUNT(&set);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &set) && number-- == 0)
-            return cpu;
-    return 0;
 }
 
 static int lab_threads(void)

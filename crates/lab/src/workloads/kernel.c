@@ -18,9 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { LENGTHS = 6, NAME_MAX_BYTES = 255, PIPE_BYTES = 1 << 16, SINGLES_MAX = 100000 };
 static const int lengths[LENGTHS] = {0, 15, 31, 63, 127, NAME_MAX_BYTES};

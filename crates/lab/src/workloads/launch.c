@@ -11,16 +11,10 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
+
+#include "machine.h"
 
 extern char **environ;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {
@@ -32,11 +26,11 @@ int main(int argc, char **argv)
     for (int i = atoi(argv[2]); i > 0; i--) {
         pid_t pid;
         int status;
-        const uint64_t begin = now_ns();
+        const uint64_t begin = lab_now_ns();
         if (posix_spawn(&pid, argv[1], NULL, NULL, arguments, environ) != 0 ||
             waitpid(pid, &status, 0) != pid || status != 0)
             return 3;
-        printf("start %llu\n", (unsigned long long)(now_ns() - begin));
+        printf("start %llu\n", (unsigned long long)(lab_now_ns() - begin));
     }
     return 0;
 }

@@ -3,8 +3,11 @@
 #ifndef LAB_LOAD_H
 #define LAB_LOAD_H
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "marks.h"
 

@@ -29,6 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "machine.h"
+
 enum { LAB_BATCHES_MAX = 100000 };
 
 /* Where glibc put this thread's restartable sequences, if it did. */
@@ -36,13 +38,6 @@ extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));
 
 static volatile uint64_t lab_go;
-
-static uint64_t lab_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t lab_area(void)
 {
@@ -64,19 +59,6 @@ static int lab_module(struct dl_phdr_info *info, size_t size, void *data)
                    info->dlpi_name[0] != '\0' ? info->dlpi_name : "program");
     }
     return 0;
-}
-
-static void lab_stay(void)
-{
-    cpu_set_t set;
-    int cpu = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return;
-    while (cpu < CPU_SETSIZE && !CPU_ISSET(cpu, &set))
-        cpu++;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
 }
 
 static int lab_loop(void (*loop)(uint64_t, uint64_t), uint64_t batches, uint64_t events)
@@ -117,7 +99,7 @@ static int lab_parts_main(int argc, char **argv, void (*loop)(uint64_t first, ui
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (argc != 4)
         return 2;
-    lab_stay();
+    lab_pin(lab_cpu(0));
     dl_iterate_phdr(lab_module, NULL);
     const uint64_t first = strtoull(argv[2], NULL, 10), second = strtoull(argv[3], NULL, 10);
     if (strcmp(argv[1], "loop") == 0)

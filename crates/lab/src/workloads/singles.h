@@ -11,7 +11,8 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <time.h>
+
+#include "machine.h"
 
 /* Each tick is counted by itself below the first; above, 128 for each doubling: within 0.4 %. */
 enum { LAB_LINEAR = 4096, LAB_LINEAR_BITS = 12, LAB_PARTS = 128, LAB_PARTS_BITS = 7 };
@@ -23,23 +24,6 @@ struct lab_histogram {
 };
 
 static struct lab_histogram lab_timing, lab_singles;
-
-static inline __attribute__((always_inline)) uint64_t lab_ticks(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    uint32_t low, high;
-    __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high) : : "memory");
-    return (uint64_t)high << 32 | low;
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks) : : "memory");
-    return ticks;
-#else
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-#endif
-}
 
 static unsigned lab_place(uint64_t ticks)
 {

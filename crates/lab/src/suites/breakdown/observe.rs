@@ -8,9 +8,8 @@ use std::process::Command;
 use super::parts::{Address, Instruction, PROGRAM};
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
-use crate::stats::Spread;
 use crate::tracee::Tracee;
-use crate::workload::{Batch, batches, numbers};
+use crate::workload::{batches, median_ns, numbers};
 
 /// Most instructions that are stepped through: a hundred times as many as it takes.
 const STEPS_MAX: u64 = 400_000;
@@ -86,10 +85,7 @@ impl Looped {
         }
         let batches = batches(&rest)?;
         looped.emitted = batches.iter().map(|batch| batch.events).sum();
-        let counted = batches.iter().filter(|batch| batch.number >= WARM_UP);
-        let ns: Vec<f64> = counted.map(Batch::event_ns).collect();
-        let spread = Spread::of(&ns).ok_or_else(|| Error::output("workload", "no batches"))?;
-        looped.event_ns = spread.median;
+        looped.event_ns = median_ns(&batches, WARM_UP)?;
         Ok(looped)
     }
 

@@ -220,12 +220,10 @@ fn starts(tracer: &mut dyn Tracer, hall: &Hall<'_>) -> Result<Sample> {
 /// interrupted, and beside it the mean, which does.
 fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
     let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
-    let ns: Vec<f64> = counted().map(Batch::event_ns).collect();
-    let spread = Spread::of(&ns).ok_or_else(|| Error::output("workload", "no batches"))?;
     let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();
     let events: f64 = counted().map(|batch| batch.events as f64).sum();
-    let extra = vec![(MEAN, all_ns / events)];
-    Ok(Sample { figure: spread.median, extra, ..Sample::default() })
+    let figure = workload::median_ns(batches, plan.warm_up)?;
+    Ok(Sample { figure, extra: vec![(MEAN, all_ns / events)], ..Sample::default() })
 }
 
 #[cfg(test)]

@@ -19,13 +19,12 @@ use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::readback;
 use crate::results::Account;
-use crate::stats::Spread;
 use crate::suite::{Entry, Sample, Settings};
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
 use crate::tracers::{Lttng, RING_BYTES};
-use crate::workload::{self, Batch};
+use crate::workload;
 
 /// Batches that do not count: until the ring has come round.
 const WARM_UP: u32 = 20;
@@ -144,11 +143,8 @@ impl Traced {
             check(way, &found)?;
             account = Some(found);
         }
-        let counted = batches.iter().filter(|batch| batch.number >= WARM_UP);
-        let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
-        let spread = Spread::of(&figures);
-        let spread = spread.ok_or_else(|| Error::output(way.tracer.name(), "no batch"))?;
-        Ok(Sample { figure: spread.median, account, ..Sample::default() })
+        let figure = workload::median_ns(&batches, WARM_UP)?;
+        Ok(Sample { figure, account, ..Sample::default() })
     }
 
     fn arguments(&self, way: Way) -> [String; 5] {

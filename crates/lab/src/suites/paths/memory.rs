@@ -5,7 +5,7 @@
 
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_abi::record::{COMPACT_BYTES, EXTENDED_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM};
 use trackway_abi::region::{
@@ -13,7 +13,7 @@ use trackway_abi::region::{
     SUB_HEADER_BYTES, control_stride_bytes,
 };
 use trackway_ring::lockless::{Buffer, Counters, Mode, Store, SubBuffer, header};
-use trackway_ring::{Control, Damage, Drained, Geometry, Memory, Region, claim};
+use trackway_ring::{Control, Damage, Drained, Geometry, Memory, Region, claim, copy_by_words};
 
 use super::staged::{ID, NUMBER_BITS, Staged};
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ impl Store for Map {
         // Bounded, as in the window, where what says where is in shared memory.
         if self.holds(at, source.len()) {
             // SAFETY: the range is mapped, and the caller's slot.
-            unsafe { copy(source.as_ptr(), self.at(at), source.len()) };
+            unsafe { copy_by_words(source.as_ptr(), self.at(at), source.len()) };
         }
     }
 }
@@ -99,32 +99,7 @@ impl claim::Copy for Map {
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
         // SAFETY: the caller bounded the plan's target, with room for whole words behind, and has
         // as many bytes of source.
-        unsafe { copy(source, self.at(at), bytes.next_multiple_of(8)) };
-    }
-}
-
-/// Copies into a buffer by words, as a sequence and the library do.
-///
-/// # Safety
-/// As that of [`ptr::copy_nonoverlapping`].
-#[inline(always)]
-unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
-    const WORD: usize = size_of::<u64>();
-    // Keeps the compiler from making a call of memcpy() of a loop.
-    let keep = || compiler_fence(Ordering::SeqCst);
-    let whole = bytes / WORD * WORD;
-    for at in (0..whole).step_by(WORD) {
-        // SAFETY: the caller's bytes, below `bytes`.
-        unsafe {
-            let word = source.add(at).cast::<u64>().read_unaligned();
-            target.add(at).cast::<u64>().write_unaligned(word);
-        }
-        keep();
-    }
-    for at in whole..bytes {
-        // SAFETY: likewise.
-        unsafe { target.add(at).write(source.add(at).read()) };
-        keep();
+        unsafe { copy_by_words(source, self.at(at), bytes.next_multiple_of(8)) };
     }
 }
 

@@ -18,9 +18,8 @@ use crate::machine::allowed_cpus;
 use crate::measured;
 use crate::results::Bar;
 use crate::rows::{Row, RowStatus, SuiteRows, Unit};
-use crate::stats::Spread;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
-use crate::workload::Batch;
+use crate::workload;
 use programs::Real;
 use ways::{Program, Way, Ways};
 
@@ -134,8 +133,7 @@ impl Suite for Preload {
             What::Made(program) => {
                 let batches = WARM_UP + if hall.settings.quick { 3 } else { 6 };
                 let run = made.ways.run(hall.place, turn.way, program, batches)?;
-                let figure = median_ns(&run.batches)
-                    .ok_or_else(|| Error::output(program.name(), "no batches"))?;
+                let figure = workload::median_ns(&run.batches, WARM_UP)?;
                 Ok(Sample { figure, account: run.account, ..Sample::default() })
             }
             What::Installed(at) => {
@@ -180,13 +178,6 @@ impl Preload {
         entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first.clone() });
         self.rows.push(Turn { times: 0, ..self.rows[0] });
     }
-}
-
-/// ns per call in the middle one of the batches that count.
-fn median_ns(batches: &[Batch]) -> Option<f64> {
-    let counted = batches.iter().filter(|batch| batch.number >= WARM_UP);
-    let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
-    Spread::of(&figures).map(|spread| spread.median)
 }
 
 /// What the helper is to cost at most.
@@ -244,14 +235,6 @@ mod tests {
     use crate::results::Verdict;
     use crate::rows::tests::{steady, suite};
     use crate::stats::Ratio;
-
-    #[test]
-    fn batches_that_warm_up_do_not_count() {
-        let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
-        let batches = [batch(0, 9000), batch(2, 9000), batch(3, 10), batch(4, 30), batch(5, 20)];
-        assert_eq!(median_ns(&batches), Some(2.0));
-        assert_eq!(median_ns(&batches[..2]), None);
-    }
 
     #[test]
     fn bars_follow_the_figures() {

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use trackway_sys::clock::monotonic_ns;
 
-use super::host::{Buffers, Host as _};
+use super::host::{Host as _, Kind, SESSION, Wanted};
+use super::of_turns;
 use super::ours::Ours;
-use super::results::{Kind, Live};
 use crate::child::{self, Running};
 use crate::error::{Error, Result};
-use crate::stats::Spread;
+use crate::suite::Sample;
 
-const SESSION: &str = "lab-live";
+/// What else is known: lines whose event happened before that of the line above.
+pub(super) const OUT_OF_ORDER: &str = "greatest number out of order";
+/// Programs that emit while a session is followed.
+const PROGRAMS: u64 = 50;
 /// Events of each program, which runs wherever the kernel puts it.
 const EVENTS: u64 = 3;
 /// Between one program's end and the next one's start: no multiple of the recorder's interval.
@@ -29,24 +32,24 @@ struct Line {
     seen_ns: u64,
 }
 
-/// Follows a session while so many programs emit.
-pub(super) fn measure(ours: &Ours<'_>, programs: u64) -> Result<Live> {
-    ours.create(SESSION, Kind::Disk, Buffers::Default, true)?;
+/// Follows a session while programs emit.
+pub(super) fn measure(ours: &Ours<'_>) -> Result<Sample> {
+    ours.create(SESSION, Wanted::of(Kind::Disk))?;
     let mut command = ours.command();
     command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
     let mut follower = Running::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
     // What is there before the follower is there is none of its delay.
     let first = few(ours, 0).and_then(|()| next(&mut follower));
     let lines = std::thread::scope(|scope| {
-        let emitting = scope.spawn(|| emit(ours, 1..=programs));
-        let lines = first.and_then(|_| all(&mut follower, programs));
+        let emitting = scope.spawn(|| emit(ours));
+        let lines = first.and_then(|_| all(&mut follower));
         if lines.is_err() {
             follower.terminate();
         }
         let emitted = emitting.join().unwrap_or_else(|_| Err(Error::output("workload", "gone")));
         emitted.and(lines)
     });
-    let ended = ours.end(SESSION, Kind::Disk, EVENTS * (programs + 1));
+    let ended = ours.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
     if ended.is_err() {
         follower.terminate();
     }
@@ -55,15 +58,12 @@ pub(super) fn measure(ours: &Ours<'_>, programs: u64) -> Result<Live> {
     finished?;
     let us = |line: &Line| line.seen_ns.saturating_sub(line.event_ns) as f64 / 1e3;
     let delays: Vec<f64> = lines.iter().map(us).collect();
-    Ok(Live {
-        us: Spread::of(&delays).ok_or_else(|| Error::output(SESSION, "no event was shown"))?,
-        out_of_order: out_of_order(&lines),
-        account,
-    })
+    let extra = vec![(OUT_OF_ORDER, out_of_order(&lines) as f64)];
+    Ok(Sample { account: Some(account), extra, ..of_turns(&delays)? })
 }
 
-fn emit(ours: &Ours<'_>, programs: impl Iterator<Item = u64>) -> Result<()> {
-    for program in programs {
+fn emit(ours: &Ours<'_>) -> Result<()> {
+    for program in 1..=PROGRAMS {
         std::thread::sleep(PAUSE);
         few(ours, program)?;
     }
@@ -78,11 +78,11 @@ fn few(ours: &Ours<'_>, program: u64) -> Result<()> {
 }
 
 /// The lines of all programs but the first, of which one was read.
-fn all(follower: &mut Running, programs: u64) -> Result<Vec<Line>> {
+fn all(follower: &mut Running) -> Result<Vec<Line>> {
     for _ in 1..EVENTS {
         next(follower)?;
     }
-    (0..programs * EVENTS).map(|_| next(follower)).collect()
+    (0..PROGRAMS * EVENTS).map(|_| next(follower)).collect()
 }
 
 fn next(follower: &mut Running) -> Result<Line> {

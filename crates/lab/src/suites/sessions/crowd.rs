@@ -5,29 +5,56 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::host::{Buffers, Host, text};
+use super::host::{Host as _, Kind, SESSION, Wanted};
 use super::ours::Ours;
-use super::results::{Crowd, Kind, Left, Starts};
-use super::usage;
+use super::usage::{self, KIB};
 use crate::child::Running;
 use crate::error::{Error, Result};
-use crate::place::Place;
 use crate::readback;
+use crate::results::Account;
+use crate::suite::Sample;
 use crate::workload;
 
-const SESSION: &str = "lab-crowd";
 /// Processes a second that are asked for.
 const RATE: u64 = 1000;
 /// Events of each.
 const EVENTS: u64 = 5;
 /// Most of them at a time.
 const ALIVE_MAX: u64 = 16;
-/// How long processes are started before anything is held against what is left, in seconds.
+/// How long processes are started, in seconds, and before anything is held against what is left.
+const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
 /// Until the recorder has looked at everything that it looks at.
 const REST: Duration = Duration::from_secs(1);
 /// How much longer than it should a run may take, in seconds.
 const SPARE_S: u64 = 60;
+
+/// What else is known of it: what there should be none of.
+pub(super) const NOT_COUNTED: &str = "greatest number not counted";
+pub(super) const PLACES: &str = "greatest number of places kept";
+pub(super) const DESCRIPTORS: &str = "greatest number of descriptors left";
+pub(super) const LEFT_KIB: &str = "greatest KiB left";
+
+/// How short-lived processes begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    /// As programs that are started.
+    Programs,
+    /// As children of one program.
+    Children,
+}
+
+impl Starts {
+    pub(super) const ALL: [Self; 2] = [Self::Programs, Self::Children];
+
+    /// What the processes are.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Programs => "after programs that were started",
+            Self::Children => "after children that were forked",
+        }
+    }
+}
 
 /// What the launcher says.
 struct Launched {
@@ -35,42 +62,51 @@ struct Launched {
     ns: u64,
 }
 
-/// Starts processes for so many seconds.
-pub(super) fn run(ours: &Ours<'_>, place: &Place, starts: Starts, seconds: u64) -> Result<Crowd> {
-    let program = text(&ours.program_path()).to_owned();
-    let launcher = match starts {
-        Starts::Programs => vec![text(&place.compile("crowd", &[])?).to_owned(), program],
-        Starts::Children => vec![program, "children".to_owned()],
-    };
-    ours.create(SESSION, Kind::Disk, Buffers::Default, true)?;
-    let warm_up = launch(ours, &launcher, WARM_UP_S)?;
+/// What could be left behind by processes that have ended.
+struct Left {
+    /// The window, and what is the recorder's own.
+    bytes: u64,
+    /// Descriptors that the recorder has open.
+    descriptors: u64,
+    /// Places in the table of processes, after it was swept.
+    places: u64,
+}
+
+/// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
+pub(super) fn measure(ours: &Ours<'_>, starts: Starts) -> Result<Sample> {
+    ours.create(SESSION, Wanted::of(Kind::Disk))?;
+    let warm_up = launch(ours, starts, WARM_UP_S)?;
     let before = left(ours)?;
     // Their numbers begin anew.
-    let launched = launch(ours, &launcher, seconds)?;
+    let launched = launch(ours, starts, SECONDS)?;
     let after = left(ours)?;
     let processes = warm_up.processes + launched.processes;
     let counted = ours.status(SESSION)?.counts.processes;
     let account = ours.end(SESSION, Kind::Disk, processes * EVENTS)?;
     let missing = missing(&readback::numbers(&ours.trace(SESSION))?, &[&warm_up, &launched]);
-    Ok(Crowd {
-        starts,
-        seconds: launched.ns as f64 / 1e9,
-        processes,
-        rate: launched.processes as f64 / (launched.ns as f64 / 1e9),
-        counted,
-        account,
-        missing,
-        before,
-        after,
+    // A number that is there twice makes up for none that is missing.
+    let recorded = account.recorded.saturating_sub(missing);
+    let extra = vec![
+        ("processes a second", launched.processes as f64 / (launched.ns as f64 / 1e9)),
+        (NOT_COUNTED, processes.abs_diff(counted) as f64),
+        (PLACES, after.places as f64),
+        (DESCRIPTORS, after.descriptors.saturating_sub(before.descriptors) as f64),
+        (LEFT_KIB, after.bytes.saturating_sub(before.bytes) as f64 / KIB),
+    ];
+    Ok(Sample {
+        figure: after.bytes as f64 / KIB,
+        account: Some(Account { recorded, ..account }),
+        extra,
+        ..Sample::default()
     })
 }
 
-fn launch(ours: &Ours<'_>, launcher: &[String], seconds: u64) -> Result<Launched> {
-    let (program, arguments) = launcher.split_first().expect("a launcher is a program");
-    let mut command = Command::new(program);
-    command.args(arguments);
+fn launch(ours: &Ours<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
+    let mut command: Command = match starts {
+        Starts::Programs => ours.launcher_of_programs(),
+        Starts::Children => ours.launcher_of_children(),
+    };
     command.args([RATE, seconds, EVENTS, ALIVE_MAX].map(|number| number.to_string()));
-    ours.enter(&mut command);
     let running = Running::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;
     let said = running.finish()?.stdout;
     let [processes, failed, ns] = workload::numbers(said.trim_end(), "crowd")?;
@@ -101,11 +137,8 @@ fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
 fn left(ours: &Ours<'_>) -> Result<Left> {
     std::thread::sleep(REST);
     let pid = ours.status(SESSION)?.pid;
-    let resident = usage::resident(&[pid])?;
     Ok(Left {
-        window_bytes: ours.shared_bytes()?,
-        resident_bytes: resident.all_bytes,
-        own_bytes: resident.own_bytes,
+        bytes: ours.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
         descriptors: usage::descriptors(pid)?,
         places: ours.listed_processes()?,
     })

@@ -1,7 +1,7 @@
 //! Trackway's sessions, through its own commands and, where the command is not what is measured,
 //! through the recorder's socket.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,27 +10,46 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::host::{Buffers, Host, RING_BYTES, text, words};
-use super::results::{Kind, Who};
+use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
 use crate::child::{self, Finished};
 use crate::error::{Error, Result};
 use crate::place::{Place, make_dir};
 use crate::readback;
 use crate::results::Account;
-use crate::tracers::trackway::{allocated_bytes, in_window, link_flags};
+use crate::tracers::RING_BYTES;
+use crate::tracers::trackway::{allocated_bytes, in_window, link_flags, off_window_dir};
 
-/// The workload.
+/// The workload, and what starts it again and again.
 const PROGRAM: &str = "sessions";
+const LAUNCHER: &str = "crowd";
+/// Folder of the recorders' sockets, in the scratch folder.
+const RUN_DIR: &str = "run";
+/// The events that there are.
+const RULE: &str = "lab:*";
+/// The only channel that there is.
+const CHANNEL: &str = "channel0";
+/// How long a recorder has to answer, and how much it may say.
+const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// How long a recorder has until its account is as it must be; it looks ten times a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is asked meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
+/// How something is asked of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// By the command that users have.
+    Command,
+    /// By the recorder's socket, as the command does it.
+    Socket,
+}
+
 /// Our sessions, in a window and a folder of sockets of the lab's own.
 #[derive(Debug)]
 pub(super) struct Ours<'place> {
     place: &'place Place,
-    run_dir: PathBuf,
+    by: By,
 }
 
 /// How a session goes: what the lab needs of `trackway session status --format json`.
@@ -39,8 +58,6 @@ pub(super) struct Ours<'place> {
 pub(super) struct Status {
     /// The recorder.
     pub(super) pid: u32,
-    /// Bytes of shared memory that the session's buffers take.
-    pub(super) memory_bytes: u64,
     pub(super) counts: Counts,
 }
 
@@ -54,25 +71,39 @@ pub(super) struct Counts {
 }
 
 impl<'place> Ours<'place> {
-    /// Compiles the workload.
-    pub(super) fn set_up(place: &'place Place) -> Result<Self> {
-        let run_dir = place.path("run");
-        make_dir(&run_dir)?;
+    /// Compiles the programs.
+    pub(super) fn set_up(place: &Place) -> Result<()> {
+        make_dir(&place.path(RUN_DIR))?;
         let flags = link_flags(place)?;
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         place.compile(PROGRAM, &flags)?;
-        Ok(Self { place, run_dir })
+        place.compile(LAUNCHER, &[]).map(drop)
     }
 
-    /// Path of the workload.
-    pub(super) fn program_path(&self) -> PathBuf {
-        self.place.path(PROGRAM)
+    /// Those of a place that was set up, asked in one way.
+    pub(super) const fn new(place: &'place Place, by: By) -> Self {
+        Self { place, by }
+    }
+
+    /// What starts the workload again and again, as a program.
+    pub(super) fn launcher_of_programs(&self) -> Command {
+        let mut command = Command::new(self.place.path(LAUNCHER));
+        command.arg(self.place.path(PROGRAM));
+        self.enter(&mut command);
+        command
+    }
+
+    /// The same as its own child.
+    pub(super) fn launcher_of_children(&self) -> Command {
+        let mut command = self.program();
+        command.arg("children");
+        command
     }
 
     /// Makes `command` see our sessions, and no others.
-    pub(super) fn enter(&self, command: &mut Command) {
+    fn enter(&self, command: &mut Command) {
         in_window(command, self.place.window_dir());
-        command.env("TRACKWAY_RUN_DIR", &self.run_dir);
+        command.env("TRACKWAY_RUN_DIR", self.place.path(RUN_DIR));
     }
 
     /// `trackway`, in sight of the sessions.
@@ -83,34 +114,25 @@ impl<'place> Ours<'place> {
     }
 
     /// `trackway ARGUMENTS`.
-    pub(super) fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
+    fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
         let mut command = self.command();
-        child::run(command.args(arguments), &words("trackway", arguments))
+        let what = format!("trackway {}", arguments.join(" "));
+        child::run(command.args(arguments), &what)
     }
 
-    /// Makes a session as [`Host::create`] does, with buffers as they are by default, on a machine
-    /// that claims that it could have so many CPUs.
-    pub(super) fn create_as_if(&self, session: &str, kind: Kind, cpus: u32) -> Result<()> {
-        let mut command = self.creating(session, kind, Buffers::Default, true);
-        command.env("TRACKWAY_TEST_CPUS", cpus.to_string());
-        run_creating(command, session)
+    /// Asks for something in the one way or the other.
+    fn change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
+        match self.by {
+            By::Command => self.trackway(arguments).map(drop),
+            By::Socket => self.ask(session, request).map(drop),
+        }
     }
 
-    fn creating(&self, session: &str, kind: Kind, buffers: Buffers, is_on: bool) -> Command {
-        let folder = self.trace(session);
-        // One may be left from the round before.
-        let _ = std::fs::remove_dir_all(&folder);
-        let mut command = Command::new(&self.place.kit.trackway);
-        command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
-        command.args(["--on", if is_on { "lab:*" } else { "!lab:*" }]);
-        if kind == Kind::Flight {
-            command.arg("--flight-recorder");
-        }
-        if buffers == Buffers::Ring {
-            command.args(["--buffer-size", &RING_BYTES.to_string()]);
-        }
-        self.enter(&mut command);
-        command
+    /// Gives the channel this context, or `none`, and so other buffers.
+    pub(super) fn set_context(&self, context: &str) -> Result<()> {
+        let contexts = if context == "none" { json!([]) } else { json!([context]) };
+        let request = json!({ "ask": "set-channel", "channel": CHANNEL, "contexts": contexts });
+        self.change(SESSION, &["channel", "set", SESSION, CHANNEL, "--context", context], request)
     }
 
     /// How a session goes.
@@ -120,11 +142,7 @@ impl<'place> Ours<'place> {
     }
 
     /// The same once it is as it should be, or will not be any more.
-    pub(super) fn status_once(
-        &self,
-        session: &str,
-        is_good: impl Fn(&Status) -> bool,
-    ) -> Result<Status> {
+    fn status_once(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
         let begin = Instant::now();
         loop {
             let status = self.status(session)?;
@@ -136,14 +154,15 @@ impl<'place> Ours<'place> {
     }
 
     /// Asks a session's recorder by its socket, and waits for the answer.
-    pub(super) fn ask(&self, session: &str, mut request: Value) -> Result<Value> {
+    fn ask(&self, session: &str, mut request: Value) -> Result<Value> {
         let fail = || Error::io(format!("cannot ask the recorder of {session}"));
         request["version"] = json!(1);
-        let path = self.run_dir.join(format!("{session}.sock"));
+        let path = self.place.path(RUN_DIR).join(format!("{session}.sock"));
         let mut stream = UnixStream::connect(path).map_err(fail())?;
+        stream.set_read_timeout(Some(ANSWER)).map_err(fail())?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
         let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).map_err(fail())?;
+        BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line).map_err(fail())?;
         let answer: Value =
             serde_json::from_str(&line).map_err(|error| Error::output(session, error))?;
         if answer["answer"] == "refused" {
@@ -182,34 +201,46 @@ impl<'place> Ours<'place> {
     }
 }
 
-fn run_creating(mut command: Command, session: &str) -> Result<()> {
-    child::run(&mut command, &format!("trackway session create {session}")).map(|_| ())
-}
-
 impl Host for Ours<'_> {
-    fn who(&self) -> Who {
-        Who::Trackway
+    fn create(&self, session: &str, wanted: Wanted) -> Result<()> {
+        let folder = self.trace(session);
+        // One may be left from the round before.
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut command = self.command();
+        command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
+        command.args(["--on", if wanted.is_on { RULE } else { "!lab:*" }]);
+        if wanted.kind == Kind::Flight {
+            command.arg("--flight-recorder");
+        }
+        if wanted.buffers == Buffers::Ring {
+            command.args(["--buffer-size", &RING_BYTES.to_string()]);
+        }
+        if let Some(cpus) = wanted.possible_cpus {
+            command.env("TRACKWAY_TEST_CPUS", cpus.to_string());
+        }
+        child::run(&mut command, &format!("trackway session create {session}")).map(drop)
     }
 
-    fn create(&self, session: &str, kind: Kind, buffers: Buffers, is_on: bool) -> Result<()> {
-        let command = self.creating(session, kind, buffers, is_on);
-        run_creating(command, session)
+    fn event_on(&self) -> Result<()> {
+        let request = json!({ "ask": "events-on", "rules": [RULE] });
+        self.change(SESSION, &["event", "on", SESSION, RULE], request)
     }
 
-    fn event_on(&self, session: &str) -> Result<()> {
-        self.trackway(&["event", "on", session, "lab:*"]).map(|_| ())
-    }
-
-    fn event_off(&self, session: &str) -> Result<()> {
-        self.trackway(&["event", "off", session, "lab:*"]).map(|_| ())
+    fn event_off(&self) -> Result<()> {
+        let request = json!({ "ask": "events-off", "patterns": [RULE] });
+        self.change(SESSION, &["event", "off", SESSION, RULE], request)
     }
 
     fn stop(&self, session: &str) -> Result<()> {
-        self.trackway(&["session", "stop", session]).map(|_| ())
+        self.change(session, &["session", "stop", session], json!({ "ask": "stop" }))
     }
 
-    fn start(&self, session: &str) -> Result<()> {
-        self.trackway(&["session", "start", session]).map(|_| ())
+    fn start(&self) -> Result<()> {
+        self.change(SESSION, &["session", "start", SESSION], json!({ "ask": "start" }))
+    }
+
+    fn recorded(&self) -> Result<Option<u64>> {
+        Ok(Some(self.status(SESSION)?.counts.recorded))
     }
 
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
@@ -242,8 +273,8 @@ impl Host for Ours<'_> {
         self.place.path(&format!("trackway-{session}"))
     }
 
-    fn recorders(&self, session: &str) -> Result<Vec<u32>> {
-        Ok(vec![self.status(session)?.pid])
+    fn recorders(&self) -> Result<Vec<u32>> {
+        Ok(vec![self.status(SESSION)?.pid])
     }
 
     fn shared_bytes(&self) -> Result<u64> {
@@ -251,9 +282,16 @@ impl Host for Ours<'_> {
     }
 
     fn program(&self) -> Command {
-        let mut command = Command::new(self.program_path());
+        let mut command = Command::new(self.place.path(PROGRAM));
         self.enter(&mut command);
         command
+    }
+
+    fn program_off(&self) -> Result<Command> {
+        let mut command = Command::new(self.place.path(PROGRAM));
+        // Where no session ever was, as in other suites.
+        in_window(&mut command, &off_window_dir(self.place)?);
+        Ok(command)
     }
 
     fn clear(&self) {
@@ -266,12 +304,6 @@ impl Host for Ours<'_> {
     }
 }
 
-impl Drop for Ours<'_> {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +313,7 @@ mod tests {
         let text = r#"{"answer":"status","name":"lab","pid":7,"memory-bytes":9,"channels":[],
             "counts":{"recorded":5,"lost":1,"overwritten":0,"bytes":3,"processes":2}}"#;
         let status: Status = serde_json::from_str(text).expect("a status");
-        assert_eq!((status.pid, status.memory_bytes), (7, 9));
+        assert_eq!(status.pid, 7);
         assert_eq!(status.counts, Counts { recorded: 5, lost: 1, processes: 2 });
     }
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::host::{Buffers, Host, RING_BYTES, text};
-use super::results::{Kind, Who};
+use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::readback;
 use crate::results::Account;
+use crate::tracers::RING_BYTES;
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::shared_bytes;
 
@@ -19,26 +19,33 @@ const SUB_BUFFERS: u64 = 4;
 
 /// LTTng's sessions.
 #[derive(Debug)]
-pub(super) struct Theirs<'place> {
-    place: &'place Place,
-    daemon: Daemon,
+pub(super) struct Theirs<'a> {
+    place: &'a Place,
+    daemon: &'a Daemon,
 }
 
-impl<'place> Theirs<'place> {
+impl<'a> Theirs<'a> {
     /// Compiles the workload, and starts the daemon.
-    pub(super) fn set_up(place: &'place Place) -> Result<Self> {
+    pub(super) fn set_up(place: &Place) -> Result<Daemon> {
         let provider = text(&place.path("lttng-provider.c"));
         place.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
-        Ok(Self { place, daemon: Daemon::start(place)? })
+        Daemon::start(place)
+    }
+
+    /// Those of a daemon.
+    pub(super) const fn new(place: &'a Place, daemon: &'a Daemon) -> Self {
+        Self { place, daemon }
+    }
+
+    /// `lttng VERB` for the event of a session.
+    fn event(&self, verb: &str, session: &str) -> Result<()> {
+        let of = format!("--session={session}");
+        self.daemon.lttng(&[verb, "--userspace", &of, "--channel=channel", "lab:number"])
     }
 }
 
 impl Host for Theirs<'_> {
-    fn who(&self) -> Who {
-        Who::Lttng
-    }
-
-    fn create(&self, session: &str, kind: Kind, buffers: Buffers, is_on: bool) -> Result<()> {
+    fn create(&self, session: &str, wanted: Wanted) -> Result<()> {
         let folder = self.trace(session);
         // One may be left from the round before.
         let _ = std::fs::remove_dir_all(&folder);
@@ -47,40 +54,40 @@ impl Host for Theirs<'_> {
         let size = format!("--subbuf-size={}", RING_BYTES / SUB_BUFFERS);
         let count = format!("--num-subbuf={SUB_BUFFERS}");
         let mut create = vec!["create", session, &output];
-        if kind == Kind::Flight {
+        if wanted.kind == Kind::Flight {
             create.push("--snapshot");
         }
         self.daemon.lttng(&create)?;
         let mut channel = vec!["enable-channel", "--userspace", &of];
-        if buffers == Buffers::Ring {
+        if wanted.buffers == Buffers::Ring {
             channel.extend([size.as_str(), &count]);
         }
         channel.push("channel");
         self.daemon.lttng(&channel)?;
-        if is_on {
-            self.event_on(session)?;
+        if wanted.is_on {
+            self.event("enable-event", session)?;
         }
-        self.start(session)
+        self.daemon.lttng(&["start", session])
     }
 
-    fn event_on(&self, session: &str) -> Result<()> {
-        let of = format!("--session={session}");
-        let arguments = ["enable-event", "--userspace", &of, "--channel=channel", "lab:number"];
-        self.daemon.lttng(&arguments)
+    fn event_on(&self) -> Result<()> {
+        self.event("enable-event", SESSION)
     }
 
-    fn event_off(&self, session: &str) -> Result<()> {
-        let of = format!("--session={session}");
-        let arguments = ["disable-event", "--userspace", &of, "--channel=channel", "lab:number"];
-        self.daemon.lttng(&arguments)
+    fn event_off(&self) -> Result<()> {
+        self.event("disable-event", SESSION)
     }
 
     fn stop(&self, session: &str) -> Result<()> {
         self.daemon.lttng(&["stop", session])
     }
 
-    fn start(&self, session: &str) -> Result<()> {
-        self.daemon.lttng(&["start", session])
+    fn start(&self) -> Result<()> {
+        self.daemon.lttng(&["start", SESSION])
+    }
+
+    fn recorded(&self) -> Result<Option<u64>> {
+        Ok(None)
     }
 
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
@@ -111,7 +118,7 @@ impl Host for Theirs<'_> {
         self.place.path(&format!("lttng-{session}"))
     }
 
-    fn recorders(&self, _session: &str) -> Result<Vec<u32>> {
+    fn recorders(&self) -> Result<Vec<u32>> {
         Ok(self.daemon.processes())
     }
 
@@ -122,6 +129,10 @@ impl Host for Theirs<'_> {
 
     fn program(&self) -> Command {
         self.daemon.command(&self.place.path(PROGRAM))
+    }
+
+    fn program_off(&self) -> Result<Command> {
+        Ok(self.program())
     }
 
     fn clear(&self) {

@@ -5,6 +5,9 @@ use std::io;
 
 use crate::error::{Error, Result};
 
+/// Bytes of a KiB.
+pub(super) const KIB: f64 = 1024.0;
+
 /// Time that all threads of these processes have had on CPUs, in ns, in user and kernel mode.
 pub(super) fn cpu_ns(pids: &[u32]) -> Result<u64> {
     pids.iter().map(|&pid| cpu_ns_of(pid)).sum()

@@ -1,0 +1,87 @@
+//! `trackway bench sessions`: with what is always there, once; and what a killed run leaves.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use trackway_tests::bench::{is_accounted_for, is_measured, number, of, report, row, rows_of};
+use trackway_tests::{World, has, skipped};
+
+/// How long what was killed, and what it had started, has to be gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// RUN the suite, once. EXPECT every event in every session to be somewhere, in each of them; as
+/// many events of short-lived processes as there were, each process counted, and nothing left.
+#[test]
+fn every_event_of_every_session_is_accounted_for() {
+    let Some(report) = report(&World::new("bench-sessions"), "sessions", "trackway-socket") else {
+        return;
+    };
+    let rows = rows_of(&report, "sessions");
+    for row in rows.iter().filter(|row| is_measured(row) && row["tracer"] != "trackway-off") {
+        is_accounted_for(row);
+    }
+    for (tracer, count) in [("trackway", 21), ("trackway-socket", 3), ("trackway again", 1)] {
+        assert_eq!(of(&rows, tracer).len(), count, "{tracer}");
+    }
+    for kind in ["flight recorder", "to a folder"] {
+        let row = |sessions: &str| row(&rows, "trackway", &format!("{sessions}, {kind}"));
+        // Each session has every event.
+        assert!(number(row("4 sessions"), "emitted").is_multiple_of(4 * 2500));
+        assert!(row("1 session")["extra"]["each further session, ns"].is_number());
+        assert!(row("32 sessions")["extra"]["in terms of 1 session"].is_number());
+    }
+    for starts in ["programs that were started", "children that were forked"] {
+        let row = row(&rows, "trackway", &format!("memory after {starts}"));
+        assert_eq!(number(row, "recorded"), number(row, "emitted"), "{row}");
+        for what in ["not counted", "of places kept", "of descriptors left"] {
+            assert_eq!(row["extra"][format!("greatest number {what}")], 0.0, "{row}");
+        }
+    }
+    let followed = row(&rows, "trackway", "followed: event to line");
+    assert_eq!(followed["extra"]["greatest number out of order"], 0.0, "{followed}");
+    let singles = row(&rows, "trackway-socket", "session stopped");
+    assert_eq!(singles["tail"]["count"], 5, "{singles}");
+    assert_eq!(report["bars"].as_array().map(Vec::len), Some(8));
+}
+
+/// RUN it, and kill it while it has a session. EXPECT the session's recorder to end, and its
+/// folder to go.
+#[test]
+fn recorders_of_a_run_that_is_killed_end() {
+    if !has("cc") {
+        return skipped("no C compiler (cc) is installed");
+    }
+    let world = World::new("bench-sessions-killed");
+    let temp = world.path("tmp");
+    fs::create_dir_all(&temp).expect("a folder");
+    let mut command = world.trackway(&["bench", "sessions", "--quick", "--tracers", "trackway"]);
+    let command = command.arg("--out").arg(world.path("out")).env("TMPDIR", &temp);
+    let mut bench = command.spawn().expect("it runs");
+    let begin = Instant::now();
+    while recorders(&temp).is_empty() {
+        assert!(bench.try_wait().expect("ours").is_none(), "it has ended by itself");
+        assert!(begin.elapsed() < PATIENCE, "it makes no session");
+    }
+    bench.kill().expect("ours");
+    bench.wait().expect("ours");
+    let begin = Instant::now();
+    while !recorders(&temp).is_empty() || fs::read_dir(&temp).expect("a folder").count() > 0 {
+        assert!(begin.elapsed() < PATIENCE, "{:?} are left", recorders(&temp));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Recorders of sessions that have a folder in their environment.
+fn recorders(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().expect("a path");
+    let mut grep = Command::new("sh");
+    grep.args(["-c", "grep -ls -e \"$1\" /proc/[0-9]*/environ", "sh", folder]);
+    let found = String::from_utf8(grep.output().expect("sh runs").stdout).expect("paths");
+    let is_recorder = |path: &&str| {
+        let words = fs::read(path.replace("environ", "cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).contains("session\0recorder")
+    };
+    found.lines().filter(is_recorder).map(str::to_owned).collect()
+}
