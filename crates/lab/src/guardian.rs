@@ -26,8 +26,11 @@ const FOLDERS: &str = "read -r _; grep -lsF -e \"$1\" -e \"$2\" /proc/[0-9]*/env
      rm -rf \"$1\" \"$2\" 2>/dev/null; sleep 0.1; i=$((i+1)); done";
 /// Runs the daemon `$@` and says its number; ends it by a signal, or after a while by another. What
 /// it has started is in our process group, which goes with us. Whoever is the parent of a process
-/// has it until it is waited for: its number is nobody else's.
-const DAEMON: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; echo $daemon; \
+/// has it until it is waited for: its number is nobody else's. It is said by a shell of its own,
+/// which alone ends where nobody hears it any more. The signal that [`FOLDERS`] sends is for
+/// others.
+const DAEMON: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; \
+     trap '' TERM; (echo $daemon); \
      { read -r _ <&3; kill -TERM $daemon; sleep 10; kill -KILL $daemon; } >/dev/null 2>&1 & \
      wait $daemon; echo \"it ended: $?\" >&2; kill -KILL 0";
 
