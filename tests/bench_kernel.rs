@@ -1,12 +1,11 @@
 //! `trackway bench syscall`, `workload` and `latency`: what tracing the kernel and whole programs
 //! costs. Whether rows have their accounts and figures; how large those are is for people.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use trackway_tests::bench::{self, is_accounted_for, is_measured, number};
+use trackway_tests::bench::{self, is_accounted_for, is_measured, number, processes};
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{World, has, is_root, skipped};
 
@@ -104,18 +103,49 @@ fn every_turn_of_the_loop_is_in_a_histogram() {
     }
 }
 
-/// Processes that have this folder for temporary files, and run a program of this name.
-fn processes(folder: &Path, names: &[&str]) -> usize {
-    let wanted = format!("TMPDIR={}", folder.display());
-    let is_it = |pid: &Path| {
-        let name = std::fs::read_to_string(pid.join("comm")).unwrap_or_default();
-        let environment = std::fs::read(pid.join("environ")).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        (names.is_empty() || names.contains(&name.trim_end()))
-            && variables.any(|variable| variable == wanted.as_bytes())
-    };
-    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
-    entries.filter(|entry| is_it(&entry.path())).count()
+/// RUN tracers that are on for the begin of the work alone, and for something else. EXPECT both to
+/// have failed, whatever they recorded, and one that is on all the time not to.
+#[test]
+fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
+    // The real one, which ends before the work does.
+    const HALF: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
+        [ \"$1\" = record ] || exec perf \"$@\"\n\
+        while [ \"$1\" != -- ]; do options=\"$options $1\"; shift; done; shift\n\
+        ready=$(mktemp -u); mkfifo \"$ready\"\n\
+        perf $options -- sh -c 'echo >\"$1\"; sleep 0.1' sh \"$ready\" &\n\
+        read -r _ <\"$ready\"; rm \"$ready\"\n\
+        \"$@\" && wait\n";
+    // The real one, of all that others do in a moment.
+    const ELSEWHERE: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
+        bpftrace -f json -e \"$4\" -c \"$(command -v sleep) 0.2\" -o \"$8\" && $6\n";
+    let world = World::new("bench-liars");
+    if !is_root() || ["cc", "perf", "bpftrace", "hackbench"].iter().any(|program| !has(program)) {
+        return skipped("it takes root, cc, perf, bpftrace and hackbench");
+    }
+    let before = world.path("before");
+    bench::scripts(&before, &[("perf", HALF), ("bpftrace", ELSEWHERE)]);
+    let out = world.path("results");
+    let tracers = "perf-sched,bpftrace,ftrace-sched";
+    let mut command = world.trackway(&["bench", "workload", "--rounds", "1", "--tracers", tracers]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", before.display())).arg("--out").arg(&out);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it runs");
+    let json = std::fs::read_to_string(out.join("results.json")).expect("results");
+    let rows = bench::rows_of(&serde_json::from_str(&json).expect("JSON"), "workload");
+    let row = |tracer| bench::row(&rows, tracer, "hackbench");
+    let honest = row("ftrace-sched");
+    if honest["status"] == "absent" {
+        return skipped("the kernel cannot be traced here");
+    }
+    is_accounted_for(honest);
+    assert_eq!(status.code(), Some(1), "{rows:?}");
+    for (tracer, what) in [("perf-sched", "at the end"), ("bpftrace", "at the begin")] {
+        let row = row(tracer);
+        let reason = row["reason"].as_str().unwrap_or_default();
+        assert_eq!(row["status"], "failed", "{row}");
+        assert!(reason.contains("it was not on all the time") && reason.contains(what), "{row}");
+        assert!(row["samples"].as_array().is_some_and(Vec::is_empty), "{row}");
+    }
 }
 
 /// KILL the bench while a server is under load. EXPECT nothing of it to stay.

@@ -1,11 +1,15 @@
 //! `trackway bench` with tracers of others: what they write is looked at, and what they leave.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use trackway_tests::bench::{is_accounted_for, is_measured, of, quick, row, rows_of};
+use trackway_tests::bench::{
+    is_accounted_for, is_measured, of, processes, quick, row, rows_of, scripts,
+};
+use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{World, build_dir, has, is_root, skipped};
 
 /// Runs a suite once with these tracers, and these programs before all others: its status and rows.
@@ -58,12 +62,7 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
                case \"$1\" in */functions | */usdt) exec \"$@\" ;; esac; shift; done\n";
     let before = world.path("before");
-    fs::create_dir(&before).expect("a folder");
-    for program in ["uftrace", "perf"] {
-        fs::write(before.join(program), off).expect("a program");
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(before.join(program), mode).expect("executable");
-    }
+    scripts(&before, &[("uftrace", off), ("perf", off)]);
     let (status, rows) = bench(&world, "tracepoint", "uftrace,perf", &before);
     assert_eq!(status, Some(1), "{rows:?}");
     for tracer in ["uftrace", "perf"] {
@@ -124,4 +123,50 @@ fn a_killed_bench_leaves_no_uprobe_event() {
         Some(90) => skipped("tracefs cannot be mounted here, or has no uprobes"),
         code => assert_eq!(code, Some(0), "91: no event, 92: it stays"),
     }
+}
+
+/// KILL the bench while LTTng traces for it. EXPECT no daemon of it, no folder and no shared memory
+/// to stay, and nothing where root's daemons have their sockets.
+#[test]
+fn a_killed_bench_leaves_no_daemon_of_lttngs() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const DAEMONS: &[&str] = &["lttng-sessiond", "lttng-consumerd"];
+    let world = World::new("bench-lttng");
+    let multiarch = format!("/usr/include/{}-linux-gnu/lttng", std::env::consts::ARCH);
+    let has_header = ["/usr/include/lttng", &multiarch].iter().any(|path| Path::new(path).is_dir());
+    if !is_root() || !has("cc") || !has("lttng-sessiond") || !has_header {
+        return skipped("it takes root, LTTng and a compiler");
+    }
+    let shared = || {
+        let entries = fs::read_dir("/dev/shm").expect("shared memory").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // Those of LTTng's library, by which programs wait for daemons, are everybody's.
+        names.filter(|name| !name.starts_with("lttng-ust-wait")).count()
+    };
+    let sockets = Path::new("/var/run/lttng");
+    let was_there = sockets.exists();
+    let before = shared();
+    let folder = world.path("scratch");
+    fs::create_dir(&folder).expect("a folder");
+    let arguments = ["bench", "tracepoint", "--rounds", "9", "--tracers", "lttng-ust", "--out"];
+    let mut command = world.trackway(&arguments);
+    command.arg(world.path("results")).env("TMPDIR", &folder);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut bench = command.spawn().expect("trackway runs");
+    let begin = Instant::now();
+    // Until something is traced: there is a consumer for it then.
+    let traces = || processes(&folder, DAEMONS) >= DAEMONS.len();
+    while !traces() && begin.elapsed() < PATIENCE && bench.try_wait().expect("it").is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let was_traced = traces();
+    let was_made = sockets.exists();
+    send(bench.id().cast_signed(), libc::SIGKILL);
+    bench.wait().expect("it ends");
+    wait_for("all of it to end", || processes(&folder, &[]) == 0);
+    wait_for("its folders to go", || {
+        fs::read_dir(&folder).expect("it is there").next().is_none() && shared() <= before
+    });
+    assert!(was_traced, "nothing was traced");
+    assert!(was_there || !(was_made || sockets.exists()));
 }

@@ -1,6 +1,7 @@
 //! Suites of `trackway bench` in tests: run once, and what their results say of rows.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -86,4 +87,30 @@ pub fn is_accounted_for(row: &Value) {
     let names = ["emitted", "recorded", "lost", "overwritten"];
     let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
     assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
+}
+
+/// Processes that have this folder for temporary files, and run a program of one of these names, or
+/// of any if there is none.
+pub fn processes(folder: &Path, names: &[&str]) -> usize {
+    let wanted = format!("TMPDIR={}", folder.display());
+    let is_it = |pid: &Path| {
+        let name = fs::read_to_string(pid.join("comm")).unwrap_or_default();
+        let environment = fs::read(pid.join("environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        (names.is_empty() || names.contains(&name.trim_end()))
+            && variables.any(|variable| variable == wanted.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    entries.filter(|entry| is_it(&entry.path())).count()
+}
+
+/// Programs by scripts, to be found before all others.
+pub fn scripts(folder: &Path, programs: &[(&str, &str)]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir(folder).expect("a folder");
+    for (name, script) in programs {
+        fs::write(folder.join(name), script).expect("a program");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.join(name), mode).expect("executable");
+    }
 }

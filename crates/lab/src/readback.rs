@@ -33,6 +33,37 @@ pub(crate) struct Counted {
     pub(crate) gaps: u64,
     /// Sum of the streams' first numbers: what they overwrote, if nothing was discarded.
     pub(crate) before_first: u64,
+    /// Packets that were there before each stream's first, by their own numbers: of all streams.
+    packets_before: u64,
+    /// Fewest and most events of a packet that another one follows.
+    full: Option<(u64, u64)>,
+}
+
+impl Counted {
+    /// Of an event's size that is the same in all packets, or not: at least and at most how many
+    /// were in packets that are no longer there; `None` if none is left that is full.
+    fn before(&self, size: Size) -> Option<(u64, u64)> {
+        if self.packets_before == 0 {
+            return Some((0, 0));
+        }
+        let (fewest, most) = self.full?;
+        // A header that is larger now and then, and what is left at the end.
+        let (less, more) = match size {
+            Size::Same => (2, 2),
+            Size::Text => (fewest / 4, most / 4),
+        };
+        let times = |events: u64| self.packets_before.saturating_mul(events);
+        Some((times(fewest.saturating_sub(less)), times(most + more)))
+    }
+}
+
+/// Whether all events of a trace take as many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// They do.
+    Same,
+    /// They are text with their number in it, of more digits in the end.
+    Text,
 }
 
 /// Counts the trace in `folder` or somewhere below; `None` if there is none.
@@ -62,15 +93,17 @@ pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
 }
 
 /// The same in a trace that has the newest events of each CPU: what is missing before a thread's
-/// first one was overwritten; what is missing after it was lost, and the tracer must say so.
-pub(crate) fn overwritten(folder: &Path, emitted: &[u64]) -> Result<Account> {
+/// first one was overwritten, if the numbers of the packets that are left leave room for that many
+/// and no fewer before them: else the tracer was not on when they were emitted. What is missing
+/// after it was lost, and the tracer must say so.
+pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<Account> {
     let most = emitted.iter().max().filter(|&&most| emitted.len() > 1 && most > 1 << THREAD_BITS);
     if let Some(most) = most {
         return Err(Error::output("workload", format_args!("{most} events of a thread")));
     }
     let mut threads = Threads::new(emitted);
     let counted = count_each(folder, |_, number| threads.add(number))?.unwrap_or_default();
-    threads.account(&counted)
+    threads.account(&counted, size)
 }
 
 /// Which events of each thread there are.
@@ -100,12 +133,25 @@ impl<'a> Threads<'a> {
         *first = (*first).min(number - (thread << THREAD_BITS));
     }
 
-    fn account(&self, counted: &Counted) -> Result<Account> {
+    fn account(&self, counted: &Counted, size: Size) -> Result<Account> {
         let emitted: u64 = self.emitted.iter().sum();
         let found: u64 = self.found.iter().map(|one| one.0).sum();
         let before: u64 = self.found.iter().map(|one| one.1).sum();
         if self.strangers > 0 || found != counted.events || found + before > emitted {
             let message = format!("{} events, {found} with numbers of threads", counted.events);
+            return Err(Error::output("trace", message));
+        }
+        let room = counted.before(size);
+        let is_shown = |(fewest, most): (u64, u64)| {
+            (fewest.saturating_sub(counted.discarded)..=most + counted.discarded).contains(&before)
+        };
+        if !room.is_some_and(is_shown) {
+            let (fewest, most) = room.unwrap_or_default();
+            let message = format!(
+                "{before} events are missing at the begin, and in the {} packets that were \
+                 overwritten were between {fewest} and {most}",
+                counted.packets_before
+            );
             return Err(Error::output("trace", message));
         }
         // The tracer counts what it lost all the time, also before what is left.
@@ -125,17 +171,20 @@ impl<'a> Threads<'a> {
 /// Counts, and calls `each` with the time and the number of every event that has one.
 fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Counted>> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(None) };
-    let metadata = read(&folder.join("metadata"))?;
-    let what = folder.display().to_string();
-    let trace = Trace::parse(&metadata).map_err(|error| Error::output(&what, error))?;
+    let trace = trace(&folder)?;
     let mut counted = Counted::default();
-    for stream in files(&folder)? {
-        if stream.file_name().is_some_and(|name| name != "metadata") {
-            let what = stream.display().to_string();
-            count_stream((&trace, &what), &read(&stream)?, &mut counted, &mut each)?;
-        }
+    for stream in streams(&folder)? {
+        let what = stream.display().to_string();
+        count_stream((&trace, &what), &read(&stream)?, &mut counted, &mut each)?;
     }
     Ok(Some(counted))
+}
+
+/// What the metadata in `folder` say.
+pub(crate) fn trace(folder: &Path) -> Result<Trace> {
+    let metadata = read(&folder.join("metadata"))?;
+    let what = folder.display().to_string();
+    Trace::parse(&metadata).map_err(|error| Error::output(what, error))
 }
 
 /// Bytes of the data streams of the trace in `folder` or somewhere below.
@@ -150,12 +199,13 @@ pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
 /// The data streams of the trace in `folder` or somewhere below.
 pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(Vec::new()) };
-    let files = files(&folder)?.into_iter();
-    Ok(files.filter(|path| !path.ends_with("metadata")).collect())
+    let entries = fs::read_dir(&folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
+    let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
+    Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
 /// The first folder at or below `folder` that has metadata.
-fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
+pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     const DEPTH_MAX: u32 = 8;
     if folder.join("metadata").is_file() {
         return Some(folder.to_owned());
@@ -164,12 +214,6 @@ fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     below.sort_by_key(fs::DirEntry::file_name);
     let mut folders = below.iter().map(fs::DirEntry::path).filter(|path| path.is_dir());
     folders.find_map(|path| (depth < DEPTH_MAX).then(|| trace_folder(&path, depth + 1)).flatten())
-}
-
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
-    let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
-    Ok(paths.filter(|path| path.is_file()).collect())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -188,6 +232,7 @@ fn count_stream(
     let mut numbers = Numbers::default();
     let mut discarded = 0;
     let mut at = 0;
+    let mut latest = None;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         if signals::stopped() {
             return Err(Error::Interrupted);
@@ -196,6 +241,14 @@ fn count_stream(
         let packet = decoder
             .begin_packet(window, rest.len() as u64, &mut Numbers::default(), |_| ())
             .map_err(bad)?;
+        match latest {
+            None => counted.packets_before += packet.sequence.unwrap_or(0),
+            Some(events) => {
+                let (fewest, most) = counted.full.unwrap_or((events, events));
+                counted.full = Some((fewest.min(events), most.max(events)));
+            }
+        }
+        let before = numbers.events;
         discarded = packet.events_discarded.unwrap_or(discarded);
         let content_bits = decoder.content_bits() - decoder.position_bits();
         counted.record_bytes += content_bits / 8;
@@ -206,6 +259,7 @@ fn count_stream(
                 each(clock, number);
             }
         }
+        latest = Some(numbers.events - before);
         let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
         at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
     }
@@ -317,6 +371,36 @@ mod tests {
             Some(expected)
         );
         assert_eq!(RecorderSummary::parse("trackway: cannot open it"), None);
+    }
+
+    #[test]
+    fn what_is_missing_at_the_begin_must_have_been_in_packets() {
+        let counted = |packets_before, events| Counted {
+            events,
+            packets_before,
+            full: Some((100, 101)),
+            ..Counted::default()
+        };
+        let account = |first: u64, packets, size| {
+            let emitted = [1000];
+            let mut threads = Threads::new(&emitted);
+            (first..1000).for_each(|number| threads.add(number));
+            threads.account(&counted(packets, 1000 - first), size)
+        };
+        for first in [392, 400, 412] {
+            let found = account(first, 4, Size::Same).expect("four packets");
+            assert_eq!((found.overwritten, found.is_complete()), (first, true));
+        }
+        // On from the 20th event on, or from the begin: packets are as many.
+        for (first, packets) in [(420, 4), (380, 4), (20, 0), (400, 3), (0, 1)] {
+            let error = account(first, packets, Size::Same).unwrap_err().to_string();
+            assert!(error.contains("missing at the begin"), "{error}");
+        }
+        account(420, 4, Size::Text).expect("numbers had fewer digits");
+        account(520, 4, Size::Text).expect_err("not so much fewer");
+        account(0, 0, Size::Same).expect("nothing was overwritten");
+        let none = Counted { packets_before: 1, ..Counted::default() };
+        assert_eq!(none.before(Size::Same), None);
     }
 
     #[test]

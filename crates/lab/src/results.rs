@@ -32,6 +32,12 @@ impl Account {
         known.then(|| self.record_bytes as f64 / self.recorded as f64)
     }
 
+    /// Bytes of so many of the recorded events.
+    pub(crate) fn bytes_of(&self, events: u64) -> u64 {
+        let bytes = u128::from(self.record_bytes) * u128::from(events);
+        u64::try_from(bytes / u128::from(self.recorded.max(1))).unwrap_or(u64::MAX)
+    }
+
     /// Adds another run.
     pub(crate) const fn add(&mut self, other: &Self) {
         self.emitted += other.emitted;

@@ -30,8 +30,10 @@ const ROUNDS_LATE: u32 = 8;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
-/// What begins so in [`Sample::extra`] is of all rounds the greatest, and not the median.
+/// What begins so in [`Sample::extra`] is of all rounds the greatest, or the sum, and not the
+/// median.
 const GREATEST: &str = "greatest";
+const IN_ALL: &str = "in all";
 
 /// When a suite has had rounds enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -338,8 +340,12 @@ impl<'a> Measuring<'a> {
             let extra = measured.extra.iter().filter_map(|(what, rounds)| {
                 let figures: Vec<f64> = rounds.iter().flatten().copied().collect();
                 let spread = Spread::of(&figures)?;
-                let is_greatest = what.starts_with(GREATEST);
-                Some(((*what).to_owned(), if is_greatest { spread.max } else { spread.median }))
+                let figure = match what {
+                    what if what.starts_with(GREATEST) => spread.max,
+                    what if what.starts_with(IN_ALL) => figures.iter().sum(),
+                    _ => spread.median,
+                };
+                Some(((*what).to_owned(), figure))
             });
             row.extra = extra.collect();
             let samples = measured.extra.iter();

@@ -94,7 +94,6 @@ pub fn run_suites(
         std::env::current_exe().map_err(Error::io("cannot find our own executable"))?;
     crate::place::sweep();
     crate::tracefs::sweep();
-    crate::tracers::run_dir::sweep();
     let place = Place::new(Kit::of(executable))?;
     let _guardian = Guardian::of_folders([&place.path(""), place.window_dir()])?;
     let progress = Progress::new();

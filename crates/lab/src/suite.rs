@@ -130,8 +130,8 @@ pub(crate) struct Sample {
     pub(crate) measuring: Option<f64>,
     /// What became of the events, by the tracer's own output; `None` if it did not say.
     pub(crate) account: Option<Account>,
-    /// What else there is to know of it: what, and how much. Of several rounds it is the median, or
-    /// what begins with `greatest` the greatest.
+    /// What else there is to know of it: what, and how much. Of several rounds it is the median;
+    /// of what begins with `greatest` the greatest, and of what begins with `in all` the sum.
     pub(crate) extra: Vec<(&'static str, f64)>,
 }
 

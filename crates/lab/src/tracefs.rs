@@ -186,13 +186,15 @@ pub(crate) fn read_pages(
     mut take: impl FnMut(&[u8]),
 ) -> Result<()> {
     const PAGE_BYTES: usize = 4096;
+    /// Of a page: the size of a buffer is that of what its pages hold besides.
+    const HEADER_BYTES: usize = 16;
     let what = || format!("cannot read {}", path.display());
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let mut file = options.open(path).map_err(Error::io(what()))?;
     let mut page = vec![0; PAGE_BYTES];
     // At most what a buffer holds, and the page that is written to.
-    for _ in 0..buffer_bytes / PAGE_BYTES as u64 + 2 {
+    for _ in 0..buffer_bytes.div_ceil((PAGE_BYTES - HEADER_BYTES) as u64) + 2 {
         match file.read(&mut page) {
             Ok(0) => break,
             Ok(bytes) => take(&page[..bytes]),

@@ -15,7 +15,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 45] = [
+pub(crate) const SOURCES: [Source; 47] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "machine.h", text: include_str!("workloads/machine.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
@@ -40,10 +40,12 @@ pub(crate) const SOURCES: [Source; 45] = [
     Source { name: "sessions-lttng.c", text: include_str!("workloads/sessions-lttng.c") },
     Source { name: "kernel.c", text: include_str!("workloads/kernel.c") },
     Source { name: "load.h", text: include_str!("workloads/load.h") },
+    Source { name: "marks.h", text: include_str!("workloads/marks.h") },
     Source { name: "served.c", text: include_str!("workloads/served.c") },
     Source { name: "latency.h", text: include_str!("workloads/latency.h") },
     Source { name: "latency.c", text: include_str!("workloads/latency.c") },
     Source { name: "latency-trackway.c", text: include_str!("workloads/latency-trackway.c") },
+    Source { name: "latency-usdt.c", text: include_str!("workloads/latency-usdt.c") },
     Source { name: "latency-lttng.c", text: include_str!("workloads/latency-lttng.c") },
     Source { name: "payload.h", text: include_str!("workloads/payload.h") },
     Source { name: "payload.c", text: include_str!("workloads/payload.c") },

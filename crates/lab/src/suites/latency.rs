@@ -12,24 +12,27 @@ use crate::stats::{Tail, merged};
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::Availability;
 use crate::tracers::kernel::{
-    BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Work,
+    BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work,
 };
+use crate::tracers::probed::{Probed, Prober};
 use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
-use crate::tracers::whole::{self, Ust};
+use crate::tracers::whole::{self, Known, Ust};
 
-/// The loop: without an event, with ours, with LTTng's.
+/// The loop: without an event, with ours, with LTTng's, with a probe.
 const PLAIN: &str = "latency";
 const WITH_OURS: &str = "latency-trackway";
 const WITH_LTTNGS: &str = "latency-lttng";
+const WITH_A_PROBE: &str = "latency-usdt";
+/// Words of its command: itself, what to do, how often, and how long it sleeps.
+const LOOP_WORDS: usize = 4;
 /// What it sleeps for, in µs, and how often in a turn.
 const INTERVAL_US: u64 = 200;
 const LOOPS: u64 = 2500;
 const LOOPS_QUICK: u64 = 500;
-/// Greatest latency that cyclictest's histogram has a place for, in ns: of what is above, it says
-/// how often it was, and the greatest.
-const HISTOGRAM_NS: u64 = 200_000;
 /// Steps of histograms, in ns: as the loop's.
 const STEP_NS: u64 = 100;
+/// What cyclictest does: as the loop, and each latency is told, in ns.
+const CYCLICTEST: &str = "-t 1 -m -N -q -v -p 80 -i 200";
 /// The system call in which the loop sleeps.
 const CALL: &str = "clock_nanosleep";
 /// What latency is not to exceed, in µs, of which is said how often it did.
@@ -37,8 +40,8 @@ const LATE_US: f64 = 100.0;
 
 /// What else is known of the loop.
 const FIFO: &str = "real-time priority";
-const MISSED: &str = "turns missed";
-const LATE: &str = "later than 100 µs, in a million";
+const MISSED: &str = "in all, turns missed";
+const LATE: &str = "in all, later than 100 µs";
 
 /// Who traces what of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +56,14 @@ enum Way {
     Ours(Keep),
     /// LTTng's, in a session.
     Lttng,
+    /// A probe, on which somebody has put a breakpoint.
+    Probed(Prober),
     /// The kernel's events.
     Kernel(KernelTracer, KernelEvents, Keep),
 }
 
 /// The ways, and their names.
-const WAYS: [(&str, Way); 14] = {
+const WAYS: [(&str, Way); 17] = {
     use KernelEvents::{Everything, OneCall};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
     [
@@ -68,6 +73,9 @@ const WAYS: [(&str, Way); 14] = {
         ("trackway", Way::Ours(Keep::Disk)),
         ("trackway-flight", Way::Ours(Keep::Flight)),
         ("lttng-ust", Way::Lttng),
+        (Prober::Ftrace.name(), Way::Probed(Prober::Ftrace)),
+        (Prober::Perf.name(), Way::Probed(Prober::Perf)),
+        (Prober::Bpftrace.name(), Way::Probed(Prober::Bpftrace)),
         ("trackway-nanosleep", Way::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
         ("ftrace-nanosleep", Way::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
         ("perf-nanosleep", Way::Kernel(Perf, OneCall(CALL), Keep::Disk)),
@@ -108,15 +116,13 @@ impl Latency {
     fn set_up(&mut self, place: &Place, way: Way) -> Result<Entry> {
         let absent = match way {
             Way::Untraced => None,
-            Way::Cyclictest if !has("cyclictest") => {
-                Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned())
-            }
-            Way::Cyclictest => None,
+            Way::Cyclictest => no_cyclictest(),
             Way::Off | Way::Ours(_) => match availability(&place.kit, true) {
                 Availability::Missing(reason) => Some(reason),
                 Availability::Ready => None,
             },
             Way::Lttng => Ust::absence(place),
+            Way::Probed(prober) => prober.absence(place),
             Way::Kernel(tracer, _, _) => {
                 self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
             }
@@ -146,6 +152,7 @@ impl Latency {
                 }
                 Ok(())
             }
+            Way::Probed(_) => place.compile(WITH_A_PROBE, &[]).map(drop),
             _ => place.compile(PLAIN, &[]).map(drop),
         }
     }
@@ -163,23 +170,30 @@ impl Latency {
             }
             Way::Cyclictest => {
                 let output = child::run(&mut plain(&words), "cyclictest")?.stdout;
-                return cyclictest(&output);
+                return cyclictest(&output, loops);
             }
             Way::Ours(keep) => {
                 let options: &[&str] = match keep {
                     Keep::Disk => &["--context", "none"],
                     Keep::Flight => &["--context", "none", "--flight-recorder"],
                 };
-                let (finished, account) =
-                    whole::trackway(place, options, buffer, &words, Some(loops))?;
-                (finished.stdout, Some(account))
+                let known = Known::Count(loops);
+                let ran = whole::trackway(place, options, buffer, &words, known)?;
+                (ran.finished.stdout, Some(ran.account))
             }
             Way::Lttng => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let session = ("lab:*", None, buffer);
-                let (finished, account) = ust.record(place, session, &words, Some(loops))?;
-                (finished.stdout, Some(account))
+                let ran = ust.record(place, session, &words, Known::Count(loops))?;
+                (ran.finished.stdout, Some(ran.account))
+            }
+            Way::Probed(prober) => {
+                let (before, words) = words.split_at(words.len() - LOOP_WORDS);
+                let buffer_kib = BUFFER_KIB;
+                let probed = Probed { before, words, emitted: loops, buffer_kib };
+                let (stdout, account) = prober.run(place, &probed)?;
+                (stdout, Some(account))
             }
             Way::Kernel(tracer, events, keep) => {
                 let kernel = self.kernel.as_ref();
@@ -189,7 +203,8 @@ impl Latency {
                 let (program, rest) = words.split_at(1);
                 let job = Job { place, events, keep, call, work: Work::Command(program, rest) };
                 let ran = kernel.run(tracer, &job)?;
-                (ran.stdout, ran.found.map(|found| account_of(&found, events, loops)))
+                let account = account_of(&ran, tracer, (events, keep), loops)?;
+                (ran.stdout, account)
             }
         };
         let sample = parsed(&stdout)?;
@@ -197,12 +212,24 @@ impl Latency {
     }
 }
 
-/// What became of the events: of the one call, entry and exit of each turn are looked for.
-fn account_of(found: &Found, events: KernelEvents, loops: u64) -> Account {
-    match events {
-        KernelEvents::OneCall(_) => found.account_of_call(2 * loops),
-        _ => found.account(),
+/// What became of the events: of the one call, entry and exit of each turn are looked for; of
+/// everything, the loop's marks, and that there are no fewer than entries and exits.
+fn account_of(
+    ran: &Ran,
+    tracer: KernelTracer,
+    (events, keep): (KernelEvents, Keep),
+    loops: u64,
+) -> Result<Option<Account>> {
+    let Some(found) = &ran.found else { return Ok(None) };
+    if matches!(events, KernelEvents::OneCall(_)) {
+        return Ok(Some(found.account_of_call(2 * loops)));
     }
+    let all = found.account();
+    if all.emitted < 2 * loops {
+        let message = format!("of {loops} turns it has no more than this: {}", all.words());
+        return Err(Error::output(tracer.name(), message));
+    }
+    ran.account_of_marks(tracer, events, keep)
 }
 
 fn loops(settings: &Settings) -> u64 {
@@ -224,18 +251,16 @@ fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String>
     }
     let program = match way {
         Way::Cyclictest => {
-            // On the last of the CPUs, as the loop, and all of its output at the end.
+            // On the last of the CPUs, as the loop.
             let cpus = crate::machine::allowed_cpus().unwrap_or_default();
             let cpu = cpus.last().copied().unwrap_or_default();
-            let arguments = format!(
-                "cyclictest -t 1 -a {cpu} -m -N -q -p 80 -i {INTERVAL_US} -l {loops} \
-                 -h {HISTOGRAM_NS}"
-            );
+            let arguments = format!("cyclictest -a {cpu} -l {loops} {CYCLICTEST}");
             words.extend(arguments.split(' ').map(str::to_owned));
             return words;
         }
         Way::Off | Way::Ours(_) => WITH_OURS,
         Way::Lttng => WITH_LTTNGS,
+        Way::Probed(_) => WITH_A_PROBE,
         Way::Untraced | Way::Kernel(..) => PLAIN,
     };
     let numbers = [loops, INTERVAL_US].map(|number| number.to_string());
@@ -251,7 +276,7 @@ fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
     let histogram = merged(&histogram);
     let tail = Tail::of(&histogram).ok_or_else(|| Error::output("workload", "no latencies"))?;
     let late: u64 = histogram.iter().filter(|one| one.0 > LATE_US).map(|one| one.1).sum();
-    let extra = vec![(LATE, late as f64 / tail.count as f64 * 1e6)];
+    let extra = vec![(LATE, late as f64)];
     Ok(Sample { figure: tail.p50, histogram, extra, ..Sample::default() })
 }
 
@@ -273,28 +298,40 @@ fn parsed(stdout: &str) -> Result<Sample> {
     Ok(sample)
 }
 
-/// What cyclictest says: lines of ns and how often they were, and at the end what was beyond.
-fn cyclictest(output: &str) -> Result<Sample> {
-    let mut latencies: Vec<(u64, u64)> = Vec::new();
-    let (mut beyond, mut greatest) = (0_u64, 0_u64);
+/// Why cyclictest cannot be had, if it cannot: of its priority, by trying.
+fn no_cyclictest() -> Option<String> {
+    if !has("cyclictest") {
+        return Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned());
+    }
+    let words: Vec<String> =
+        format!("cyclictest -l 1 {CYCLICTEST}").split(' ').map(str::to_owned).collect();
+    let failure = child::run(&mut plain(&words), "cyclictest").err()?.to_string();
+    let said = failure.lines().skip(1).find(|line| !line.is_empty());
+    Some(format!("cyclictest cannot run here: {}", said.unwrap_or(&failure)))
+}
+
+/// What cyclictest says: lines `THREAD: NUMBER: NS`, and at the end the greatest.
+fn cyclictest(output: &str, loops: u64) -> Result<Sample> {
+    let mut latencies: Vec<u64> = Vec::new();
+    let mut greatest = None;
     for line in output.lines() {
-        let number = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
-        if let Some(rest) = line.strip_prefix("# Max Latencies:") {
-            greatest = number(rest).unwrap_or(0);
-        } else if let Some(rest) = line.strip_prefix("# Histogram Overflows:") {
-            beyond = number(rest).unwrap_or(0);
-        } else if let Some((ns, count)) = line.split_once(' ')
-            && let (Some(ns), Some(count @ 1..)) = (number(ns), number(count))
+        if let Some((_, rest)) = line.split_once(" Max:") {
+            greatest = rest.trim().parse().ok();
+        } else if let [thread, _, ns] = line.split(':').map(str::trim).collect::<Vec<_>>()[..]
+            && thread == "0"
+            && let Ok(ns) = ns.parse()
         {
-            latencies.push((ns / STEP_NS * STEP_NS, count));
+            latencies.push(ns);
         }
     }
-    if beyond > 0 {
-        // Of all but the greatest it only says that they were beyond.
-        latencies.push((HISTOGRAM_NS, beyond - 1));
-        latencies.push((greatest / STEP_NS * STEP_NS, 1));
+    let max = latencies.iter().max().copied();
+    if latencies.len() as u64 != loops || max != greatest {
+        let count = latencies.len();
+        let message = format!("{count} latencies of {loops}, up to {max:?} of {greatest:?} ns");
+        return Err(Error::output("cyclictest", message));
     }
-    latencies.retain(|one| one.1 > 0);
+    let latencies: Vec<(u64, u64)> =
+        latencies.iter().map(|ns| (ns / STEP_NS * STEP_NS, 1)).collect();
     sample(&latencies)
 }
 
@@ -310,7 +347,7 @@ impl Suite for Latency {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { 10.0 } else { 170.0 }
+        if settings.quick { 13.0 } else { 230.0 }
     }
 
     fn tracers(&self) -> Vec<&'static str> {
@@ -370,7 +407,7 @@ mod tests {
         let sample = parsed(text).expect("a sample");
         assert_eq!((sample.figure, sample.histogram.len()), (12.0, 3));
         assert_eq!(sample.histogram[1], (15.2, 3));
-        assert_eq!(sample.extra, [(LATE, 100_000.0), (FIFO, 1.0), (MISSED, 2.0)]);
+        assert_eq!(sample.extra, [(LATE, 1.0), (FIFO, 1.0), (MISSED, 2.0)]);
         for text in ["", "latency 12000 6\n", "latency x 6\nfifo 1\nmissed 0\n"] {
             assert!(parsed(text).is_err(), "{text}");
         }
@@ -378,16 +415,15 @@ mod tests {
 
     #[test]
     fn what_cyclictest_says_is_read() {
-        let text = "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\n\
-                    012345 000004\n012377 000001\n199999 000002\n# Total: 000007\n\
-                    # Min Latencies: 12345\n# Avg Latencies: 19644\n# Max Latencies: 253936\n\
-                    # Histogram Overflows: 00003\n# Histogram Overflow at cycle number:\n\
-                    # Thread 0:\n";
-        let sample = cyclictest(text).expect("a sample");
-        let expected = [(12.3, 5), (199.9, 2), (200.0, 2), (253.9, 1)];
-        assert_eq!(sample.histogram, expected);
-        assert_eq!(sample.figure, 12.3);
-        assert!(cyclictest("# Histogram\n").is_err());
+        let text = "Max CPUs = 2\nThread 0 Interval: 700\n       0:       0:   12345\n\
+                    \x20      0:       1:   12377\n       0:       2:  253936\n\
+                    T: 0 ( 6996) P:80 I:200 C:      3 Min:  12345 Act: 12377 Avg: 5 Max:  253936\n";
+        let sample = cyclictest(text, 3).expect("a sample");
+        assert_eq!(sample.histogram, [(12.3, 2), (253.9, 1)]);
+        assert_eq!((sample.figure, &sample.extra[..]), (12.3, &[(LATE, 1.0)][..]));
+        assert!(cyclictest(text, 4).is_err(), "one is missing");
+        assert!(cyclictest(&text.replace("Max:  253936", "Max:  300000"), 3).is_err());
+        assert!(cyclictest("# Histogram\n", 0).is_err());
     }
 
     #[test]

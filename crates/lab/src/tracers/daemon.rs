@@ -3,42 +3,38 @@
 //!
 //! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
 //! behind it, and lttng-sessiond aborts where one is longer than an address has room for
-//! (unix(7)). Root's has its sockets in /var/run/lttng, which
-//! cannot be configured, and there may be only one: so each of our processes gets a mount
-//! namespace of its own, in which a folder of ours lies over that one.
+//! (unix(7)). Root's has its sockets in /var/run/lttng, which cannot be configured, and there may
+//! be only one: so each of our processes gets a mount namespace of its own, in which a folder of
+//! ours lies over /var/run. Not over /var/run/lttng: who removes that, as another bench or daemon
+//! may, takes away what lies over it in all namespaces, and a daemon that begins then fails an
+//! assertion (lttng-tools 2.13, `notification_thread_command_list_triggers`).
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::run_dir::RunDir;
 use crate::child;
 use crate::error::{Error, Result};
+use crate::guardian::Guardian;
 use crate::place::{Place, make_dir};
 use crate::signals;
 
-/// Root's folder of sockets.
-const RUN_DIR: &CStr = c"/var/run/lttng";
+/// Where root's folder of sockets is.
+const RUN: &CStr = c"/var/run";
 /// Most bytes of LTTNG_HOME: the longest name of a socket in it is
 /// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
 const HOME_BYTES_MAX: usize = 64;
-/// How long the daemon may take to begin, and to end.
+/// How long the daemon may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to end when the user waits for us to.
-const HURRY: Duration = Duration::from_secs(1);
-/// How often it is looked at meanwhile.
+/// How often it is asked meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
-
-pub(super) fn run_dir() -> &'static Path {
-    Path::new(OsStr::from_bytes(RUN_DIR.to_bytes()))
-}
 
 /// Where our LTTng processes find each other.
 #[derive(Debug, Clone)]
@@ -46,10 +42,8 @@ pub(crate) struct Home {
     home: PathBuf,
     /// It, where `home` is a name that it has by this.
     _opened: Option<Arc<File>>,
-    /// For root: the folder that lies over [`RUN_DIR`].
+    /// For root: the folder that lies over [`RUN`].
     run: Option<CString>,
-    /// What it lies over, if it is ours.
-    _over: Option<Arc<RunDir>>,
 }
 
 impl Home {
@@ -60,14 +54,14 @@ impl Home {
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
             let (home, _opened) = short(home)?;
-            return Ok(Self { home, _opened, run: None, _over: None });
+            return Ok(Self { home, _opened, run: None });
         }
         let run = place.path("lttng-run");
         make_dir(&run)?;
+        make_dir(&run.join("lttng"))?;
         let run = CString::new(run.as_os_str().as_bytes());
         let run = run.map_err(|error| Error::output("scratch folder", error))?;
-        let over = RunDir::claim().map_err(Error::io(format!("cannot have {RUN_DIR:?}")))?;
-        Ok(Self { home, _opened: None, run: Some(run), _over: over.map(Arc::new) })
+        Ok(Self { home, _opened: None, run: Some(run) })
     }
 
     /// Makes `command` a process that finds our daemon, and no other.
@@ -75,7 +69,7 @@ impl Home {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {
             // SAFETY: between fork and exec it only makes system calls, on memory made before.
-            unsafe { command.pre_exec(move || lay_over(&run, RUN_DIR)) };
+            unsafe { command.pre_exec(move || lay_over(&run, RUN)) };
         }
     }
 }
@@ -104,23 +98,25 @@ fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The daemon while it runs.
+/// The daemon while it runs. It ends with us, whatever we end by: a daemon in a namespace of its
+/// own would be found by nobody.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     home: Home,
-    child: Child,
+    log: PathBuf,
+    pid: u32,
+    guardian: Guardian,
 }
 
 impl Daemon {
     /// Starts it, and waits until it answers.
     pub(crate) fn start(place: &Place) -> Result<Self> {
         let home = Home::new(place)?;
-        let mut command = Command::new("lttng-sessiond");
-        command.args(["--no-kernel", "--quiet"]).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        home.enter(&mut command);
-        let child = command.spawn().map_err(Error::io("cannot run lttng-sessiond"))?;
-        let mut daemon = Self { home, child };
+        let log = place.path("lttng-sessiond.log");
+        let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
+        let words = ["lttng-sessiond", "--no-kernel"];
+        let (guardian, pid) = Guardian::of_daemon(&words, file, |command| home.enter(command))?;
+        let mut daemon = Self { home, log, pid, guardian };
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
@@ -134,8 +130,9 @@ impl Daemon {
                 Err(error) if begin.elapsed() > PATIENCE => return Err(error),
                 Err(_) => {}
             }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(Error::output("lttng-sessiond", format_args!("it ended: {status}")));
+            if self.guardian.has_ended() {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(Error::output("lttng-sessiond", said.trim_end()));
             }
             std::thread::sleep(INTERVAL);
         }
@@ -162,7 +159,7 @@ impl Daemon {
 
     /// Processes of the daemon: itself and its descendants.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let mut known = vec![self.child.id()];
+        let mut known = vec![self.pid];
         let parents = parents();
         let mut at = 0;
         while let Some(&parent) = known.get(at) {
@@ -175,17 +172,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        signals::terminate(self.child.id().cast_signed());
-        let begin = Instant::now();
-        while let Ok(None) = self.child.try_wait() {
-            let patience = if signals::stopped() { HURRY } else { PATIENCE };
-            if begin.elapsed() > patience {
-                // Its consumer daemons end when their sockets are closed.
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                break;
-            }
-            std::thread::sleep(INTERVAL);
+        if signals::stopped() {
+            self.guardian.hurry();
         }
     }
 }

@@ -207,7 +207,7 @@ impl Tracer for Ftrace {
 }
 
 /// Adds the numbers of the events in a buffer, as text: `… number: (0x55…) value=17`.
-fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
+pub(super) fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
     let what = || format!("cannot read {}", path.display());
     let file = File::open(path).map_err(Error::io(what()))?;
     for line in BufReader::new(file).lines() {
@@ -250,9 +250,13 @@ pub(super) fn probes() -> Availability {
 
 /// A uprobe event of this name on the workload's probe.
 pub(super) fn probe(place: &Place, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
-    let program = place.compile(PROBE_PROGRAM, &[])?;
-    let probe = Probe::find(&program, PROBE)?;
-    Uprobe::new(tracefs, event, &program, probe.offset, &probe.fetch)
+    probe_of(&place.compile(PROBE_PROGRAM, &[])?, tracefs, event)
+}
+
+/// The same on that of another program.
+pub(super) fn probe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
+    let probe = Probe::find(program, PROBE)?;
+    Uprobe::new(tracefs, event, program, probe.offset, &probe.fetch)
 }
 
 #[cfg(test)]

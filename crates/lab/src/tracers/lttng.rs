@@ -17,7 +17,7 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::{Place, has};
-use crate::readback;
+use crate::readback::{self, Size};
 use crate::results::Account;
 use crate::tracer::{Availability, Flow, Starts, Tracer};
 use crate::workload::{self, Batch};
@@ -165,12 +165,10 @@ impl Tracer for Lttng {
         if missing != Availability::Ready {
             return missing;
         }
-        // Whether our processes can be kept apart from others', with any program.
+        // Whether our processes can be kept apart from others', and see our folder then.
         let tried = Home::new(place).and_then(|home| {
-            let [program, nothing] = place.kit.nothing();
-            let mut command = Command::new(program);
-            command.arg(nothing);
-            home.enter(&mut command);
+            let mut command = Command::new("sh");
+            home.enter(command.args(["-c", "test -d \"$1\"", "sh"]).arg(place.path("")));
             child::run(&mut command, "a mount namespace")
         });
         match tried {
@@ -213,9 +211,10 @@ impl Tracer for Lttng {
 
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
         let trace = place.path(TRACE);
+        let size = if self.way == Way::Tracef { Size::Text } else { Size::Same };
         match (self.way, self.mode) {
             (Way::Off, _) => Ok(None),
-            (_, Mode::Overwrite) => readback::overwritten(&trace, &self.emitted).map(Some),
+            (_, Mode::Overwrite) => readback::overwritten(&trace, &self.emitted, size).map(Some),
             _ => readback::kept(&trace, &self.emitted).map(Some),
         }
     }

@@ -15,7 +15,7 @@ use crate::tracefs::{Tracefs, Uprobe};
 use crate::tracer::{Availability, Tracer};
 
 /// What it writes, in the scratch folder.
-const OUTPUT: &str = "perf.data";
+pub(super) const OUTPUT: &str = "perf.data";
 /// Bytes of a page, of which its buffers are counted.
 const PAGE_BYTES: u64 = 4096;
 
@@ -46,7 +46,7 @@ impl Perf {
     }
 
     /// What became of so many events.
-    fn found(place: &Place, emitted: u64) -> Result<Account> {
+    pub(super) fn found(place: &Place, emitted: u64) -> Result<Account> {
         let (samples, lost) = recorded(&place.path(OUTPUT))?;
         let mut script = Command::new("perf");
         script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::daemon::Daemon;
+use super::kernel::Keep;
 use super::lttng::Lttng;
+use super::marks::{Made, Seen, Side};
 use super::trackway::{account, in_window};
 use crate::child::{self, Finished};
 use crate::error::{Error, Result};
 use crate::place::{Kit, Place};
-use crate::readback::{self, RecorderSummary};
+use crate::readback;
 use crate::results::Account;
 use crate::tracer::{Availability, Tracer as _};
 
@@ -25,21 +27,66 @@ const SESSION: &str = "lab";
 /// Sub-buffers of each ring of LTTng's; its default.
 const SUB_BUFFERS: u64 = 4;
 
+/// Why there are no events of the allocator, if our helper is not here.
+pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
+
 /// Our helper that does, if it is here.
 pub(crate) fn helper(kit: &Kit) -> Option<PathBuf> {
     let helper = kit.library.as_ref()?.with_file_name("libtrackway-libc.so");
     helper.is_file().then_some(helper)
 }
 
-/// Runs a command under `trackway record OPTIONS`, with so many bytes of buffers for each CPU. Of
-/// `emitted` events, or of those that it says there were.
+/// What is known of the events of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Known {
+    /// How many there are.
+    Count(u64),
+    /// Its marks, which are among what it asks of the allocator.
+    Marks(Keep),
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) finished: Finished,
+    /// What became of what is known of its events.
+    pub(crate) account: Account,
+    /// Events that there were by what the tracer says.
+    pub(crate) events: u64,
+}
+
+impl Whole {
+    /// Of a command whose trace is in a folder, by `tracer`, which says what became of all events.
+    fn new(
+        tracer: &str,
+        trace: &Path,
+        finished: Finished,
+        known: Known,
+        all: Account,
+    ) -> Result<Self> {
+        let events = all.recorded + all.lost + all.overwritten;
+        let all = Account { emitted: events, ..all };
+        let account = match known {
+            Known::Count(emitted) => Account { emitted, ..all },
+            Known::Marks(keep) => {
+                let made = Made::of(&finished.stdout)?;
+                let made = made.ok_or_else(|| Error::output("workload", "it makes no marks"))?;
+                let seen = Seen::in_trace(trace)?;
+                made.account(tracer, (&seen, &[Side::Allocation]), keep, &all)?
+            }
+        };
+        Ok(Self { finished, account, events })
+    }
+}
+
+/// Runs a command under `trackway record OPTIONS`, with so many bytes of buffers for each CPU.
 pub(crate) fn trackway(
     place: &Place,
     options: &[&str],
     bytes: u64,
     words: &[String],
-    emitted: Option<u64>,
-) -> Result<(Finished, Account)> {
+    known: Known,
+) -> Result<Whole> {
     place.clear(TRACE);
     let trace = place.path(TRACE);
     let mut command = Command::new(&place.kit.trackway);
@@ -48,11 +95,10 @@ pub(crate) fn trackway(
     command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
     command.arg("-o").arg(&trace).arg("--").args(words);
     let finished = child::run_for(&mut command, "trackway record", LIMIT_S)?;
-    let said = RecorderSummary::parse(&finished.stderr).unwrap_or_default();
-    let emitted = emitted.unwrap_or(said.recorded + said.lost + said.overwritten);
-    let account = account(&trace, &finished.stderr, emitted);
+    let all = account(&trace, &finished.stderr, 0)?;
+    let whole = Whole::new("trackway record", &trace, finished, known, all);
     place.clear(TRACE);
-    Ok((finished, account?))
+    whole
 }
 
 /// LTTng-UST's daemon, and sessions that write to disk.
@@ -92,14 +138,14 @@ impl Ust {
     }
 
     /// Runs a command, with this library in front of it, while a session records what `rule`
-    /// selects. Of `emitted` events, or of those that it says there were.
+    /// selects to disk.
     pub(crate) fn record(
         &self,
         place: &Place,
         (rule, preload, bytes): (&str, Option<&str>, u64),
         words: &[String],
-        emitted: Option<u64>,
-    ) -> Result<(Finished, Account)> {
+        known: Known,
+    ) -> Result<Whole> {
         place.clear(TRACE);
         let trace = place.path(TRACE);
         let begun = self.begin(&trace, rule, bytes);
@@ -114,16 +160,10 @@ impl Ust {
         let ended = self.0.lttng(&["destroy", SESSION]);
         let finished = run?;
         ended?;
-        let counted = readback::count(&trace)?.unwrap_or_default();
+        let all = readback::kept(&trace, &[])?;
+        let whole = Whole::new("lttng-ust", &trace, finished, known, all);
         place.clear(TRACE);
-        let account = Account {
-            emitted: emitted.unwrap_or(counted.events + counted.discarded),
-            recorded: counted.events,
-            lost: counted.discarded,
-            overwritten: 0,
-            record_bytes: counted.record_bytes,
-        };
-        Ok((finished, account))
+        whole
     }
 
     fn begin(&self, trace: &Path, rule: &str, bytes: u64) -> Result<()> {

@@ -9,7 +9,8 @@
  *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
  *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
  *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of
- *                                           those processes (a,b; 0: who started us) meanwhile
+ *                                           those processes (a,b; 0: who started us) meanwhile,
+ *                                           and the line of marks.h
  *     kernel drain PIPE FILE                moves what comes, as trace-cmd does, until it is ended
  */
 #include "harness.h"

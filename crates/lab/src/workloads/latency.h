@@ -7,7 +7,7 @@
  *     LATENCY loop LOOPS INTERVAL_US    "latency NS COUNT" for each, in steps of STEP_NS; "fifo 1",
  *                                       or 0 if it had to do without; "missed N", turns that were
  *                                       over before they were slept for; then
- *                                       "emitted 0 EVENTS NS CPU_NS"
+ *                                       "emitted 0 EVENTS NS CPU_NS", and the line of marks.h
  *     LATENCY busy COMMAND…             runs it while a process on each CPU computes, copies, and
  *                                       calls the kernel
  *
@@ -17,6 +17,7 @@
 #define LAB_LATENCY_H
 
 #include "harness.h"
+#include "marks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,6 +58,7 @@ static int loop(int loops, uint64_t interval_ns)
     uint64_t missed = 0;
     if (loops < 1 || loops > LOOPS_MAX || interval_ns == 0)
         return 2;
+    struct lab_marks marks = lab_marks_begin();
     lab_pin(lab_cpu((int)sysconf(_SC_NPROCESSORS_ONLN) - 1));
     const int is_fifo = set_up();
     const uint64_t cpu_begin = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID), begin = lab_now_ns();
@@ -73,6 +75,7 @@ static int loop(int loops, uint64_t interval_ns)
             next += interval_ns;
     }
     const uint64_t end = lab_now_ns(), cpu_end = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    lab_marks_end(&marks);
     qsort(latencies_ns, (size_t)loops, sizeof *latencies_ns, compare);
     for (int i = 0, first = 0; i < loops; i++) {
         if (i + 1 < loops && latencies_ns[i + 1] / STEP_NS == latencies_ns[i] / STEP_NS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a command took, and others meanwhile. Behind harness.h. */
+/* A command with marks around it, and what it took, and others meanwhile. Behind harness.h. */
 #ifndef LAB_LOAD_H
 #define LAB_LOAD_H
 
@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "marks.h"
 
 /* Time on CPUs of the processes in `pids`. */
 static uint64_t lab_cpu_of(const char *pids)
@@ -36,21 +38,30 @@ static void lab_print_load(uint64_t ns, const struct rusage *usage, uint64_t tra
            (unsigned long long)tracers_ns);
 }
 
-/* Runs a command, and says what it took, and its tracers, which are processes in `pids`. */
+/* Runs a command, and prints both lines; 0, or 1 if it failed. Marks of its begin and its end are
+ * not in its time. */
 static int lab_load(const char *pids, char **command)
 {
-    const uint64_t before = lab_cpu_of(pids), begin = lab_now_ns();
+    sigset_t ended, before;
+    sigemptyset(&ended);
+    sigaddset(&ended, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ended, &before);
+    struct lab_marks marks = lab_marks_begin();
+    const uint64_t cpu_before = lab_cpu_of(pids), begin = lab_now_ns();
     const pid_t child = fork();
     if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         execvp(command[0], command);
         _exit(127);
     }
     int status;
     struct rusage usage;
-    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0)
+    if (child < 0 || lab_marks_wait(&marks, child, &status, &usage) != child || status != 0)
         return 1;
-    lab_print_load(lab_now_ns() - begin, &usage, lab_cpu_of(pids) - before);
+    const uint64_t end = lab_now_ns(), cpu_after = lab_cpu_of(pids);
+    lab_marks_end(&marks);
+    lab_print_load(end - begin, &usage, cpu_after - cpu_before);
     return 0;
 }
 

@@ -6,7 +6,7 @@
  *     served PIDS PORT COUNT SERVER… CLIENT…
  *
  * SERVER are COUNT words: its executable, and its arguments from argv[0] on. When it listens at
- * PORT, CLIENT is run: its output, then "load NS CPU_NS TRACERS_NS" as kernel.c's load says it.
+ * PORT, CLIENT is run: its output, then the lines of kernel.c's load.
  *     served try                    whether there can be such a network
  *
  * The server is the child of a keeper that waits for our end of a pipe: whatever we die of, the

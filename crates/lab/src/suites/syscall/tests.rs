@@ -40,7 +40,7 @@ fn rows_of_a_run_share_its_account() {
         .map(|bytes| format!("batch {bytes} 0 10 9999\nbatch {bytes} 30 10 {}\n", 1000 + bytes))
         .collect();
     let found = Found { events: 5995, of_call: Some(5995), lost: 5, ..Found::default() };
-    let ran = Ran { stdout, found: Some(found) };
+    let ran = Ran { stdout, found: Some(found), ..Ran::default() };
     let samples = shared(&ran, 1000).expect("samples");
     let accounts: Vec<Account> = samples.iter().flatten().filter_map(|one| one.account).collect();
     assert!(accounts.len() == NAME_BYTES.len() && accounts.iter().all(Account::is_complete));
@@ -56,7 +56,8 @@ fn rows_of_a_run_share_its_account() {
 #[test]
 fn single_calls_are_told_without_what_measuring_takes() {
     let stdout = "clock 40\nsingle 35 2\nsingle 147 10\nsingle 149 5\nsingle 1041 1\n".to_owned();
-    let (histogram, clock_ns) = single_calls(&Ran { stdout, found: None }).expect("a histogram");
+    let (histogram, clock_ns) =
+        single_calls(&Ran { stdout, ..Ran::default() }).expect("a histogram");
     assert_eq!(histogram, [(-5.0, 2), (107.0, 10), (109.0, 5), (1000.0, 1)]);
     assert_eq!(clock_ns, Some(40.0));
     assert!(single_calls(&Ran::default()).expect("none").0.is_empty());

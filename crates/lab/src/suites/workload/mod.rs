@@ -13,7 +13,7 @@ use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracers::kernel::{
     BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
 };
-use crate::tracers::whole::{self, LTTNG_LIBC, Ust};
+use crate::tracers::whole::{self, Known, LTTNG_LIBC, Ust, Whole};
 use programs::Program;
 
 /// What else is known of a run: percent of a CPU that the recorder took, and events each second.
@@ -58,9 +58,9 @@ impl For {
 }
 
 /// The ways, their names, the programs that they are for, and whether a quick run has them.
-const WAYS: [(&str, Way, For, bool); 15] = {
+const WAYS: [(&str, Way, For, bool); 17] = {
     use KernelEvents::{Everything, Sched};
-    use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs};
+    use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs, TrackwayUser};
     const fn kernel(tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Way {
         Way::Kernel(tracer, events, keep)
     }
@@ -80,6 +80,18 @@ const WAYS: [(&str, Way, For, bool); 15] = {
         ("trackway-libc-flight", Way::Libc(Keep::Flight), For::Allocating, false),
         ("trackway-libc", Way::Libc(Keep::Disk), For::Allocating, true),
         ("lttng-ust-libc", Way::LttngLibc, For::Allocating, false),
+        (
+            "trackway-user-kernel-flight",
+            kernel(TrackwayUser, Everything, Keep::Flight),
+            For::Allocating,
+            false,
+        ),
+        (
+            "trackway-user-kernel",
+            kernel(TrackwayUser, Everything, Keep::Disk),
+            For::Allocating,
+            false,
+        ),
     ]
 };
 /// Programs of a quick run.
@@ -111,7 +123,7 @@ impl Workload {
             }
             Way::Libc(_) => {
                 let missing = whole::helper(&place.kit).is_none();
-                missing.then(|| "libtrackway-libc.so is not beside this executable".to_owned())
+                missing.then(|| whole::NO_HELPER.to_owned())
             }
             Way::LttngLibc => Ust::absence_of_libc(place),
         }
@@ -147,17 +159,16 @@ impl Workload {
                     Keep::Disk => &["--preload", "libc"],
                     Keep::Flight => &["--preload", "libc", "--flight-recorder"],
                 };
-                let words = with("0");
-                let (finished, account) = whole::trackway(place, options, buffer, &words, None)?;
-                Ok(Ended { stdout: finished.stdout, account: Some(account) })
+                let known = Known::Marks(keep);
+                whole::trackway(place, options, buffer, &with("0"), known).map(Ended::of)
             }
             Way::LttngLibc => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let words = with(&ust.processes());
                 let session = ("lttng_ust_libc:*", Some(LTTNG_LIBC), buffer);
-                let (finished, account) = ust.record(place, session, &words, None)?;
-                Ok(Ended { stdout: finished.stdout, account: Some(account) })
+                let known = Known::Marks(Keep::Disk);
+                ust.record(place, session, &words, known).map(Ended::of)
             }
         }
     }
@@ -175,28 +186,38 @@ impl Workload {
         let (events, keep) = what.unwrap_or((KernelEvents::Sched, Keep::Disk));
         let work = Work::Whole(before, behind);
         let job = Job { place: hall.place, events, keep, call: "", work };
-        let Ran { stdout, found } = kernel.run(tracer, &job)?;
-        Ok(Ended { stdout, account: found.map(|found| found.account()) })
+        let ran = kernel.run(tracer, &job)?;
+        let account = ran.account_of_marks(tracer, events, keep)?;
+        let events = ran.found.map_or(0, |found| found.account().emitted);
+        Ok(Ended { stdout: ran.stdout, account, events })
     }
 }
 
 /// What a run left.
 struct Ended {
     stdout: String,
+    /// What became of the marks.
     account: Option<Account>,
+    /// Events that there were by what the tracer says.
+    events: u64,
 }
 
 impl Ended {
+    fn of(whole: Whole) -> Self {
+        let Whole { finished, account, events } = whole;
+        Self { stdout: finished.stdout, account: Some(account), events }
+    }
+
     fn sample(self, program: &Program) -> Result<Sample> {
-        let ran = Ran { stdout: self.stdout, found: None };
+        let ran = Ran { stdout: self.stdout, ..Ran::default() };
         let [ns, _, tracers_ns] = ran.numbers("load")?;
         let ns = ns.max(1);
         let figure = programs::figure(program.says, &ran.stdout, ns)?;
-        let extra = self.account.iter().flat_map(|account| {
+        let extra = self.account.iter().flat_map(|_| {
             let seconds = ns as f64 / 1e9;
             [
                 (RECORDER, tracers_ns as f64 / ns as f64 * 100.0),
-                (EVENTS, account.emitted as f64 / seconds),
+                (EVENTS, self.events as f64 / seconds),
             ]
         });
         let extra = extra.collect();
@@ -298,13 +319,13 @@ mod tests {
     #[test]
     fn a_runs_events_and_its_recorders_time_are_told_each_second() {
         let program = programs::tests::plain();
-        let account = Account { emitted: 3000, recorded: 2000, lost: 1000, ..Account::default() };
+        let account = Account { emitted: 8, recorded: 8, ..Account::default() };
         let stdout = "noise\nload 500000000 1 250000000\n".to_owned();
-        let ended = Ended { stdout, account: Some(account) };
+        let ended = Ended { stdout, account: Some(account), events: 3000 };
         let sample = ended.sample(&program).expect("a sample");
         assert_eq!(sample.figure, 500.0);
         assert_eq!(sample.extra, [(RECORDER, 50.0), (EVENTS, 6000.0)]);
-        let silent = Ended { stdout: "nothing".to_owned(), account: None };
+        let silent = Ended { stdout: "nothing".to_owned(), account: None, events: 0 };
         assert!(silent.sample(&program).is_err());
     }
 }

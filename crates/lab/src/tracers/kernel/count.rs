@@ -13,6 +13,8 @@ use trackway_ctf::read::{DecodeError, Skip, StreamDecoder, Trace, Window};
 
 use super::Found;
 use crate::error::{Error, Result};
+use crate::readback;
+use crate::tracers::marks::Seen;
 
 /// Events that a channel of LTTng's with compact headers may have.
 const COMPACT_EVENTS_MAX: usize = 30;
@@ -27,27 +29,27 @@ const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
 
 /// Counts what is in the trace in `folder`; of the events, those whose names end with `call` apart,
 /// unless that is empty. `None` if there is none.
-pub(super) fn count(folder: &Path, call: &str) -> Result<Option<Found>> {
-    let what = folder.display().to_string();
-    let Ok(metadata) = fs::read(folder.join("metadata")) else { return Ok(None) };
-    let trace = Trace::parse(&metadata).map_err(|error| Error::output(&what, error))?;
+pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, Seen)>> {
+    if !folder.join("metadata").is_file() {
+        return Ok(None);
+    }
+    let trace = readback::trace(folder)?;
     let mut found = Counted::default();
-    for entry in fs::read_dir(folder).map_err(Error::io(&what))?.flatten() {
-        if entry.file_name() != "metadata" && entry.path().is_file() {
-            let bytes = fs::read(entry.path()).map_err(Error::io(&what))?;
-            stream(&trace, &bytes, call, &mut found)
-                .map_err(|error| Error::output(&what, error))?;
-        }
+    for path in readback::streams(folder)? {
+        let what = path.display().to_string();
+        let bytes = fs::read(&path).map_err(Error::io(&what))?;
+        stream(&trace, &bytes, call, &mut found).map_err(|error| Error::output(&what, error))?;
     }
     let to_bytes = |bits: u64| bits.div_ceil(8);
-    Ok(Some(Found {
+    let counts = Found {
         events: found.events,
         of_call: (!call.is_empty()).then_some(found.of_call),
         lost: found.lost,
         overwritten: 0,
         bytes: to_bytes(found.bits),
         lttng_bytes: Some(to_bytes(found.lttng_bits)),
-    }))
+    };
+    Ok(Some((counts, found.marks)))
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,7 @@ struct Counted {
     lost: u64,
     bits: u64,
     lttng_bits: u64,
+    marks: Seen,
 }
 
 fn stream(
@@ -78,8 +81,10 @@ fn stream(
             let header = event.position_bits() - begin;
             let clock = event.header.clock;
             found.events += 1;
-            found.of_call +=
-                u64::from(event.header.class.name().is_some_and(|name| name.ends_with(call)));
+            if let Some(name) = event.header.class.name() {
+                found.of_call += u64::from(name.ends_with(call));
+                found.marks.look(name, &event)?;
+            }
             event.skip()?;
             let end = decoder.position_bits();
             found.bits += end - begin;

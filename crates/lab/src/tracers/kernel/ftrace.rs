@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::pages::Looker;
 use super::{
     BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, LIMIT_S, PROGRAM, Ran, SUBSYSTEMS,
 };
@@ -11,6 +12,7 @@ use crate::child::{self, Running};
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::tracefs::{Instance, Tracefs, read_pages};
+use crate::tracers::marks::{Made, Seen};
 
 /// What instances of it are called.
 const NAME: &str = "kernel";
@@ -31,8 +33,9 @@ pub(super) fn run(tracefs: &Tracefs, tracer: KernelTracer, job: &Job<'_>) -> Res
     instance.write("tracing_on", "0")?;
     drop(drains);
     let finished = finished?;
-    let found = found(&instance, job)?;
-    Ok(Ran { stdout: finished.stdout, found: Some(found) })
+    let has_marks = Made::of(&finished.stdout)?.is_some();
+    let (found, marks) = found(&instance, job, has_marks)?;
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks })
 }
 
 /// Folders of the events.
@@ -72,15 +75,22 @@ fn drain(instance: &Instance, place: &Place) -> Result<Drains> {
     Ok(drains)
 }
 
-/// What was recorded: by the kernel's own counts, and with bytes as they came.
-fn found(instance: &Instance, job: &Job<'_>) -> Result<Found> {
+/// What was recorded: by the kernel's own counts, and with bytes and marks as they came.
+fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, Seen)> {
     let stats = instance.stats()?;
+    let mut looker = if has_marks { Looker::new(instance, job.events)? } else { Looker::default() };
     let mut bytes = 0;
     for cpu in instance.cpus() {
         // What was written, and pages that are not full.
         let (from, to) = files(cpu, job.place);
         bytes += fs::metadata(&to).map_or(0, |file| file.len());
-        read_pages(&from, BUFFER_KIB << 10, |page| bytes += page.len() as u64)?;
+        if has_marks && to.is_file() {
+            looker.file(&to)?;
+        }
+        read_pages(&from, BUFFER_KIB << 10, |page| {
+            bytes += page.len() as u64;
+            looker.page(page);
+        })?;
         let _ = fs::remove_file(to);
     }
     // Of a flight recorder, what does not fit is to go.
@@ -88,7 +98,8 @@ fn found(instance: &Instance, job: &Job<'_>) -> Result<Found> {
         Keep::Disk => (stats.overrun + stats.dropped, 0),
         Keep::Flight => (stats.dropped, stats.overrun),
     };
-    Ok(Found { events: stats.entries, lost, overwritten, bytes, ..Found::default() })
+    let found = Found { events: stats.entries, lost, overwritten, bytes, ..Found::default() };
+    Ok((found, looker.seen))
 }
 
 /// What moves buffers to files, as long as this is.

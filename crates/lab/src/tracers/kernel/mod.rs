@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! ours, ftrace, peers   the adapters
+//! pages                 ftrace's buffers, as it gives them
 //! count                 what is in our traces, and what LTTng's layout would take for it
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod count;
 mod ftrace;
 mod ours;
+mod pages;
 mod peers;
 
 use std::process::Command;
@@ -23,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::place::{Place, has};
 use crate::results::Account;
 use crate::tracefs::Tracefs;
+use crate::tracers::marks::{Made, Seen, Side};
 
 /// Longest that one run of a command has, in seconds.
 const LIMIT_S: u64 = 60;
@@ -45,6 +48,8 @@ pub(crate) enum KernelTracer {
     TrackwayTree,
     /// Ours by a private tracefs instance, as where there is no BPF.
     TrackwayTracefs,
+    /// Ours by BPF, of everything that runs, and what the command asks of the allocator.
+    TrackwayUser,
     /// ftrace's events of all calls at once, in an instance of their own.
     FtraceRaw,
     /// ftrace's events of each call.
@@ -69,6 +74,7 @@ impl KernelTracer {
             Self::Trackway => "trackway",
             Self::TrackwayTree => "trackway-tree",
             Self::TrackwayTracefs => "trackway-tracefs",
+            Self::TrackwayUser => "trackway-user-kernel",
             Self::FtraceRaw => "ftrace",
             Self::FtraceSyscalls => "ftrace-syscalls",
             Self::Perf => "perf",
@@ -93,7 +99,10 @@ impl KernelTracer {
 
     /// Whether it is one of ours.
     const fn is_ours(self) -> bool {
-        matches!(self, Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs)
+        matches!(
+            self,
+            Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs | Self::TrackwayUser
+        )
     }
 }
 
@@ -163,6 +172,8 @@ pub(crate) struct Ran {
     pub(crate) stdout: String,
     /// What the tracer's own output has.
     pub(crate) found: Option<Found>,
+    /// Marks in it, if the workload makes any.
+    pub(crate) marks: Seen,
 }
 
 /// What a tracer's own output has.
@@ -183,7 +194,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What became of all events that there were: nobody knows how many, but those that it says.
+    /// What it says itself of all events: nobody else knows how many there were.
     pub(crate) const fn account(&self) -> Account {
         Account {
             emitted: self.events + self.lost + self.overwritten,
@@ -200,18 +211,39 @@ impl Found {
         // Where calls cannot be told apart, others' are among them.
         let recorded = self.of_call.unwrap_or(self.events).min(emitted);
         let missing = emitted - recorded;
-        let bytes = u128::from(self.bytes) * u128::from(recorded) / u128::from(self.events.max(1));
         Account {
             emitted,
             recorded,
             lost: missing.min(self.lost),
             overwritten: 0,
-            record_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+            record_bytes: self.account().bytes_of(recorded),
         }
     }
 }
 
 impl Ran {
+    /// What became of the workload's marks, by the output of `tracer`.
+    pub(crate) fn account_of_marks(
+        &self,
+        tracer: KernelTracer,
+        events: KernelEvents,
+        keep: Keep,
+    ) -> Result<Option<Account>> {
+        let (Some(found), Some(made)) = (&self.found, Made::of(&self.stdout)?) else {
+            return Ok(None);
+        };
+        let mut sides = match events {
+            KernelEvents::Calls => vec![Side::Call],
+            KernelEvents::OneCall(_) => Vec::new(),
+            KernelEvents::Sched => vec![Side::Exit],
+            KernelEvents::Everything => vec![Side::Call, Side::Exit],
+        };
+        if tracer == KernelTracer::TrackwayUser {
+            sides.push(Side::Allocation);
+        }
+        made.account(tracer.name(), (&self.marks, &sides), keep, &found.account()).map(Some)
+    }
+
     /// The numbers of the line that begins with `word`.
     pub(crate) fn numbers<const COUNT: usize>(&self, word: &str) -> Result<[u64; COUNT]> {
         let is_it = |line: &&str| line.split(' ').next() == Some(word);
@@ -277,7 +309,7 @@ fn untraced(job: &Job<'_>) -> Result<Ran> {
     let command = job.command("");
     let mut program = Command::new(&command[0]);
     let finished = child::run_for(program.args(&command[1..]), "untraced", LIMIT_S)?;
-    Ok(Ran { stdout: finished.stdout, found: None })
+    Ok(Ran { stdout: finished.stdout, ..Ran::default() })
 }
 
 fn is_root() -> bool {

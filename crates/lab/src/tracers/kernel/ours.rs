@@ -7,13 +7,20 @@ use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::tracers::trackway::in_window;
+use crate::tracers::marks::Seen;
+use crate::tracers::trackway::{account, in_window};
+use crate::tracers::whole;
 
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "kernel-trace";
+/// What the summary of the kernel's part begins with.
+const KERNEL: &str = "trackway: kernel: ";
 
 /// Whether it can be had here: by doing it. Else, why not.
 pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
+    if tracer == KernelTracer::TrackwayUser && whole::helper(&place.kit).is_none() {
+        return Err(whole::NO_HELPER.to_owned());
+    }
     let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
     let output = command
         .args(place.kit.nothing())
@@ -32,10 +39,12 @@ fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep)
     let mut command = Command::new(&place.kit.trackway);
     in_window(&mut command, place.window_dir());
     command.env("TRACKWAY_RUN_DIR", place.path("run"));
-    command
-        .args(["record", "--kernel-only", "--kernel", &patterns(events), "-o"])
-        .arg(place.path(TRACE));
+    command.args(["record", "--kernel", &patterns(events), "-o"]).arg(place.path(TRACE));
     command.arg(format!("--buffer-size={BUFFER_KIB}K"));
+    match tracer {
+        KernelTracer::TrackwayUser => command.args(["--preload", "libc"]),
+        _ => command.arg("--kernel-only"),
+    };
     match tracer {
         KernelTracer::TrackwayTree => {}
         KernelTracer::TrackwayTracefs => {
@@ -69,9 +78,10 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     let mut command = record(job.place, tracer, job.events, job.keep);
     command.args(job.command("0"));
     let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
-    let found = count::count(&job.place.path(TRACE).join("kernel"), job.call)?;
-    job.place.clear(TRACE);
-    let mut found = found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
+    let trace = job.place.path(TRACE);
+    let found = count::count(&trace.join("kernel"), job.call)?;
+    let (mut found, mut marks) =
+        found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
     // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
     let talk = &finished.stderr;
     let summary = |word| {
@@ -84,12 +94,23 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
         return Err(Error::output(tracer.name(), message));
     }
     (found.lost, found.overwritten) = (summary("lost")?, summary("overwritten")?);
-    Ok(Ran { stdout: finished.stdout, found: Some(found) })
+    if tracer == KernelTracer::TrackwayUser {
+        let trace = trace.join("ust");
+        let lines: Vec<&str> = talk.lines().filter(|line| !line.starts_with(KERNEL)).collect();
+        let of_user = account(&trace, &lines.join("\n"), 0)?;
+        found.events += of_user.recorded;
+        found.lost += of_user.lost;
+        found.overwritten += of_user.overwritten;
+        found.bytes += of_user.record_bytes;
+        marks.add(Seen::in_trace(&trace)?);
+    }
+    job.place.clear(TRACE);
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks })
 }
 
 /// Of `trackway: kernel: N events recorded, M lost, O overwritten, …`.
 fn number(talk: &str, word: &str) -> Option<u64> {
-    let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "))?;
+    let line = talk.lines().find_map(|line| line.strip_prefix(KERNEL))?;
     // Thousands are set apart by commas.
     let mut parts = line.split(", ").filter(|part| part.ends_with(word));
     parts.next()?.split(' ').next()?.replace(',', "").parse().ok()

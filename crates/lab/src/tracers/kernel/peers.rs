@@ -1,12 +1,14 @@
 //! perf, bpftrace and strace: programs that run the workload, and write down what they saw.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::{BUFFER_KIB, Found, Job, KernelEvents, LIMIT_S, Ran, SUBSYSTEMS};
 use crate::child;
 use crate::error::{Error, Result};
 use crate::tracers::bpftrace::{self, Said};
+use crate::tracers::marks::{self, Made, Seen};
 use crate::tracers::perf;
 
 /// What they write, in the scratch folder.
@@ -26,12 +28,46 @@ pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
     command.arg("--").args(job.command("0"));
     let finished = child::run_for(&mut command, "perf record", LIMIT_S)?;
     let (events, lost) = perf::recorded(&output)?;
+    let marks = match Made::of(&finished.stdout)? {
+        Some(made) => marks_of_perf(&output, &made)?,
+        None => Seen::default(),
+    };
     let bytes = fs::metadata(&output).map_or(0, |file| file.len());
     let _ = fs::remove_file(&output);
     Ok(Ran {
         stdout: finished.stdout,
         found: Some(Found { events, lost, bytes, ..Found::default() }),
+        marks,
     })
+}
+
+/// Marks in a file of perf's: of their threads alone, since it would take long to show all.
+fn marks_of_perf(file: &Path, made: &Made) -> Result<Seen> {
+    let names: Vec<String> = made.names().collect();
+    let mut script = Command::new("perf");
+    script.args(["script", "-F", "event,trace", "--comms", &names.join(",")]);
+    let shown = child::run_for(script.arg("-i").arg(file), "perf script", LIMIT_S)?.stdout;
+    Ok(shown_marks(&shown))
+}
+
+/// Of lines `raw_syscalls:sys_enter: NR 121 (4e200001, …)` and `sched:sched_process_exit: comm=…`.
+fn shown_marks(shown: &str) -> Seen {
+    let mut seen = Seen::default();
+    for line in shown.lines().map(str::trim) {
+        if let Some(call) = line.strip_prefix("raw_syscalls:sys_enter:") {
+            let call = call.trim_start().strip_prefix("NR ").and_then(|call| call.split_once(" ("));
+            let argument = call
+                .filter(|(number, _)| *number == marks::CALL_NUMBER.to_string())
+                .and_then(|(_, arguments)| arguments.split([',', ')']).next());
+            if let Some(argument) = argument.and_then(|one| u64::from_str_radix(one, 16).ok()) {
+                seen.call(argument);
+            }
+        } else if let Some(exit) = line.strip_prefix("sched:sched_process_exit:") {
+            let name = exit.trim_start().strip_prefix("comm=");
+            seen.exit(name.and_then(|name| name.split(' ').next()).unwrap_or_default());
+        }
+    }
+    seen
 }
 
 fn perf_events(events: KernelEvents) -> Vec<String> {
@@ -56,23 +92,44 @@ pub(super) fn by_bpftrace(job: &Job<'_>) -> Result<Ran> {
     let said = Said::take(&output)?;
     let number = NUMBERS.iter().find(|(name, _)| *name == job.call).map(|(_, number)| *number);
     let found = counted(&said, number);
-    Ok(Ran { stdout: finished.stdout, found: Some(found) })
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks: counted_marks(&said) })
+}
+
+/// Marks, which it has counted by argument and by name.
+fn counted_marks(said: &Said) -> Seen {
+    let mut seen = Seen::default();
+    said.counts("@mark_calls").filter_map(|(key, _)| key.parse().ok()).for_each(|argument| {
+        seen.call(argument);
+    });
+    said.counts("@mark_exits").for_each(|(name, _)| seen.exit(name));
+    seen
 }
 
 fn script(events: KernelEvents) -> String {
     let all = |subsystem: &str| format!("tracepoint:{subsystem}:*");
-    let calls = "tracepoint:raw_syscalls:sys_enter { @enter[args->id] = count(); } \
-                 tracepoint:raw_syscalls:sys_exit { @exit[args->id] = count(); }";
+    let calls = |and: &str| {
+        format!(
+            "tracepoint:raw_syscalls:sys_enter {{ @enter[args->id] = count(); {and}}} \
+             tracepoint:raw_syscalls:sys_exit {{ @exit[args->id] = count(); }}"
+        )
+    };
+    let (name, bytes, call) = (marks::NAME, marks::NAME.len(), marks::CALL_NUMBER);
+    let exits = format!(
+        "tracepoint:sched:sched_process_exit /strncmp(comm, \"{name}\", {bytes}) == 0/ \
+         {{ @mark_exits[comm] = count(); }}"
+    );
     match events {
-        KernelEvents::Calls => calls.to_owned(),
+        KernelEvents::Calls => calls(""),
         KernelEvents::OneCall(call) => {
             let side = |side| format!("tracepoint:syscalls:sys_{side}_{call}");
             format!("{}, {} {{ @of_call = count(); }}", side("enter"), side("exit"))
         }
-        KernelEvents::Sched => format!("{} {{ @events = count(); }}", all("sched")),
+        KernelEvents::Sched => format!("{} {{ @events = count(); }} {exits}", all("sched")),
         KernelEvents::Everything => {
             let others = SUBSYSTEMS.map(all).join(", ");
-            format!("{others} {{ @events = count(); }} {calls}")
+            let marks = "@mark_calls[args->args[0]] = count();";
+            let calls = calls(&format!("if (args->id == {call}) {{ {marks} }} "));
+            format!("{others} {{ @events = count(); }} {calls} {exits}")
         }
     }
 }
@@ -111,12 +168,39 @@ pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
         bytes: text.len() as u64,
         ..Found::default()
     };
-    Ok(Ran { stdout: finished.stdout, found: Some(found) })
+    Ok(Ran { stdout: finished.stdout, found: Some(found), ..Ran::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What all of these see.
+    fn marks() -> Seen {
+        let mut seen = Seen::default();
+        seen.call(0x4e20_0001);
+        seen.exit("mark-20000-1");
+        seen
+    }
+
+    #[test]
+    fn marks_are_found_in_what_perf_shows() {
+        let text = "  raw_syscalls:sys_enter: NR 121 (4e200001, 7f01, 0, 0, 0, 0)\n\
+                    raw_syscalls:sys_enter: NR 39 (4e200002, 7f01, 0, 0, 0, 0)\n\
+                    raw_syscalls:sys_exit: NR 121 = -3\n\
+                    sched:sched_process_exit: comm=mark-20000-1 pid=7 prio=120\n\
+                    sched:sched_switch: prev_comm=mark-20000-3 prev_pid=7\n";
+        assert_eq!(shown_marks(text), marks());
+    }
+
+    #[test]
+    fn marks_are_found_in_bpftraces_maps() {
+        let text = "{\"type\": \"map\", \"data\": {\"@mark_calls\": {\"1310720001\": 1}}}\n\
+                    {\"type\": \"map\", \"data\": {\"@mark_exits\": {\"mark-20000-1\": 1}}}\n";
+        assert_eq!(counted_marks(&Said::of(text)), marks());
+        let script = script(KernelEvents::Sched);
+        assert!(script.contains("strncmp(comm, \"mark-\", 5) == 0"), "{script}");
+    }
 
     #[test]
     fn maps_of_bpftrace_are_added_up() {

@@ -1,0 +1,361 @@
+//! Marks that commands make of their begin, their end, and the time between: by them a tracer's
+//! own output shows that it was on, and whose events it has. What they are is in `marks.h`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use trackway_ctf::read::{
+    Body, DecodeError, Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
+};
+
+use super::kernel::Keep;
+use crate::error::{Error, Result};
+use crate::readback;
+use crate::results::Account;
+
+/// The call that marks make; nobody else has its argument.
+pub(super) const CALL_NUMBER: u64 = libc::SYS_getpgid.cast_unsigned();
+/// What their threads' names begin with.
+pub(super) const NAME: &str = "mark-";
+/// Beyond what allocations of marks ask for so many bytes as their argument of the call says.
+const ALLOCATION: u64 = 1 << 62;
+/// Bits of a mark's number in the argument; the run's nonce is above.
+const NUMBER_BITS: u32 = 16;
+
+/// Where a mark can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    /// Its system call.
+    Call,
+    /// The end of its thread, by the scheduler's event.
+    Exit,
+    /// What it asks of the allocator.
+    Allocation,
+}
+
+impl Side {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Call => "calls",
+            Self::Exit => "exits",
+            Self::Allocation => "allocations",
+        }
+    }
+}
+
+/// Those that a tracer's output shows, of whatever run.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Seen(BTreeSet<(Side, u32, u32)>);
+
+impl Seen {
+    /// What another trace of the same run shows, too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// A call has this argument; nothing, if it is no mark's.
+    pub(super) fn call(&mut self, argument: u64) {
+        self.number(Side::Call, argument);
+    }
+
+    /// A thread of this name has ended.
+    pub(super) fn exit(&mut self, name: &str) {
+        let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
+        if let Some((nonce, number)) = numbers
+            && let (Ok(nonce), Ok(number)) = (nonce.parse(), number.parse())
+        {
+            self.0.insert((Side::Exit, nonce, number));
+        }
+    }
+
+    /// Somebody asked for so many bytes.
+    fn allocation(&mut self, bytes: u64) {
+        if let Some(argument) = bytes.checked_sub(ALLOCATION) {
+            self.number(Side::Allocation, argument);
+        }
+    }
+
+    fn number(&mut self, side: Side, argument: u64) {
+        if let Ok(nonce @ 1..) = u32::try_from(argument >> NUMBER_BITS) {
+            self.0.insert((side, nonce, (argument & ((1 << NUMBER_BITS) - 1)) as u32));
+        }
+    }
+
+    /// Looks at an event of a trace that is in CTF, of this name.
+    pub(super) fn look(
+        &mut self,
+        name: &str,
+        event: &Body<'_, '_, '_>,
+    ) -> std::result::Result<(), DecodeError> {
+        let side = match name {
+            "syscall_entry_getpgid" => Side::Call,
+            "sched_process_exit" => Side::Exit,
+            "lttng_ust_libc:malloc" => Side::Allocation,
+            _ => return Ok(()),
+        };
+        let mut first = First::default();
+        event.look(&mut first)?;
+        match side {
+            Side::Call => self.call(first.number.unwrap_or_default()),
+            Side::Allocation => self.allocation(first.number.unwrap_or_default()),
+            Side::Exit => self.exit(&String::from_utf8_lossy(&first.text)),
+        }
+        Ok(())
+    }
+
+    /// Of the trace in `folder` or somewhere below.
+    pub(super) fn in_trace(folder: &Path) -> Result<Self> {
+        let mut seen = Self::default();
+        let Some(folder) = readback::trace_folder(folder, 0) else { return Ok(seen) };
+        let trace = readback::trace(&folder)?;
+        for stream in readback::streams(&folder)? {
+            let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
+            seen.stream(&trace, &bytes)
+                .map_err(|error| Error::output(stream.display().to_string(), error))?;
+        }
+        Ok(seen)
+    }
+
+    fn stream(&mut self, trace: &Trace, bytes: &[u8]) -> std::result::Result<(), DecodeError> {
+        let mut decoder = StreamDecoder::new(trace);
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let window = Window::whole(rest);
+            let packet =
+                decoder.begin_packet(window, rest.len() as u64, &mut First::default(), |_| ())?;
+            while let Some(event) = decoder.event(window)? {
+                if let Some(name) = event.header.class.name() {
+                    self.look(name, &event)?;
+                }
+                event.skip()?;
+            }
+            let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
+            at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// The first number and the first text of an event's fields.
+#[derive(Debug, Default)]
+struct First {
+    in_fields: bool,
+    number: Option<u64>,
+    text: Vec<u8>,
+}
+
+impl EventSink for First {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.in_fields = scope == Scope::Fields;
+    }
+}
+
+impl Sink for First {
+    fn integer(&mut self, _: &Integer, value: u64) {
+        if self.in_fields {
+            self.number = self.number.or(Some(value));
+        }
+    }
+    fn text(&mut self, bytes: &[u8]) {
+        if self.in_fields && self.text.is_empty() {
+            self.text = bytes.to_vec();
+        }
+    }
+    fn enumeration(&mut self, _: &Enumeration, _: u64) {}
+    fn float(&mut self, _: f64) {}
+}
+
+/// Those that a command made, as it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Made {
+    nonce: u32,
+    begin: u32,
+    during: u32,
+    end: u32,
+}
+
+impl Made {
+    /// Of a command's output; `None` if it makes none.
+    pub(crate) fn of(stdout: &str) -> Result<Option<Self>> {
+        let line = stdout.lines().find(|line| line.starts_with("marks "));
+        line.map(|line| {
+            let numbers = crate::workload::numbers::<4>(line, "marks")?;
+            let wrong = |_| Error::output("workload", format!("'{line}'"));
+            let [nonce, begin, during, end] = numbers.map(u32::try_from);
+            let (nonce, begin) = (nonce.map_err(wrong)?, begin.map_err(wrong)?);
+            let (during, end) = (during.map_err(wrong)?, end.map_err(wrong)?);
+            Ok(Self { nonce, begin, during, end })
+        })
+        .transpose()
+    }
+
+    const fn count(&self) -> u32 {
+        self.begin.saturating_add(self.during).saturating_add(self.end)
+    }
+
+    /// Names of their threads.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> + use<> {
+        let nonce = self.nonce;
+        (0..self.count()).map(move |number| format!("{NAME}{nonce}-{number}"))
+    }
+
+    /// What became of them, on these sides, where a tracer keeps events so, and says that of all
+    /// events: those that it lost or has overwritten are what may be missing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot have been on all the time: its output shows nothing of the end, or nothing of
+    /// the begin though it keeps all, or not all of either though it says that it has lost none.
+    pub(crate) fn account(
+        &self,
+        tracer: &str,
+        (seen, sides): (&Seen, &[Side]),
+        keep: Keep,
+        all: &Account,
+    ) -> Result<Account> {
+        let mut recorded = 0;
+        for &side in sides {
+            let of = |from: u32, count: u32| {
+                let is_seen = |number: &u32| seen.0.contains(&(side, self.nonce, *number));
+                (from..from.saturating_add(count)).filter(is_seen).count() as u64
+            };
+            let begin = Part { seen: of(0, self.begin), made: self.begin.into() };
+            let from = self.begin.saturating_add(self.during);
+            let end = Part { seen: of(from, self.end), made: self.end.into() };
+            let is_whole = end.proves(all.lost)
+                && match keep {
+                    Keep::Disk => begin.proves(all.lost),
+                    Keep::Flight => begin.seen == begin.made || all.lost + all.overwritten > 0,
+                };
+            if !is_whole {
+                let message = format!(
+                    "it was not on all the time: of the marks' {} it has {begin} at the begin and \
+                     {end} at the end; of all events it says: {}",
+                    side.words(),
+                    all.words()
+                );
+                return Err(Error::output(tracer, message));
+            }
+            recorded += of(0, self.count());
+        }
+        let emitted = u64::from(self.count()) * sides.len() as u64;
+        let missing = emitted - recorded;
+        // What could go first: of a flight recorder, all but the newest is to.
+        let overwritten = missing.min(all.overwritten);
+        Ok(Account {
+            emitted,
+            recorded,
+            lost: (missing - overwritten).min(all.lost),
+            overwritten,
+            record_bytes: all.bytes_of(recorded),
+        })
+    }
+}
+
+/// Marks of the begin, or of the end.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    seen: u64,
+    made: u64,
+}
+
+impl Part {
+    /// Whether the tracer was on then, if it says that it has lost so many.
+    const fn proves(self, lost: u64) -> bool {
+        self.seen > 0 && (self.seen == self.made || lost > 0)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.seen, self.made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIDES: [Side; 2] = [Side::Call, Side::Exit];
+
+    fn made() -> Made {
+        Made::of("noise\nmarks 20000 2 3 4\nload 1 2 3\n").expect("numbers").expect("marks")
+    }
+
+    /// What is seen of these marks, by a tracer that says so of all events.
+    fn account(
+        numbers: impl IntoIterator<Item = u32>,
+        keep: Keep,
+        lost: u64,
+        overwritten: u64,
+    ) -> Result<Account> {
+        let mut seen = Seen::default();
+        for number in numbers {
+            seen.call(u64::from(20_000_u32 << NUMBER_BITS | number));
+            seen.exit(&format!("mark-20000-{number}"));
+        }
+        let all = Account { emitted: 1000, recorded: 500, lost, overwritten, record_bytes: 5000 };
+        made().account("it", (&seen, &SIDES), keep, &all)
+    }
+
+    #[test]
+    fn marks_are_what_commands_say() {
+        assert_eq!(made(), Made { nonce: 20_000, begin: 2, during: 3, end: 4 });
+        assert_eq!(made().names().last().as_deref(), Some("mark-20000-8"));
+        assert_eq!(Made::of("load 1 2 3\n").expect("nothing wrong"), None);
+        assert!(Made::of("marks 1 2 x 4\n").is_err());
+    }
+
+    #[test]
+    fn all_that_are_seen_make_an_account() {
+        let found = account(0..9, Keep::Disk, 0, 0).expect("all of it");
+        assert_eq!((found.emitted, found.recorded, found.record_bytes), (18, 18, 180));
+        assert!(found.is_complete());
+        let some = account([0, 1, 5, 6, 7, 8], Keep::Disk, 400, 0).expect("with losses");
+        assert_eq!((some.emitted, some.recorded, some.lost), (18, 12, 6));
+        let late = account(4..9, Keep::Flight, 0, 900).expect("the newest");
+        assert_eq!((late.recorded, late.overwritten), (10, 8));
+        assert!(late.is_complete());
+    }
+
+    #[test]
+    fn who_was_not_on_at_the_begin_or_at_the_end_has_none() {
+        // Only the first half; only the second; of another run.
+        account(0..5, Keep::Disk, 0, 0).expect_err("the end");
+        account(0..5, Keep::Disk, 700, 0).expect_err("the end, whatever it lost");
+        account(3..9, Keep::Disk, 0, 0).expect_err("the begin");
+        account(3..9, Keep::Disk, 700, 0).expect_err("the begin, whatever it lost");
+        account(3..9, Keep::Flight, 0, 0).expect_err("the begin, of which nothing was overwritten");
+        account(0..5, Keep::Flight, 0, 700).expect_err("the newest are not there");
+        account([], Keep::Disk, 0, 0).expect_err("nothing");
+        // Off for a while between, and says nothing of it.
+        let found = account([0, 1, 5, 6, 7, 8], Keep::Disk, 0, 0).expect("begin and end");
+        assert!(!found.is_complete());
+    }
+
+    #[test]
+    fn a_side_that_was_off_shows() {
+        let mut seen = Seen::default();
+        (0..9).for_each(|number| seen.exit(&format!("mark-20000-{number}")));
+        let all = Account { emitted: 9, recorded: 9, ..Account::default() };
+        let account = |sides| made().account("it", (&seen, sides), Keep::Disk, &all);
+        assert!(account(&[Side::Exit]).is_ok());
+        let error = account(&SIDES).unwrap_err().to_string();
+        assert!(error.contains("calls it has 0 of 2 at the begin"), "{error}");
+    }
+
+    #[test]
+    fn what_others_do_is_no_mark() {
+        let mut seen = Seen::default();
+        seen.call(4711);
+        for name in ["mark-", "mark-x-1", "mark-1", "bookmark-1-2", "cc"] {
+            seen.exit(name);
+        }
+        seen.allocation(4096);
+        assert_eq!(seen, Seen::default());
+        seen.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
+        assert_eq!(seen.0.first(), Some(&(Side::Allocation, 20_000, 7)));
+    }
+}
