@@ -27,7 +27,7 @@ pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
         let mut rows: Vec<&str> = needs.iter().map(|need| need.rows).collect();
         rows.dedup();
         Disturbance::missing(
-            package,
+            "programs",
             format!("not found: {}", names.join(", ")),
             &format!("these rows will be absent: {}", rows.join("; ")),
             format!("apt install {package} (Debian)"),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 
@@ -61,11 +62,19 @@ fn resident_of(status: &str) -> Option<Resident> {
     Some(Resident { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
 }
 
-/// Descriptors that a process has open.
+/// Descriptors that a process has open, but for those that it has for a moment: the fewest of
+/// several looks.
 pub(super) fn descriptors(pid: u32) -> Result<u64> {
+    const LOOKS: u32 = 5;
+    const BETWEEN: Duration = Duration::from_millis(30);
     let path = format!("/proc/{pid}/fd");
-    let entries = fs::read_dir(&path).map_err(Error::io(format!("cannot read {path}")))?;
-    Ok(entries.count() as u64)
+    let mut fewest = u64::MAX;
+    for _ in 0..LOOKS {
+        let entries = fs::read_dir(&path).map_err(Error::io(format!("cannot read {path}")))?;
+        fewest = fewest.min(entries.count() as u64);
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(fewest)
 }
 
 #[cfg(test)]
