@@ -20,7 +20,7 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace;
 use trackway_kernel::record::context::{Asked, Context};
 use trackway_kernel::record::filter::{Filter, FilterError, Memory};
-use trackway_kernel::record::staging::Staged;
+use trackway_kernel::record::staging::{Staged, Step};
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
@@ -151,7 +151,9 @@ impl Asking for Filter {
     }
 
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        vec![None; staged.steps.len()]
+        let why = "what is not in this kernel's record";
+        let withheld = |step: &Step| matches!(step, Step::Unknown(_)).then_some(why);
+        staged.steps.iter().map(withheld).collect()
     }
 
     fn may_be_unknown(staged: &Staged, field: &str) -> bool {

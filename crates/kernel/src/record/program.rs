@@ -392,6 +392,14 @@ pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
     asm.alu(alu::ADD, AT, 0);
 }
 
+/// Adds zeros at [`AT`] for a number of so many bytes that is not known.
+fn unknown(asm: &mut Asm, size: u32) {
+    asm.mov(5, CPU);
+    asm.alu(alu::ADD, 5, AT);
+    asm.storei_of(size, 5, 0, 0);
+    asm.alui(alu::ADD, AT, size as i32);
+}
+
 /// Ends a program that may be preempted again.
 fn pass(asm: &mut Asm, guard: Option<Guard>) {
     if let Some(guard) = guard {
@@ -683,6 +691,7 @@ impl Maker<'_> {
             }
             // All at once ([`arguments::write`]).
             Step::Argument(_) => {}
+            Step::Unknown(size) => unknown(&mut self.asm, size),
             _ => self.user_step(step),
         }
     }

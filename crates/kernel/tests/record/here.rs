@@ -228,7 +228,7 @@ fn the_kernel_takes_the_program_of_every_event() {
                 looked_at = (looked_at.0 + instructions, looked_at.1 + times);
             }
         };
-        let (mut staged, code) = make(Staged::new(event, 3500));
+        let (mut staged, code) = make(Staged::with_unknown(event, 3500));
         check(Loaded::new(&code));
         // A system call is recorded from its registers, where that can be.
         if let (Source::Syscall { phase, .. }, Some(registers)) = (&event.source, &registers)

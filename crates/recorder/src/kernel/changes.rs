@@ -119,6 +119,7 @@ impl Draining {
                 name: name_of(event),
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
+                empty: staged.unknown_fields().map(str::to_owned).collect(),
                 is_filtered: self.kernel.filters.has(number),
                 call: None,
                 is_on: false,

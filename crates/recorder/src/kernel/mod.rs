@@ -169,6 +169,8 @@ struct Known {
     description: EventDescription,
     /// What its fields stand for.
     meanings: Vec<Option<Meaning>>,
+    /// Those of its fields that are zero, whatever they are.
+    empty: Vec<String>,
     /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
     /// passed over.
     is_filtered: bool,
@@ -480,7 +482,7 @@ impl Kernel {
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
         let mut staged = call
             .or_else(|| self.staged_arguments(event, btf, is_tried))
-            .unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+            .unwrap_or_else(|| Staged::with_unknown(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
         staged.unread = self.calls.as_ref().map(|calls| calls.unread.members());
         staged
@@ -536,6 +538,7 @@ impl Kernel {
             Some(known) => known.call = of_call.or(known.call),
             None => self.events.push(Known {
                 name: name_of(event),
+                empty: staged.unknown_fields().map(str::to_owned).collect(),
                 meanings: kernel_meanings::of(&staged),
                 description: staged.description,
                 is_filtered: self.filters.has(number),
