@@ -71,6 +71,7 @@ impl Draining {
         for (number, known) in events.iter_mut().enumerate() {
             known.is_filtered = filters.has(number);
         }
+        self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
         Ok((numbers.len(), gone.len()))
     }
 

@@ -66,6 +66,8 @@ pub(super) struct Lost {
     unasked: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
     unread: Vec<u64>,
+    /// System calls by unknown numbers, of 64 bits and of 32.
+    unknown_calls: [u64; 2],
 }
 
 impl Lost {
@@ -80,6 +82,7 @@ impl Lost {
         take(&mut self.missed, &before.missed);
         take(&mut self.missed_lost, &before.missed_lost);
         take(&mut self.unread, &before.unread);
+        take(&mut self.unknown_calls, &before.unknown_calls);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
         self.unasked = self.unasked.saturating_sub(before.unasked);
@@ -378,7 +381,8 @@ impl Draining {
             missed_lost: self.missed_lost(&lost),
             unasked: lost.unasked,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
-            unknown_calls: self.kernel.unknown_calls(),
+            unknown_calls: lost.unknown_calls,
+            has_calls_without_number: self.kernel.has_calls_without_number(),
             cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
@@ -431,6 +435,7 @@ impl Draining {
             too_deep: buffers.too_deep(),
             unasked: buffers.unasked(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
+            unknown_calls: self.kernel.unknown_calls(),
         }
     }
 
