@@ -45,6 +45,8 @@ pub(crate) struct Draining {
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
+    /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
+    stopped_ts: u64,
     /// Whether what is in a flight recorder goes into the trace at the end.
     keeps_flight_recorder: bool,
     /// What was lost when it was cleared last.
@@ -190,6 +192,7 @@ impl Kernel {
             uuid,
             realtime_offset_ns,
             is_stopped: true,
+            stopped_ts: monotonic_ns(),
             keeps_flight_recorder: true,
             forgotten: Lost::default(),
         };
@@ -235,6 +238,7 @@ impl Draining {
         self.kernel.buffers.stop();
         self.is_stopped = true;
         wait_for_those_under_way();
+        self.stopped_ts = monotonic_ns();
         self.kernel.count_missed();
     }
 
@@ -335,6 +339,7 @@ impl Draining {
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
         works.iter_mut().for_each(RegionWork::look);
+        let end_ts = if self.is_stopped { self.stopped_ts } else { monotonic_ns() };
         for work in &mut works {
             let drained = work.drain(&mut Drain {
                 memory: self.kernel.buffers,
@@ -345,6 +350,7 @@ impl Draining {
                 buffer: &mut Vec::new(),
             });
             drained.map_err(fail())?;
+            work.extend(end_ts);
             work.add_to(&mut summary);
             meanwhile();
         }
@@ -360,7 +366,8 @@ impl Draining {
         self.stop();
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps));
+        let end_ts = self.stopped_ts;
+        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
         let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
             Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
@@ -565,8 +572,9 @@ impl Drainer {
         closed
     }
 
-    /// Writes what is left. A flight recorder that is not kept leaves no trace.
-    fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
+    /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
+    /// leaves no trace.
+    fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
             self.works.iter_mut().for_each(RegionWork::look);
@@ -587,8 +595,10 @@ impl Drainer {
             }
             (written, closed, unwritten)
         };
-        let end_ts = trackway_sys::clock::monotonic_ns();
-        self.works.iter_mut().for_each(|work| work.extend(end_ts));
+        // Of what little room is left on a full disk, the mark of the trace needs some.
+        if written.is_ok() && closed.is_ok() {
+            self.works.iter_mut().for_each(|work| work.extend(end_ts));
+        }
         self.live = None;
         let recorded = self.works.iter().map(|work| work.written).sum();
         Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }
