@@ -526,13 +526,14 @@ mod tests {
             let packet = Packet { begin_ts: 100, end_ts: 120, discarded: 3, missing: 0, events: 1 };
             stream.append(&mut bytes, &packet).expect("a packet");
             stream.extend(110);
-            assert_eq!((stream.end_ts, stream.bytes()), (120, 4000));
+            // Behind the empty packet that it begins with.
+            assert_eq!((stream.end_ts, stream.bytes()), (120, 88 + 4000));
             stream.extend(200);
             assert_eq!((stream.discarded, stream.deleted()), (3, 0));
             (stream.end_ts, stream.bytes())
         };
-        assert_eq!(lasts(4088, "room"), (200, 4088));
-        assert_eq!(lasts(4087, "full"), (120, 4000));
-        assert_eq!(lasts(0, "one"), (200, 4088));
+        assert_eq!(lasts(4176, "room"), (200, 4176));
+        assert_eq!(lasts(4175, "full"), (120, 4088));
+        assert_eq!(lasts(0, "one"), (200, 4176));
     }
 }
