@@ -178,6 +178,7 @@ fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
             suite
                 .row(TRACKWAY, &one.words())
+                .filter(|row| row.spread.is_some())
                 .and_then(|row| row.bytes_per_event)
                 // The long header, once in so many records, is not what is asked about.
                 .map(|bytes| (bytes * 100.0).round() / 100.0),

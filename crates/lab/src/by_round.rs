@@ -9,20 +9,30 @@ use crate::rows::{Row, SuiteRows};
 use crate::stats::Ratio;
 
 /// A figure for each round; `None` where there is none.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct ByRound(Vec<Option<f64>>);
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ByRound {
+    rounds: Vec<Option<f64>>,
+    /// Whether a round is missing for what its figures are, and not because it was not measured:
+    /// then the others are a choice, which decides nothing.
+    is_chosen: bool,
+}
 
 impl ByRound {
+    const fn new(rounds: Vec<Option<f64>>) -> Self {
+        Self { rounds, is_chosen: false }
+    }
+
     /// Of a row, if it was measured.
     pub(crate) fn of(row: Option<&Row>) -> Self {
         let measured = row.filter(|row| row.spread.is_some());
-        Self(measured.map_or_else(Vec::new, |row| row.samples.clone()))
+        Self::new(measured.map_or_else(Vec::new, |row| row.samples.clone()))
     }
 
     /// Of what else is known of it.
     pub(crate) fn of_extra(row: Option<&Row>, what: &str) -> Self {
         let measured = row.filter(|row| row.spread.is_some());
-        Self(measured.and_then(|row| row.extra_samples.get(what)).cloned().unwrap_or_default())
+        let samples = measured.and_then(|row| row.extra_samples.get(what));
+        Self::new(samples.cloned().unwrap_or_default())
     }
 
     /// What a row is beyond the one that it is beside.
@@ -31,9 +41,12 @@ impl ByRound {
         Self::of(row).less(&Self::of(other))
     }
 
-    /// In terms of figures that are greater than nought.
+    /// In terms of figures that are greater than nought. Others are left out, which would be in
+    /// favour of who they are told in terms of: so there is no interval then.
     pub(crate) fn over(&self, under: &Self) -> Self {
-        self.with(under, |one, other| (other > 0.0).then_some(one / other))
+        let found = self.with(under, |one, other| (other > 0.0).then_some(one / other));
+        let measured = self.with(under, |_, other| Some(other));
+        Self { is_chosen: found.is_chosen || found.count() < measured.count(), ..found }
     }
 
     /// The difference.
@@ -42,14 +55,21 @@ impl ByRound {
     }
 
     fn with(&self, other: &Self, of: impl Fn(f64, f64) -> Option<f64>) -> Self {
-        let pairs = self.0.iter().zip(&other.0);
-        Self(pairs.map(|(one, other)| of((*one)?, (*other)?)).collect())
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        let rounds = pairs.map(|(one, other)| of((*one)?, (*other)?)).collect();
+        Self { rounds, is_chosen: self.is_chosen || other.is_chosen }
+    }
+
+    fn count(&self) -> usize {
+        self.rounds.iter().flatten().count()
     }
 
     /// What all rounds say together.
     pub(crate) fn told(&self) -> Option<Told> {
-        let figures: Vec<f64> = self.0.iter().flatten().copied().collect();
-        Some(Told { ratio: Ratio::of(&figures)?, rounds: figures.len() })
+        let figures: Vec<f64> = self.rounds.iter().flatten().copied().collect();
+        let ratio = Ratio::of(&figures)?;
+        let interval = ratio.interval.filter(|_| !self.is_chosen);
+        Some(Told { ratio: Ratio { interval, ..ratio }, rounds: figures.len() })
     }
 }
 
@@ -65,8 +85,13 @@ pub(crate) struct Told {
 impl Told {
     /// How many times as much a row is as the one that it is beside.
     pub(crate) fn times(row: Option<&Row>) -> Option<Self> {
-        let row = row?;
+        let row = row.filter(|row| row.spread.is_some())?;
         Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count() })
+    }
+
+    /// What it may be at most; of a figure without an interval, what it is.
+    pub(crate) fn at_most(&self) -> f64 {
+        self.ratio.interval.map_or(self.ratio.median, |(_, high)| high)
     }
 
     /// In another unit: `of` must not turn the order round.
@@ -148,6 +173,23 @@ pub(crate) fn least(what: &str, told: Option<Told>, bound: f64, form: Form) -> B
     bar(what, told, form, |told| told.is_at_least(bound))
 }
 
+/// The same of several figures, all of which must hold it; the worst of them is told. `None` of one
+/// that was not measured, and says nothing: then the others do not, either.
+pub(crate) fn most_of_all(
+    what: &str,
+    all: impl IntoIterator<Item = Option<Told>>,
+    bound: f64,
+    form: Form,
+) -> Bar {
+    let all: Option<Vec<Told>> = all.into_iter().collect();
+    let all = all.unwrap_or_default();
+    let worst = all.iter().max_by(|one, other| one.at_most().total_cmp(&other.at_most()));
+    let is_any = |verdict| all.iter().any(|told| told.is_at_most(bound) == verdict);
+    let verdicts = [Verdict::Misses, Verdict::Undecided, Verdict::Holds];
+    let verdict = verdicts.into_iter().find(|verdict| is_any(*verdict));
+    bar(what, worst.copied(), form, |_| verdict.unwrap_or(Verdict::Unknown))
+}
+
 /// A figure of which nothing is asked.
 pub(crate) fn floor(what: &str, told: Option<Told>, form: Form) -> Bar {
     bar(what, told, form, |_| Verdict::Unknown)
@@ -170,7 +212,7 @@ mod tests {
     use crate::rows::tests::row;
 
     fn rounds(figures: &[f64]) -> ByRound {
-        ByRound(figures.iter().copied().map(Some).collect())
+        ByRound::new(figures.iter().copied().map(Some).collect())
     }
 
     #[test]
@@ -179,9 +221,10 @@ mod tests {
         let theirs = rounds(&[100.0, 200.0, 300.0, 7.0]);
         assert_eq!(theirs.over(&ours), rounds(&[5.0; 3]));
         assert_eq!(theirs.less(&ours), rounds(&[80.0, 160.0, 240.0]));
-        ours.0[1] = None;
+        ours.rounds[1] = None;
         assert_eq!(theirs.over(&ours).told().map(|told| told.rounds), Some(2));
-        assert_eq!(ours.over(&rounds(&[0.0, -1.0, 2.0])).0, [None, None, Some(30.0)]);
+        let some = ours.over(&rounds(&[0.0, -1.0, 2.0]));
+        assert_eq!((some.rounds, some.is_chosen), (vec![None, None, Some(30.0)], true));
         let failed = Row { spread: None, ..row("trackway", "u32", 21.0) };
         assert_eq!(ByRound::of(Some(&failed)).told(), None);
     }
@@ -204,6 +247,30 @@ mod tests {
             assert_eq!(most("at most 8", few, 8.0, Form::TIMES).verdict, Verdict::Undecided);
         }
         assert_eq!(verdict(None), Verdict::Unknown);
+    }
+
+    #[test]
+    fn rounds_that_are_chosen_decide_nothing() {
+        let theirs = rounds(&[10.0, 10.0, 10.0, 10.0, 10.0, 10.0, -1.0]);
+        let told = rounds(&[1.0; 7]).over(&theirs).told();
+        assert_eq!(most("at most 8", told, 8.0, Form::TIMES).verdict, Verdict::Undecided);
+        // As little, if they are told in terms of something else.
+        let told = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).told();
+        assert_eq!(told.and_then(|told| told.ratio.interval), None);
+    }
+
+    #[test]
+    fn all_must_hold_what_is_asked_of_all() {
+        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
+        let bar = |all: &[Option<Told>]| most_of_all("", all.iter().copied(), 1.4, Form::PART);
+        // The one with the smaller median is the one that is not decided.
+        let both = [six(1.29, 1.31), six(1.0, 1.5)];
+        assert_eq!(bar(&both).verdict, Verdict::Undecided);
+        assert_eq!(bar(&both).measured, "1.25 of it (1.00 to 1.50)");
+        assert_eq!(bar(&[six(1.0, 1.1), six(1.2, 1.3)]).verdict, Verdict::Holds);
+        assert_eq!(bar(&[six(1.5, 1.6), six(1.2, 1.5)]).verdict, Verdict::Misses);
+        assert_eq!(bar(&[six(1.0, 1.1), None]).verdict, Verdict::Unknown);
+        assert_eq!(bar(&[]).verdict, Verdict::Unknown);
     }
 
     #[test]

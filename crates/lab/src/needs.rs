@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// What is looked for though there is nothing to install: it needs a kernel's module, or has
-    /// no adapter. And the shell, without which no suite's cleaning up works either.
+    /// What is looked for though it costs no row: the shell, without which no suite's cleaning up
+    /// works either, and what only asks where headers are.
     const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
 
     /// Words that stand before a program's name where it is looked for or started.

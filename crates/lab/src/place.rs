@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -85,6 +86,10 @@ impl Place {
     pub(crate) fn new(kit: Kit) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
+        // Scripts and other tracers' commands have these names in lines of theirs.
+        if base.as_os_str().as_bytes().iter().any(u8::is_ascii_control) {
+            return Err(Error::output("TMPDIR", "has a control character in it"));
+        }
         let window_base = if shared.is_dir() { shared } else { &base };
         let mut place = Self::of(kit);
         // One after the other, so that what is made goes if the next cannot be.

@@ -311,8 +311,19 @@ fn changes(
 }
 
 /// Whether figures are counted, not timed.
-fn is_countable(unit: Unit) -> bool {
-    ["byte", "instruction", "count", "%"].iter().any(|word| unit.words().contains(word))
+const fn is_countable(unit: Unit) -> bool {
+    match unit {
+        Unit::BytesPerEvent | Unit::InstructionsPerEvent | Unit::Kib => true,
+        Unit::NsPerEvent
+        | Unit::NsPerCall
+        | Unit::Ns
+        | Unit::Us
+        | Unit::Ms
+        | Unit::EventsPerSecond
+        | Unit::RequestsPerSecond
+        | Unit::MbPerSecond
+        | Unit::PercentOfCpu => false,
+    }
 }
 
 /// The rounds' figures, if it was measured.
@@ -362,10 +373,10 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
     if is_countable(change.unit) || change.figures.is_none() {
         return;
     }
+    // (No control is a yardstick, but it has one.)
     let find = |rows: &[Row], tracer: &str, case: &str| {
-        let is_it = |row: &&Row| {
-            row.tracer == tracer && row.case == case && row.unit == change.unit && !row.is_control
-        };
+        let is_it =
+            |row: &&Row| row.tracer == tracer && row.case == case && row.unit == change.unit;
         rows.iter().find(is_it).cloned()
     };
     let Some((tracer, case)) = yardstick(change, before, after) else { return };

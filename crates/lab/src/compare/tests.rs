@@ -51,6 +51,47 @@ fn what_the_machine_does_makes_nobody_slower() {
 }
 
 #[test]
+fn a_control_is_told_in_terms_of_others_and_others_never_in_its() {
+    let at = |machine: f64| {
+        let again = rounds("trackway again", "u32", around(21.0, machine));
+        report(
+            "tracepoint",
+            [
+                rounds("lttng-ust", "u32", around(126.0, machine)),
+                rounds("trackway", "u32", around(21.0, machine)),
+                Row { is_control: true, ..again },
+            ],
+        )
+    };
+    let found = compare(&at(1.0), &at(1.5), &[]);
+    for row in &found.rows[1..] {
+        assert_eq!((row.verdict, row.yardstick.as_deref()), (Changed::Same, Some("lttng-ust")));
+    }
+}
+
+#[test]
+fn memory_is_what_it_is_and_time_on_cpus_is_told_in_terms_of_others() {
+    let at = |ours_kib: f64, theirs_kib: f64, machine: f64| {
+        let row = |tracer, case: &str, unit, figures| Row { unit, ..rounds(tracer, case, figures) };
+        let (kib, load) = (Unit::Kib, Unit::PercentOfCpu);
+        report(
+            "sessions",
+            [
+                row("trackway", "memory", kib, around(ours_kib, 1.0).collect::<Vec<_>>()),
+                row("lttng-ust", "memory", kib, around(theirs_kib, 1.0).collect()),
+                row("trackway", "load", load, around(2.0, machine).collect()),
+                row("lttng-ust", "load", load, around(1.0, machine).collect()),
+            ],
+        )
+    };
+    let found = compare(&at(3000.0, 9000.0, 1.0), &at(3000.0, 4000.0, 1.5), &[]);
+    assert_eq!(found.rows[0].verdict, Changed::NotShown);
+    assert_eq!(found.rows[2].verdict, Changed::Same);
+    assert_eq!(found.rows[0].yardstick, None);
+    assert_eq!(found.rows[2].yardstick.as_deref(), Some("lttng-ust"));
+}
+
+#[test]
 fn what_is_nought_but_for_noise_is_no_yardstick() {
     let at = |ours: f64| {
         let noise = (0..12).map(|one| 0.01 + f64::from(one % 5) * 0.003);

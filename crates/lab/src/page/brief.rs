@@ -65,8 +65,10 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
         others.retain(|row| !row.tracer.ends_with(OFF) && row.tracer != name::EMPTY);
     }
     others.sort_by(|one, other| good(one).total_cmp(&good(other)));
-    let others: Vec<String> =
+    let more = others.len().saturating_sub(OTHERS_MAX);
+    let mut others: Vec<String> =
         others.iter().take(OTHERS_MAX).map(|row| beside(suite, row)).collect();
+    others.extend((more > 0).then(|| format!("and {more} more")));
     let case = escaped(&words::of_case(&ours.case));
     let (unit, better) = (unit.words(), unit.which_is_better());
     let title = escaped(&suite.title);

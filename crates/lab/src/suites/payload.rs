@@ -11,7 +11,7 @@ use crate::case::Plan;
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::readback;
+use crate::readback::{self, Size};
 use crate::results::Account;
 use crate::rows::Unit;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
@@ -185,14 +185,8 @@ impl Payloads {
         daemon.lttng(&["snapshot", "record"])?;
         daemon.lttng(&["destroy", SESSION])?;
         let batches = workload::batches(&finished.stdout)?;
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-        let account = Account {
-            emitted: emitted(&batches),
-            recorded: counted.events,
-            lost: counted.discarded,
-            overwritten: counted.before_first,
-            record_bytes: counted.record_bytes,
-        };
+        let emitted = emitted(&batches);
+        let account = readback::overwritten(&place.path(TRACE), &[emitted], Size::Same)?;
         Ok((batches, account))
     }
 }

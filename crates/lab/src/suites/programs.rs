@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
-use crate::readback;
+use crate::readback::{self, Size};
 use crate::results::Account;
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
@@ -171,15 +171,12 @@ impl Programs {
                 daemon.lttng(&["destroy", SESSION])?;
             }
         }
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-        let overwritten = if under.storage == Storage::Ring { counted.before_first } else { 0 };
-        Ok(Some(Account {
-            emitted,
-            recorded: counted.events,
-            lost: counted.discarded,
-            overwritten,
-            record_bytes: counted.record_bytes,
-        }))
+        let (trace, emitted) = (place.path(TRACE), &[emitted]);
+        match under.storage {
+            // Some of these are texts.
+            Storage::Ring => readback::overwritten(&trace, emitted, Size::Text).map(Some),
+            _ => readback::kept(&trace, emitted).map(Some),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::questions::Question;
 use crate::child;
 use crate::error::{Error, Result};
 use crate::place::{Place, has};
-use crate::readback;
+use crate::readback::{self, Size};
 use crate::results::Account;
 use crate::suite::{Entry, Sample, Settings};
 use crate::tracer::{Availability, Tracer as _};
@@ -205,14 +205,7 @@ impl Traced {
         if way.tracer == FilterTracer::Trackway {
             return account(&place.path(TRACE), messages, emitted);
         }
-        let counted = readback::count(&place.path(TRACE))?.unwrap_or_default();
-        Ok(Account {
-            emitted,
-            recorded: counted.events,
-            lost: counted.discarded,
-            overwritten: counted.before_first,
-            record_bytes: counted.record_bytes,
-        })
+        readback::overwritten(&place.path(TRACE), &[emitted], Size::Same)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::works::{Size, Tool, TraceKind, Work};
 use super::{EVENTS_M, PEAK, first_line_case, speed_case};
-use crate::by_round::{ByRound, Form, Told, least, most};
+use crate::by_round::{ByRound, Form, least, most, most_of_all};
 use crate::results::Bar;
 use crate::rows::SuiteRows;
 
@@ -63,8 +63,6 @@ fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
     let ours = |case: String| suite.row(Tool::Trackway.name(), &case);
     let peak_mib = |size| ByRound::of_extra(ours(speed_case(kind, Work::Text, size)), PEAK);
     let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).told();
-    let later = [Size::Small, Size::Large].map(first_ms).into_iter().collect::<Option<Vec<_>>>();
-    let slower = |one: &Told, other: &Told| one.ratio.median.total_cmp(&other.ratio.median);
     let trace = kind.words();
     [
         most(
@@ -73,9 +71,9 @@ fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
             GROWTH_MIB,
             Form::beyond(1, "MiB"),
         ),
-        most(
+        most_of_all(
             &format!("{trace}: first line within {FIRST_LINE_MS} ms"),
-            later.and_then(|both| both.into_iter().max_by(slower)),
+            [Size::Small, Size::Large].map(first_ms),
             FIRST_LINE_MS,
             Form::of(1, "ms"),
         ),

@@ -50,7 +50,9 @@ fn live_ms(row: &Row) -> Option<f64> {
 
 /// What short-lived processes must not do, however they begin.
 fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
-    let rows = Starts::ALL.map(|starts| suite.row(OURS, &Work::Crowd(starts).case()));
+    // One that has failed says nothing, whatever its rounds before that had come to.
+    let row = |starts: Starts| suite.row(OURS, &Work::Crowd(starts).case());
+    let rows = Starts::ALL.map(|starts| row(starts).filter(|row| row.spread.is_some()));
     // Of both together, if both were measured.
     let sum = |of: &dyn Fn(&Row) -> Option<f64>| rows.iter().map(|row| of((*row)?)).sum();
     let extra = |name: &'static str| move |row: &Row| row.extra.get(name).copied();

@@ -14,7 +14,9 @@
 //! bars      what all this is to reach
 //! ```
 //!
-//! Main invariant: every session's trace is read: its events must add up to those emitted.
+//! Main invariant: every session's trace is read: its events must add up to those emitted, or,
+//! where nobody knows how many these were (a session that is stopped meanwhile), to what it says of
+//! itself.
 
 mod bars;
 mod cost;

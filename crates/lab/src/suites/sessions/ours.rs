@@ -1,7 +1,7 @@
 //! Trackway's sessions, through its own commands and, where the command is not what is measured,
 //! through the recorder's socket.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::place::{Place, make_dir};
 use crate::readback;
 use crate::results::Account;
+use crate::signals;
 use crate::tracers::RING_BYTES;
 use crate::tracers::trackway::{allocated_bytes, in_window, link_flags, off_window_dir};
 
@@ -31,6 +32,8 @@ const CHANNEL: &str = "channel0";
 /// How long a recorder has to answer, and how much it may say.
 const ANSWER: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// How often it is looked meanwhile whether the user wants us to end.
+const LOOK: Duration = Duration::from_millis(200);
 /// How long a recorder has until its account is as it must be; it looks ten times a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is asked meanwhile.
@@ -159,12 +162,11 @@ impl<'place> Ours<'place> {
         request["version"] = json!(1);
         let path = self.place.path(RUN_DIR).join(format!("{session}.sock"));
         let mut stream = UnixStream::connect(path).map_err(fail())?;
-        stream.set_read_timeout(Some(ANSWER)).map_err(fail())?;
+        stream.set_read_timeout(Some(LOOK)).map_err(fail())?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
-        let mut line = String::new();
-        BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line).map_err(fail())?;
+        let line = answer(stream).map_err(fail())?.ok_or(Error::Interrupted)?;
         let answer: Value =
-            serde_json::from_str(&line).map_err(|error| Error::output(session, error))?;
+            serde_json::from_slice(&line).map_err(|error| Error::output(session, error))?;
         if answer["answer"] == "refused" {
             return Err(Error::output(session, format_args!("refused: {}", answer["why"])));
         }
@@ -301,6 +303,22 @@ impl Host for Ours<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // There is nobody left to be told.
         let _ = command.status();
+    }
+}
+
+/// A recorder's answer, a line; `None` if the user wants us to end before there is one.
+fn answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
+    let begin = Instant::now();
+    let mut line = Vec::new();
+    let mut input = BufReader::new(stream.take(ANSWER_BYTES_MAX));
+    loop {
+        match input.read_until(b'\n', &mut line) {
+            Ok(_) => return Ok(Some(line)),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) if signals::stopped() => return Ok(None),
+            Err(error) if begin.elapsed() > ANSWER => return Err(error),
+            Err(_) => {}
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
 use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::readback;
+use crate::readback::{self, Size};
 use crate::results::Account;
 use crate::tracers::RING_BYTES;
 use crate::tracers::daemon::Daemon;
@@ -97,21 +97,11 @@ impl Host for Theirs<'_> {
             self.daemon.lttng(&["snapshot", "record", &format!("--session={session}")])?;
         }
         self.daemon.lttng(&["destroy", session])?;
-        let counted = readback::count(&self.trace(session))?.unwrap_or_default();
-        // A stream that is no flight recorder begins with what was discarded before, if anything
-        // was: that is counted already.
-        let overwritten = if kind == Kind::Flight { counted.before_first } else { 0 };
-        if kind == Kind::Flight && counted.gaps > 0 {
-            let message = format!("{} numbers are missing within its snapshot", counted.gaps);
-            return Err(Error::output(session, message));
+        let (trace, emitted) = (self.trace(session), &[emitted]);
+        match kind {
+            Kind::Flight => readback::overwritten(&trace, emitted, Size::Same),
+            Kind::Disk => readback::kept(&trace, emitted),
         }
-        Ok(Account {
-            emitted,
-            recorded: counted.events,
-            lost: counted.discarded,
-            overwritten,
-            record_bytes: counted.record_bytes,
-        })
     }
 
     fn trace(&self, session: &str) -> PathBuf {

@@ -250,8 +250,8 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
     // The long header, once in so many records, is not what is asked about.
     let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
-    let record =
-        |case: &str| suite.row(name::TRACKWAY, case).and_then(|row| row.bytes_per_event).map(round);
+    let ours = |case: &str| suite.row(name::TRACKWAY, case).filter(|row| row.spread.is_some());
+    let record = |case: &str| ours(case).and_then(|row| row.bytes_per_event).map(round);
     let on_disk = |tracer: &str| ByRound::of(suite.row(tracer, one));
     let words = |bytes: f64| format!("{bytes:.2}");
     vec![

@@ -188,7 +188,7 @@ impl Workload {
         let job = Job { place: hall.place, events, keep, call: "", work };
         let ran = kernel.run(tracer, &job)?;
         let account = ran.account_of_marks(tracer, events, keep)?;
-        let events = ran.found.map_or(0, |found| found.account().emitted);
+        let events = ran.events();
         Ok(Ended { stdout: ran.stdout, account, events })
     }
 }

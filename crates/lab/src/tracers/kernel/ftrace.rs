@@ -35,7 +35,7 @@ pub(super) fn run(tracefs: &Tracefs, tracer: KernelTracer, job: &Job<'_>) -> Res
     let finished = finished?;
     let has_marks = Made::of(&finished.stdout)?.is_some();
     let (found, marks) = found(&instance, job, has_marks)?;
-    Ok(Ran { stdout: finished.stdout, found: Some(found), marks })
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user: None })
 }
 
 /// Folders of the events.

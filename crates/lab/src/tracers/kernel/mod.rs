@@ -174,6 +174,8 @@ pub(crate) struct Ran {
     pub(crate) found: Option<Found>,
     /// Marks in it, if the workload makes any.
     pub(crate) marks: Seen,
+    /// What became of a program's own events, where those are recorded, too.
+    pub(crate) of_user: Option<Account>,
 }
 
 /// What a tracer's own output has.
@@ -232,16 +234,26 @@ impl Ran {
         let (Some(found), Some(made)) = (&self.found, Made::of(&self.stdout)?) else {
             return Ok(None);
         };
-        let mut sides = match events {
-            KernelEvents::Calls => vec![Side::Call],
-            KernelEvents::OneCall(_) => Vec::new(),
-            KernelEvents::Sched => vec![Side::Exit],
-            KernelEvents::Everything => vec![Side::Call, Side::Exit],
+        let sides: &[Side] = match events {
+            KernelEvents::Calls => &[Side::Call],
+            KernelEvents::OneCall(_) => &[],
+            KernelEvents::Sched => &[Side::Exit],
+            KernelEvents::Everything => &[Side::Call, Side::Exit],
         };
-        if tracer == KernelTracer::TrackwayUser {
-            sides.push(Side::Allocation);
+        let of =
+            |sides, all: Account| made.account(tracer.name(), (&self.marks, sides), keep, &all);
+        let mut account = of(sides, found.account())?;
+        // What one of the two has lost excuses nothing that the other lacks.
+        if let Some(of_user) = self.of_user {
+            account.add(&of(&[Side::Allocation], of_user)?);
         }
-        made.account(tracer.name(), (&self.marks, &sides), keep, &found.account()).map(Some)
+        Ok(Some(account))
+    }
+
+    /// How many events there were, by what the tracer says.
+    pub(crate) fn events(&self) -> u64 {
+        let of_kernel = self.found.map_or(0, |found| found.account().emitted);
+        of_kernel + self.of_user.map_or(0, |of_user| of_user.emitted)
     }
 
     /// The numbers of the line that begins with `word`.

@@ -94,18 +94,15 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
         return Err(Error::output(tracer.name(), message));
     }
     (found.lost, found.overwritten) = (summary("lost")?, summary("overwritten")?);
+    let mut of_user = None;
     if tracer == KernelTracer::TrackwayUser {
         let trace = trace.join("ust");
         let lines: Vec<&str> = talk.lines().filter(|line| !line.starts_with(KERNEL)).collect();
-        let of_user = account(&trace, &lines.join("\n"), 0)?;
-        found.events += of_user.recorded;
-        found.lost += of_user.lost;
-        found.overwritten += of_user.overwritten;
-        found.bytes += of_user.record_bytes;
+        of_user = Some(account(&trace, &lines.join("\n"), 0)?);
         marks.add(Seen::in_trace(&trace)?);
     }
     job.place.clear(TRACE);
-    Ok(Ran { stdout: finished.stdout, found: Some(found), marks })
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user })
 }
 
 /// Of `trackway: kernel: N events recorded, M lost, O overwritten, …`.

@@ -38,6 +38,7 @@ pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
         stdout: finished.stdout,
         found: Some(Found { events, lost, bytes, ..Found::default() }),
         marks,
+        of_user: None,
     })
 }
 
@@ -92,7 +93,12 @@ pub(super) fn by_bpftrace(job: &Job<'_>) -> Result<Ran> {
     let said = Said::take(&output)?;
     let number = NUMBERS.iter().find(|(name, _)| *name == job.call).map(|(_, number)| *number);
     let found = counted(&said, number);
-    Ok(Ran { stdout: finished.stdout, found: Some(found), marks: counted_marks(&said) })
+    Ok(Ran {
+        stdout: finished.stdout,
+        found: Some(found),
+        marks: counted_marks(&said),
+        of_user: None,
+    })
 }
 
 /// Marks, which it has counted by argument and by name.
