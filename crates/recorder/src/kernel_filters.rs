@@ -20,7 +20,7 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace;
 use trackway_kernel::record::context::{Asked, Context};
 use trackway_kernel::record::filter::{Filter, FilterError, Memory};
-use trackway_kernel::record::staging::Staged;
+use trackway_kernel::record::staging::{Staged, Step};
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
@@ -29,6 +29,8 @@ use crate::{RecordError, kernel, kernel_meanings, meant};
 
 /// Most things that are said of filters that are taken, and most events that are named there.
 const HINTS_MAX: usize = 4;
+/// What to do about `rwbs == "WS"`.
+const LETTERS: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
 /// What to do where all events are meant, and the kernel's are not.
 const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
 
@@ -151,7 +153,9 @@ impl Asking for Filter {
     }
 
     fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        vec![None; staged.steps.len()]
+        let why = "what is not in this kernel's record";
+        let withheld = |step: &Step| matches!(step, Step::Unknown(_)).then_some(why);
+        staged.steps.iter().map(withheld).collect()
     }
 
     fn may_be_unknown(staged: &Staged, field: &str) -> bool {
@@ -641,6 +645,8 @@ fn lacking_everywhere<F: Asking>(
                 let is_near = error.message.contains("did you mean");
                 if let Some(hint) = contexts_instead::<F>(text, memory) {
                     error.hint = Some(hint);
+                } else if compares_flags_with_text(&error, text) {
+                    error.hint = Some(LETTERS.to_owned());
                 } else if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
                     error.hint = Some(NAME_THEM.to_owned());
                 }
@@ -663,6 +669,20 @@ fn lacking_everywhere<F: Asking>(
         }
         _ => format!("{spec}: of a kind not known here"),
     }
+}
+
+/// Whether what is wrong with an expression is a text that it compares with `rwbs` of blocks'
+/// events: as if those were the kernel's letters.
+fn compares_flags_with_text(error: &Error, text: &str) -> bool {
+    let is_wrong = |span: Span| error.span.from <= span.from && span.to <= error.span.to;
+    let is_flags = |token: &Token| matches!(token, Token::Name(name) if name == "rwbs");
+    tokens(text).unwrap_or_default().windows(3).any(|three| match three {
+        [(one, _), (Token::Symbol(_), _), (Token::Text(_), span)]
+        | [(Token::Text(_), span), (Token::Symbol(_), _), (one, _)] => {
+            is_flags(one) && is_wrong(*span)
+        }
+        _ => false,
+    })
 }
 
 /// Why the kernel cannot ask a filter.
@@ -691,5 +711,33 @@ fn floating(text: &str) -> Error {
              print --filter"
                 .into(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_are_taken_for_letters_are_known_by_what_is_wrong() {
+        let field =
+            |name: &str| Member { name: name.into(), of: Type::from(trackway_schema::Scalar::X32) };
+        let is_known_of = |rwbs: Type, text: &str| {
+            let fields = vec![Member { name: "rwbs".into(), of: rwbs }, field("sector")];
+            let layouts = [Layout { fields, ..Layout::default() }];
+            let error = check_for(text, &layouts).expect_err("that is no flag");
+            compares_flags_with_text(&error, text)
+        };
+        let is_known = |text: &str| {
+            let of = Type::from(trackway_schema::Scalar::X32);
+            let named = named(of.clone(), &Meaning::Request);
+            assert_ne!(named, of);
+            let is_known = is_known_of(named, text);
+            assert_eq!(is_known_of(of, text), is_known, "by tracefs, too");
+            is_known
+        };
+        assert!(is_known("sector > 5 && rwbs == \"WS\""));
+        assert!(is_known("\"W*\" != rwbs"));
+        assert!(!is_known("rwbs & 1 && sector == \"WS\""));
     }
 }

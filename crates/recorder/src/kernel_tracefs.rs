@@ -93,6 +93,8 @@ pub(crate) struct Draining {
     realtime_offset_ns: i64,
     begin_ts: u64,
     is_stopped: bool,
+    /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
+    stopped_ts: u64,
     /// Whether something was asked of events that is not asked any more.
     was_filtered: bool,
     /// Whether what is in a flight recorder goes into the trace at the end.
@@ -104,6 +106,8 @@ pub(crate) struct Draining {
 pub(crate) struct Seen {
     cpus: Vec<SeenCpu>,
     since_ts: u64,
+    /// When: nothing in it is later.
+    end_ts: u64,
 }
 
 /// How many there are.
@@ -285,6 +289,7 @@ impl ByTracefs {
             realtime_offset_ns,
             begin_ts,
             is_stopped,
+            stopped_ts: begin_ts,
             was_filtered: false,
             keeps_flight_recorder: true,
         })
@@ -384,6 +389,7 @@ impl Draining {
         }
         let _ = self.shared.instance.record(false);
         crate::kernel::wait_for_those_under_way();
+        self.stopped_ts = monotonic_ns();
     }
 
     /// The same; and what was recorded is in the trace then, but for a flight recorder's.
@@ -450,7 +456,8 @@ impl Draining {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
         let cpus = self.thread.ask(Drainer::look_beside)?;
         let cpus = cpus.map_err(|error| failed("cannot read kernel events", error))?;
-        Ok(Some(Seen { cpus, since_ts }))
+        let end_ts = if self.is_stopped { self.stopped_ts } else { monotonic_ns() };
+        Ok(Some(Seen { cpus, since_ts, end_ts }))
     }
 
     /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
@@ -467,6 +474,7 @@ impl Draining {
         let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());
         let mut output = Output::new(trace, converter, of, bounds, cpus);
         drain::write_seen(&mut output, &seen.cpus, seen.since_ts).map_err(fail())?;
+        output.extend_streams(seen.end_ts);
         let counts = Counts::of(&output);
         let facts = output.trace.facts().map_err(fail())?;
         completion::mark(&facts, By::Record(&counts.as_summary())).map_err(fail())?;
@@ -478,7 +486,8 @@ impl Draining {
         self.stop();
         let moves = self.follower.take().map(Follower::finish);
         let keeps = self.keeps_flight_recorder;
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps));
+        let end_ts = self.stopped_ts;
+        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
         let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
             Ended { counts: Counts::default(), written: gone(), closed: gone() }

@@ -527,9 +527,10 @@ impl RegionWork {
         events.is_some()
     }
 
-    /// Has its stream, if it has one, last until then ([`Stream::extend`]).
+    /// Has its stream, if it has one, last until then ([`Stream::extend`]). Of one that was given
+    /// up nobody knows what came later.
     pub(crate) fn extend(&mut self, end_ts: u64) {
-        if let Some(stream) = self.stream.as_mut() {
+        if let Some(stream) = self.stream.as_mut().filter(|_| !self.given_up) {
             stream.extend(end_ts);
             self.publish();
         }

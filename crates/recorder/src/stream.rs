@@ -272,9 +272,11 @@ impl Stream {
 
     /// Has the stream last until then, by an empty packet: who looks only at the time in which
     /// there are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there
-    /// is no room, or older files would have to go, it stays as it is.
+    /// is no room, or it would take another file, it stays as it is.
     pub(crate) fn extend(&mut self, end_ts: u64) {
-        if end_ts <= self.end_ts || self.ring.is_some() {
+        const EMPTY_BYTES: usize = PACKET_HEADER_BYTES.next_multiple_of(ALIGNMENT_BYTES);
+        let is_full = |ring: &Ring| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
+        if end_ts <= self.end_ts || self.ring.as_ref().is_some_and(is_full) {
             return;
         }
         let mut empty = vec![0; PACKET_HEADER_BYTES];
@@ -509,5 +511,29 @@ mod tests {
         let bounds = Tracefiles { size_bytes: 4096, count: 0 };
         assert_eq!(begins(bounds, "several"), [99, 100, 119, 120, 150, 151]);
         assert_eq!(begins(Tracefiles::default(), "one"), [100, 100, 120, 120, 150, 151]);
+    }
+
+    #[test]
+    fn a_stream_lasts_longer_where_its_file_has_room() {
+        let folder = TemporaryFolder::new();
+        fs::create_dir(folder.join("index")).expect("a folder");
+        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
+        let lasts = |size_bytes: u64, name: &str| {
+            let bounds = Tracefiles { size_bytes, count: 1 };
+            let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
+            let mut bytes = vec![0; 4000];
+            let packet = Packet { begin_ts: 100, end_ts: 120, discarded: 3, missing: 0, events: 1 };
+            stream.append(&mut bytes, &packet).expect("a packet");
+            stream.extend(110);
+            // Behind the empty packet that it begins with.
+            assert_eq!((stream.end_ts, stream.bytes()), (120, 88 + 4000));
+            stream.extend(200);
+            assert_eq!((stream.discarded, stream.deleted()), (3, 0));
+            (stream.end_ts, stream.bytes())
+        };
+        assert_eq!(lasts(4176, "room"), (200, 4176));
+        assert_eq!(lasts(4175, "full"), (120, 4088));
+        assert_eq!(lasts(0, "one"), (200, 4176));
     }
 }

@@ -84,11 +84,6 @@ pub(super) fn find(name: &str) -> Option<&'static Line> {
     BY_NAME.get(name).copied()
 }
 
-/// Numbers that such calls have.
-pub fn numbers() -> impl Iterator<Item = u32> {
-    table().iter().map(|line| line.number)
-}
-
 /// Whether the running kernel takes such calls, as its types say (CONFIG_IA32_EMULATION).
 pub fn is_there(btf: Option<&Btf>) -> bool {
     let has = |name: &str| btf.is_some_and(|btf| btf.find(Class::Func, name).is_some());

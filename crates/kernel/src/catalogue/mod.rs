@@ -150,6 +150,14 @@ impl Catalogue {
         Ok(all.iter().filter(is_meant).cloned().collect())
     }
 
+    /// The names of what begins each call that there is, by the numbers of 64 bits and of 32.
+    pub fn calls(&self) -> impl Iterator<Item = EventName> {
+        let is_there = compat::is_there(self.btf());
+        let compat = compat::names().filter(move |_| is_there);
+        let all = self.names.iter().cloned().chain(compat);
+        all.filter(|name| matches!(name.call(), Some((_, Phase::Enter))))
+    }
+
     /// All that is known of some events. Those that are gone meanwhile are left out.
     pub fn events<'name>(&self, names: impl IntoIterator<Item = &'name EventName>) -> Events {
         let mut reader = Reader {

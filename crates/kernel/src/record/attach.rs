@@ -90,7 +90,7 @@ fn fd(of: &OwnedFd) -> u32 {
 #[derive(Debug)]
 pub struct Programs {
     map: OwnedFd,
-    /// How often that one went on with none, by a number that nobody knows.
+    /// How often that one went on with none.
     unknown: MappedArray,
     /// Of each number, which event it is: for programs that several have.
     events: MappedArray,
@@ -129,7 +129,7 @@ impl Programs {
         self.events.fd()
     }
 
-    /// How many calls had numbers that nobody knows.
+    /// How many calls had numbers that no program is for, where that is counted.
     pub fn unknown(&self) -> u64 {
         self.unknown.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
     }

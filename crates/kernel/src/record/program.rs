@@ -26,7 +26,6 @@ use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
 use crate::asm::{Asm, Label, Register};
 use crate::btf::Btf;
-use crate::catalogue::calls;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).
@@ -248,12 +247,14 @@ fn make(
 ///
 /// Calls by the numbers of 32 bits mean something else: of whole programs, and by `int $0x80` in
 /// any (which the code segment would not tell). They have programs of their own, the second ones.
-/// Those that have none there are counted as they begin.
+/// Those that have none there are counted as they begin, if the buffers' map is given: unless
+/// nothing is recorded of the CPU.
 pub fn dispatcher(
     phase: Phase,
     registers: &Registers,
     (programs, compat): (&Programs, &Programs),
     members: Option<Members>,
+    buffers_fd: Option<i32>,
 ) -> Option<Vec<u8>> {
     /// Such a call is under way: in `status` (arch/x86/include/asm/thread_info.h).
     const TS_COMPAT: i32 = 2;
@@ -281,39 +282,38 @@ pub fn dispatcher(
     asm.alui(alu::AND, 1, TS_COMPAT);
     asm.jumpi(jump::JNE, 1, 0, is_narrow);
     let number = at(registers.number)?;
+    let counted_fd = buffers_fd.filter(|_| phase == Phase::Enter);
     go_on(&mut asm, phase, number, programs);
-    if phase == Phase::Enter {
-        let is_known = asm.label();
-        test_known(&mut asm, is_known);
-        count_unknown(&mut asm, programs);
-        asm.place(is_known);
-    }
+    counted_fd.into_iter().for_each(|map_fd| count_unknown(&mut asm, programs, map_fd));
     asm.answer(PASS);
     asm.place(is_narrow);
     go_on(&mut asm, phase, number, compat);
-    if phase == Phase::Enter {
-        count_unknown(&mut asm, compat);
-    }
+    counted_fd.into_iter().for_each(|map_fd| count_unknown(&mut asm, compat, map_fd));
     asm.answer(PASS);
     asm.bytes()
 }
 
-/// Jumps there if a call that is entered has a number that a call is known of.
-fn test_known(asm: &mut Asm, is_known: Label) {
-    let is_unknown = asm.label();
-    asm.load(3, CONTEXT, 8);
-    for known in calls::table().chunk_by(|one, next| one.number + 1 == next.number) {
-        let (first, last) = (&known[0], &known[known.len() - 1]);
-        asm.jumpi(jump::JLT, 3, first.number as i32, is_unknown);
-        asm.jumpi(jump::JLE, 3, last.number as i32, is_known);
-    }
-    asm.place(is_unknown);
-}
-
-fn count_unknown(asm: &mut Asm, programs: &Programs) {
+/// Counts a call that none of these programs is for, if anything is recorded of the CPU.
+fn count_unknown(asm: &mut Asm, programs: &Programs, map_fd: i32) {
+    let is_done = asm.label();
+    part_of_this_cpu(asm, map_fd);
+    asm.jumpi(jump::JEQ, 0, 0, is_done);
+    asm.load(1, 0, short(STOPPED));
+    asm.jumpi(jump::JNE, 1, 0, is_done);
     asm.map_value(2, programs.unknown_fd());
     asm.movi(1, 1);
     asm.atomic(ATOMIC_ADD, 2, 0, 1);
+    asm.place(is_done);
+}
+
+/// The address of this CPU's part of the buffers in r0; 0: there is none.
+fn part_of_this_cpu(asm: &mut Asm, map_fd: i32) {
+    asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
+    asm.store_of(4, STACK, stack::KEY, 0);
+    asm.map(1, map_fd);
+    asm.mov(2, STACK);
+    asm.alui(alu::ADD, 2, stack::KEY.into());
+    asm.call_kernel(helper::MAP_LOOKUP_ELEM);
 }
 
 /// Goes on with the program that has the call's number; behind this, if there is none. Where its
@@ -329,14 +329,6 @@ fn go_on(asm: &mut Asm, phase: Phase, number: i16, programs: &Programs) {
     asm.mov(1, CONTEXT);
     asm.map(2, programs.map_fd());
     asm.call_kernel(helper::TAIL_CALL);
-}
-
-/// The bytes of a program that records nothing: of a call that nobody wants, which is not counted
-/// as one that is not known.
-pub fn passing() -> Option<Vec<u8>> {
-    let mut asm = Asm::default();
-    asm.answer(PASS);
-    asm.bytes()
 }
 
 struct Labels {
@@ -390,6 +382,14 @@ pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
     asm.movi(0, bytes_max as i32);
     asm.place(is_short);
     asm.alu(alu::ADD, AT, 0);
+}
+
+/// Adds zeros at [`AT`] for a number of so many bytes that is not known.
+fn unknown(asm: &mut Asm, size: u32) {
+    asm.mov(5, CPU);
+    asm.alu(alu::ADD, 5, AT);
+    asm.storei_of(size, 5, 0, 0);
+    asm.alui(alu::ADD, AT, size as i32);
 }
 
 /// Ends a program that may be preempted again.
@@ -460,12 +460,7 @@ impl Maker<'_> {
             guard.begin(asm);
         }
         let (is_there, has_level) = (asm.label(), asm.label());
-        asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
-        asm.store_of(4, STACK, stack::KEY, 0);
-        asm.map(1, map_fd);
-        asm.mov(2, STACK);
-        asm.alui(alu::ADD, 2, stack::KEY.into());
-        asm.call_kernel(helper::MAP_LOOKUP_ELEM);
+        part_of_this_cpu(asm, map_fd);
         asm.jumpi(jump::JNE, 0, 0, is_there);
         pass(asm, guard); // a CPU that came later
         asm.place(is_there);
@@ -683,6 +678,7 @@ impl Maker<'_> {
             }
             // All at once ([`arguments::write`]).
             Step::Argument(_) => {}
+            Step::Unknown(size) => unknown(&mut self.asm, size),
             _ => self.user_step(step),
         }
     }

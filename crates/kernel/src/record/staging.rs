@@ -101,7 +101,7 @@ pub enum Step {
         /// How many.
         size: u32,
     },
-    /// Leaves out so many bytes, of a number that is not known.
+    /// Writes so many bytes that are zero, of a number that is not known.
     Unknown(u32),
     /// Reads what an argument is, or has behind it.
     Argument(Read),
@@ -155,6 +155,13 @@ impl Staged {
     pub fn may_be_unknown(&self, field: &str) -> bool {
         let mut fields = self.description.fields.iter().zip(&self.steps);
         fields.any(|(of, step)| of.name == field && matches!(step, Step::UserText(_)))
+    }
+
+    /// Fields that are zero, whatever they are.
+    pub fn unknown_fields(&self) -> impl Iterator<Item = &str> {
+        let fields = self.description.fields.iter().zip(&self.steps);
+        let unknown = fields.filter(|(_, step)| matches!(step, Step::Unknown(_)));
+        unknown.map(|(field, _)| field.name.as_str())
     }
 
     /// How an event is recorded, in so many bytes at most.

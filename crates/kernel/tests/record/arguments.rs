@@ -424,6 +424,37 @@ pub(crate) fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
     catalogue.select(&selection).expect("they are there").events
 }
 
+/// RUN the program of the kernel's record, which takes the place of one that reads arguments, of an
+/// event with numbers that are not in that record. EXPECT records of as many bytes as described,
+/// one behind the other, with zeros for those.
+#[test]
+fn what_a_record_lacks_is_zero_and_takes_its_bytes() {
+    const FORKS: usize = 5;
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
+    let mut staged = Staged::with_unknown(event, PAYLOAD_MAX);
+    assert_eq!(staged.unknown_fields().collect::<Vec<_>>(), ["parent_pid", "child_pid"]);
+    // Behind it there is more: whoever takes too few bytes for it takes others for those.
+    staged.description.fields.rotate_right(2);
+    staged.meanings.rotate_right(2);
+    staged.steps.rotate_right(2);
+    let Some(mut both) = Both::new(btf, 1) else { return };
+    both.attach(event, staged, false);
+    for _ in 0..FORKS {
+        assert!(Command::new("/bin/true").status().expect("it runs").success());
+    }
+    let all: Vec<Record> = both.finish().into_iter().flatten().collect();
+    assert!(all.len() + both.missed[0] as usize >= FORKS, "{all:?}");
+    for record in &all {
+        let zero = Some(&Value::Number(0));
+        assert_eq!(record.fields.get("parent_pid"), zero, "{record:?}");
+        assert_eq!(record.fields.get("child_pid"), zero, "{record:?}");
+        let child = record.fields.get("child_tid");
+        assert!(matches!(child, Some(Value::Number(1..))), "{record:?}");
+    }
+}
+
 /// RUN the comparison of a program that takes one argument for another. EXPECT that it is found.
 #[test]
 fn a_wrong_way_to_a_field_is_found_by_the_comparison() {

@@ -228,7 +228,7 @@ fn the_kernel_takes_the_program_of_every_event() {
                 looked_at = (looked_at.0 + instructions, looked_at.1 + times);
             }
         };
-        let (mut staged, code) = make(Staged::new(event, 3500));
+        let (mut staged, code) = make(Staged::with_unknown(event, 3500));
         check(Loaded::new(&code));
         // A system call is recorded from its registers, where that can be.
         if let (Source::Syscall { phase, .. }, Some(registers)) = (&event.source, &registers)
@@ -383,8 +383,8 @@ fn a_system_call_is_recorded_from_its_registers() {
         };
         let programs = Programs::new(1024).expect("there was a map already");
         let compat = Programs::new(1024).expect("there was a map already");
-        let dispatcher =
-            dispatcher(phase, &registers, (&programs, &compat), None).expect("a program");
+        let (both, counted) = ((&programs, &compat), Some(buffers.map_fd()));
+        let dispatcher = dispatcher(phase, &registers, both, None, counted).expect("a program");
         programs.set(call, &load(&code)).expect("of one kind");
         attached.push(load(&dispatcher).attach_raw().expect("it is there"));
         descriptions.push(staged.description);
@@ -392,6 +392,17 @@ fn a_system_call_is_recorded_from_its_registers() {
     }
     let name = "/nowhere/that/registers/lead";
     File::open(name).expect_err("it is not there");
+    // Other calls have no program, and are counted; where nothing is recorded they are not.
+    let others = || kept.iter().map(|programs: &Programs| programs.unknown()).collect::<Vec<_>>();
+    let before = others();
+    let call = || std::fs::metadata("/").map(drop).expect("it is there");
+    call();
+    assert!(others().iter().zip(&before).any(|(now, before)| now > before), "{before:?}");
+    buffers.stop();
+    trackway_sys::process::wait_for_readers_in_kernel().expect("the kernel can wait");
+    let before = others();
+    call();
+    assert_eq!(others(), before);
     drop(attached);
     let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
     let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &descriptions)).collect();

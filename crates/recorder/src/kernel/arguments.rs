@@ -10,7 +10,7 @@ use trackway_kernel::record::program::program;
 use trackway_kernel::record::scope::Scope;
 use trackway_kernel::record::staging::Staged;
 
-use super::load::{self, Program};
+use super::load::{self, Made, Program};
 use super::{Kernel, PAYLOAD_BYTES_MAX, unknown};
 use crate::RecordError;
 
@@ -33,23 +33,20 @@ impl Kernel {
         Some(staged)
     }
 
-    /// The program of an event, the next one, from the kernel's record, which says the same: it did
-    /// not take the program that was to read its arguments.
-    pub(super) fn load_otherwise(
-        &self,
-        number: usize,
-        event: &Event,
-    ) -> Result<Program, RecordError> {
+    /// What records an event, the next one, from the kernel's record, which says the same, but for
+    /// what is not in there: it did not take the program that was to read its arguments.
+    pub(super) fn load_otherwise(&self, number: usize, event: &Event) -> Result<Made, RecordError> {
         if self.filters.has(number) {
             // They read arguments, since the kernel took that when it was tried.
             return Err(unknown(event));
         }
-        let mut staged = Staged::new(event, PAYLOAD_BYTES_MAX);
+        let mut staged = Staged::with_unknown(event, PAYLOAD_BYTES_MAX);
         staged.contexts = self.contexts.clone();
         staged.version = self.version(number);
-        match self.code(number, event, &staged)? {
-            Some(code) => load::tracepoint(&code, event),
-            None => Ok(Program::None),
-        }
+        let program = match self.code(number, event, &staged)? {
+            Some(code) => load::tracepoint(&code, event)?,
+            None => Program::None,
+        };
+        Ok(Made { staged, program })
     }
 }

@@ -71,6 +71,7 @@ impl Draining {
         for (number, known) in events.iter_mut().enumerate() {
             known.is_filtered = filters.has(number);
         }
+        self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
         Ok((numbers.len(), gone.len()))
     }
 
@@ -119,6 +120,7 @@ impl Draining {
                 name: name_of(event),
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
+                empty: staged.unknown_fields().map(str::to_owned).collect(),
                 is_filtered: self.kernel.filters.has(number),
                 call: None,
                 is_on: false,

@@ -14,9 +14,9 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
-use super::Kernel;
 use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
+use super::{Kernel, Known};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
@@ -45,6 +45,8 @@ pub(crate) struct Draining {
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
+    /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
+    stopped_ts: u64,
     /// Whether what is in a flight recorder goes into the trace at the end.
     keeps_flight_recorder: bool,
     /// What was lost when it was cleared last.
@@ -66,6 +68,8 @@ pub(super) struct Lost {
     unasked: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
     unread: Vec<u64>,
+    /// System calls by unknown numbers, of 64 bits and of 32.
+    unknown_calls: [u64; 2],
 }
 
 impl Lost {
@@ -80,6 +84,7 @@ impl Lost {
         take(&mut self.missed, &before.missed);
         take(&mut self.missed_lost, &before.missed_lost);
         take(&mut self.unread, &before.unread);
+        take(&mut self.unknown_calls, &before.unknown_calls);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
         self.unasked = self.unasked.saturating_sub(before.unasked);
@@ -131,13 +136,25 @@ impl Kernel {
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
         let contexts = self.contexts.fields();
-        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, Vec::new())?;
+        let remarks = self.remarks();
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
         }
         let path = || root.path().join(trace::KERNEL).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
         Ok(trace)
+    }
+
+    /// What the trace says of itself in its `env`: which fields are empty whatever happened, of the
+    /// events that are known as it is made.
+    fn remarks(&self) -> Vec<(&'static str, String)> {
+        let of = |known: &Known| {
+            let event = known.description.name.clone();
+            known.empty.clone().into_iter().map(move |field| format!("{event}:{field}"))
+        };
+        let empty: Vec<String> = self.events.iter().flat_map(of).collect();
+        if empty.is_empty() { Vec::new() } else { vec![("trackway_empty_fields", empty.join(" "))] }
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -175,6 +192,7 @@ impl Kernel {
             uuid,
             realtime_offset_ns,
             is_stopped: true,
+            stopped_ts: monotonic_ns(),
             keeps_flight_recorder: true,
             forgotten: Lost::default(),
         };
@@ -220,6 +238,7 @@ impl Draining {
         self.kernel.buffers.stop();
         self.is_stopped = true;
         wait_for_those_under_way();
+        self.stopped_ts = monotonic_ns();
         self.kernel.count_missed();
     }
 
@@ -320,6 +339,7 @@ impl Draining {
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
         works.iter_mut().for_each(RegionWork::look);
+        let end_ts = if self.is_stopped { self.stopped_ts } else { monotonic_ns() };
         for work in &mut works {
             let drained = work.drain(&mut Drain {
                 memory: self.kernel.buffers,
@@ -330,6 +350,7 @@ impl Draining {
                 buffer: &mut Vec::new(),
             });
             drained.map_err(fail())?;
+            work.extend(end_ts);
             work.add_to(&mut summary);
             meanwhile();
         }
@@ -345,7 +366,8 @@ impl Draining {
         self.stop();
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps));
+        let end_ts = self.stopped_ts;
+        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
         let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
             Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
@@ -366,7 +388,8 @@ impl Draining {
             missed_lost: self.missed_lost(&lost),
             unasked: lost.unasked,
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
-            unknown_calls: self.kernel.unknown_calls(),
+            unknown_calls: lost.unknown_calls,
+            has_calls_without_number: self.kernel.has_calls_without_number(),
             cpus_later: self.newcomers.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
@@ -419,6 +442,7 @@ impl Draining {
             too_deep: buffers.too_deep(),
             unasked: buffers.unasked(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
+            unknown_calls: self.kernel.unknown_calls(),
         }
     }
 
@@ -548,8 +572,9 @@ impl Drainer {
         closed
     }
 
-    /// Writes what is left. A flight recorder that is not kept leaves no trace.
-    fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
+    /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
+    /// leaves no trace.
+    fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
             self.works.iter_mut().for_each(RegionWork::look);
@@ -570,8 +595,10 @@ impl Drainer {
             }
             (written, closed, unwritten)
         };
-        let end_ts = trackway_sys::clock::monotonic_ns();
-        self.works.iter_mut().for_each(|work| work.extend(end_ts));
+        // Of what little room is left on a full disk, the mark of the trace needs some.
+        if written.is_ok() && closed.is_ok() {
+            self.works.iter_mut().for_each(|work| work.extend(end_ts));
+        }
         self.live = None;
         let recorded = self.works.iter().map(|work| work.written).sum();
         Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }

@@ -92,8 +92,8 @@ impl Kernel {
     ) -> Result<Made, RecordError> {
         let mut staged = self.staged(event, btf, self.filters.has(number));
         staged.version = self.version(number);
-        let program = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
-            (None, ..) => Program::None,
+        let made = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
+            (None, ..) => Made { staged, program: Program::None },
             (
                 Some(code),
                 Ground::Registers,
@@ -102,18 +102,24 @@ impl Kernel {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
                 let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
                 let slot = Slot { number, phase, is_compat };
-                Program::Call(loaded.map_err(|error| refused(event, error))?, slot)
+                let loaded = loaded.map_err(|error| refused(event, error))?;
+                Made { staged, program: Program::Call(loaded, slot) }
             }
             (Some(code), Ground::Arguments, _) => {
                 let btf_id = btf.and_then(|btf| raw_tracepoint(event, btf));
                 match btf_id.and_then(|btf_id| Loaded::raw(&code, btf_id).ok()) {
-                    Some(loaded) => Program::Raw(loaded),
+                    Some(loaded) => Made { staged, program: Program::Raw(loaded) },
                     None => self.load_otherwise(number, event)?,
                 }
             }
-            (Some(code), ..) => tracepoint(&code, event)?,
+            (Some(code), ..) => Made { staged, program: tracepoint(&code, event)? },
         };
-        Ok(Made { staged, program })
+        // Who reads the trace takes records for what was declared when the event was new.
+        let declared = self.events.get(number).map(|known| &known.description);
+        match declared.is_none_or(|declared| *declared == made.staged.description) {
+            true => Ok(made),
+            false => Err(unknown(event)),
+        }
     }
 
     /// Loads the program of a call; of one by a number of 32 bits, the same one for all that are

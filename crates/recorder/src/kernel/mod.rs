@@ -19,7 +19,7 @@ pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
 use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -32,13 +32,13 @@ use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::catalogue::{Catalogue, EventName, compat};
+use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::record::context::{Context, Contexts};
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{Code, dispatcher, filtered, passing, shared};
+use trackway_kernel::record::program::{Code, dispatcher, filtered, shared};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
@@ -142,6 +142,9 @@ pub(crate) struct Kernel {
     buffers: &'static Buffers,
     attached: Attachments,
     calls: Option<Calls>,
+    /// Whether all system calls have been recorded from the beginning on: those that are not have
+    /// numbers that no call has, and are counted.
+    has_all_calls: bool,
     scope: Option<Arc<Scope>>,
     /// Whether CPUs are left out.
     is_of_cpus: bool,
@@ -169,6 +172,8 @@ struct Known {
     description: EventDescription,
     /// What its fields stand for.
     meanings: Vec<Option<Meaning>>,
+    /// Those of its fields that are zero, whatever they are.
+    empty: Vec<String>,
     /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
     /// passed over.
     is_filtered: bool,
@@ -206,8 +211,6 @@ struct Calls {
     unread: Scope,
     enter: Side,
     exit: Side,
-    /// What is there of calls by the numbers of 32 bits that nobody wants, if there are such calls.
-    passing: Option<Loaded>,
 }
 
 /// Calls before, or behind.
@@ -250,27 +253,13 @@ impl Calls {
             let programs = Programs::new(Self::NUMBERS).ok()?;
             // Whether the kernel takes such programs.
             let compat = Programs::new(Self::NUMBERS).ok()?;
-            let code = dispatcher(phase, &registers, (&programs, &compat), None)?;
+            let code = dispatcher(phase, &registers, (&programs, &compat), None, None)?;
             Loaded::raw(&code, btf_id).ok()?;
             Some(Side { btf_id, programs, compat, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
         let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
-        let passing = match compat::is_there(Some(btf)) {
-            true => Some(Loaded::raw(&passing()?, enter.btf_id).ok()?),
-            false => None,
-        };
-        let calls = Self { registers, unread: Scope::new().ok()?, enter, exit, passing };
-        compat::numbers().for_each(|number| calls.pass_over(number));
-        Some(calls)
-    }
-
-    /// Has a call by this number of 32 bits not be counted as one that is not known.
-    fn pass_over(&self, number: u32) {
-        if let Some(passing) = &self.passing {
-            // Where that cannot be, it is counted.
-            let _ = self.enter.compat.set(number, passing);
-        }
+        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
     }
 
     /// Puts the program of a call where it is looked for, which records the event of this number.
@@ -285,12 +274,7 @@ impl Calls {
 
     /// Takes it away.
     fn remove(&self, slot: Slot) {
-        match slot {
-            Slot { number, phase: Phase::Enter, is_compat: true } if self.passing.is_some() => {
-                self.pass_over(number);
-            }
-            _ => self.of(slot.phase).programs_of(slot).remove(slot.number),
-        }
+        self.of(slot.phase).programs_of(slot).remove(slot.number);
     }
 
     fn of(&self, phase: Phase) -> &Side {
@@ -398,6 +382,7 @@ impl Kernel {
             buffers: Box::leak(Box::new(buffers)),
             attached: Attachments::default(),
             calls,
+            has_all_calls: false,
             scope: None,
             is_of_cpus: options.cpus.is_some(),
             contexts,
@@ -417,6 +402,7 @@ impl Kernel {
             kernel.follow(&options.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
+        kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
         detach::say_why_long(begun, notices);
@@ -480,7 +466,7 @@ impl Kernel {
         let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
         let mut staged = call
             .or_else(|| self.staged_arguments(event, btf, is_tried))
-            .unwrap_or_else(|| Staged::new(event, PAYLOAD_BYTES_MAX));
+            .unwrap_or_else(|| Staged::with_unknown(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
         staged.unread = self.calls.as_ref().map(|calls| calls.unread.members());
         staged
@@ -536,6 +522,7 @@ impl Kernel {
             Some(known) => known.call = of_call.or(known.call),
             None => self.events.push(Known {
                 name: name_of(event),
+                empty: staged.unknown_fields().map(str::to_owned).collect(),
                 meanings: kernel_meanings::of(&staged),
                 description: staged.description,
                 is_filtered: self.filters.has(number),
@@ -586,7 +573,8 @@ impl Kernel {
                 continue;
             }
             let programs = (&side.programs, &side.compat);
-            let code = dispatcher(phase, &calls.registers, programs, scope);
+            let buffers_fd = self.has_all_calls.then(|| self.buffers.map_fd());
+            let code = dispatcher(phase, &calls.registers, programs, scope, buffers_fd);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
             let loaded = Loaded::raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
@@ -641,11 +629,26 @@ impl Kernel {
         }))
     }
 
-    /// How many system calls had numbers that are not known, of 64 bits and of 32: none of them is
-    /// recorded.
-    fn unknown_calls(&self) -> (u64, u64) {
-        let enter = self.calls.as_ref().map(|calls| &calls.enter);
-        enter.map_or((0, 0), |enter| (enter.programs.unknown(), enter.compat.unknown()))
+    /// Whether whatever begins a system call is recorded.
+    fn records_all_calls(&self, catalogue: &Catalogue) -> bool {
+        let numbered = self.events.iter().enumerate();
+        let on = numbered.filter(|(number, of)| of.is_on && self.filters.of(*number).is_some());
+        let on: BTreeSet<&EventName> = on.map(|(_, known)| &known.name).collect();
+        catalogue.calls().all(|name| on.contains(&name))
+    }
+
+    /// How many system calls had numbers that are not known, of 64 bits and of 32, where that is
+    /// counted: none of them is recorded.
+    fn unknown_calls(&self) -> [u64; 2] {
+        let calls = self.calls.as_ref().filter(|_| self.has_all_calls);
+        calls.map_or([0; 2], |of| [of.enter.programs.unknown(), of.enter.compat.unknown()])
+    }
+
+    /// Whether some of those are recorded all the same, by tracepoints of their own: our table
+    /// lacks their numbers.
+    fn has_calls_without_number(&self) -> bool {
+        let is_entry = |name: &EventName| matches!(name.call(), Some((_, Phase::Enter)));
+        self.events.iter().any(|known| known.call.is_none() && is_entry(&known.name))
     }
 
     /// Whether an event is recorded at a tracepoint of its own.

@@ -29,7 +29,9 @@ pub(crate) struct KernelSummary {
     /// Whether some found no room.
     pub(super) had_no_room: bool,
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
-    pub(super) unknown_calls: (u64, u64),
+    pub(super) unknown_calls: [u64; 2],
+    /// Whether some of those are recorded, as calls whose number is not known.
+    pub(super) has_calls_without_number: bool,
     /// Sub-buffers that made no sense.
     pub(super) damaged: u64,
     /// Bytes of its files.
@@ -130,11 +132,12 @@ impl KernelSummary {
                 Counted(self.damaged, "sub-buffer")
             ));
         }
-        let (wide, narrow) = self.unknown_calls;
-        for (count, kind) in [(wide, "numbers"), (narrow, "numbers of 32 bits")] {
+        let at_most = if self.has_calls_without_number { "up to " } else { "" };
+        let kinds = [("numbers", at_most), ("numbers of 32 bits", "")];
+        for (count, (kind, at_most)) in self.unknown_calls.into_iter().zip(kinds) {
             if count > 0 {
                 notices.say(format_args!(
-                    "system calls by unknown {kind} are not recorded: {} of them",
+                    "system calls by unknown {kind} are not recorded: {at_most}{} of them",
                     Grouped(count)
                 ));
             }
@@ -189,6 +192,13 @@ mod tests {
              written|1,333 of those lost the kernel passed over while another of its events was \
              recorded|1 sub-buffer of the kernel's could not be read"
         );
+        let mut summary = KernelSummary { unknown_calls: [7, 1], ..KernelSummary::default() };
+        let calls = "kernel: 0 events recorded, 0 lost, 0 overwritten|system calls by unknown \
+                     numbers are not recorded: 7 of them|system calls by unknown numbers of 32 \
+                     bits are not recorded: 1 of them";
+        assert_eq!(said(&summary), calls);
+        summary.has_calls_without_number = true;
+        assert_eq!(said(&summary), calls.replace("7", "up to 7"));
         let summary = KernelSummary { unasked: 1234, ..KernelSummary::default() };
         assert_eq!(
             said(&summary),

@@ -170,8 +170,8 @@ impl Drainer {
     }
 
     /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
-    /// told to be lost.
-    pub(super) fn end(&mut self, keeps_flight_recorder: bool) -> Ended {
+    /// told to be lost. Nothing was recorded after `end_ts`.
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended {
         self.live = None;
         let places = 0..self.output.streams.len();
         let written = match self.shared.overwrite {
@@ -201,7 +201,10 @@ impl Drainer {
                 closed = self.close();
             }
         }
-        self.output.extend_streams();
+        // Of what little room is left on a full disk, the mark of the trace needs some.
+        if written.is_ok() && closed.is_ok() {
+            self.output.extend_streams(end_ts);
+        }
         Ended { counts: Counts::of(&self.output), written, closed }
     }
 

@@ -419,9 +419,8 @@ impl Output {
         stream.append(&mut empty, &packet)
     }
 
-    /// Has all streams last until now ([`Stream::extend`]).
-    pub(super) fn extend_streams(&mut self) {
-        let end_ts = monotonic_ns();
+    /// Has all streams last until then ([`Stream::extend`]).
+    pub(super) fn extend_streams(&mut self, end_ts: u64) {
         let streams = self.streams.iter_mut().filter_map(|of| of.stream.as_mut());
         streams.for_each(|stream| stream.extend(end_ts));
     }
