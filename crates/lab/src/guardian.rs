@@ -18,9 +18,10 @@ const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
 /// Ends what we had started to work in two folders, which its environment says as ours does
-/// (recorders and daemons outlive who starts them), and removes the folders and what is in them; what has not
-/// ended yet may be writing there still.
-const FOLDERS: &str = "read -r _; grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
+/// (recorders and daemons outlive who starts them), and removes the folders and what is in them;
+/// what has not ended yet may be writing there still.
+const FOLDERS: &str = "read -r _; \
+     grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
      -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \
      while IFS=/ read -r _ _ pid _; do kill \"$pid\" 2>/dev/null; done; i=0; \
      while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
