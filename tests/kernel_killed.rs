@@ -244,6 +244,8 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
 fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
     /// It may be through before it is interrupted.
     const TRIES: usize = 20;
+    /// More than it has for a moment, to find out what it may do; far fewer than it will have.
+    const SOME: usize = 20;
     let world = World::new("kernel-interrupted");
     if !has_kernel_events(&world) {
         return;
@@ -253,11 +255,15 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
         record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = record.spawn().expect("trackway runs");
         let pid = recorder.id();
-        wait_for("a tracepoint", || {
-            tracepoints(pid) > 0 || !matches!(recorder.try_wait(), Ok(None))
+        // It goes on between looks alone, however long one takes.
+        wait_for("some tracepoints", || {
+            send(pid.cast_signed(), libc::SIGSTOP);
+            let is_there = tracepoints(pid) > SOME || !matches!(recorder.try_wait(), Ok(None));
+            if !is_there {
+                send(pid.cast_signed(), libc::SIGCONT);
+            }
+            is_there
         });
-        // It waits where it is, however long the look takes.
-        send(pid.cast_signed(), libc::SIGSTOP);
         let ours = held(pid);
         send(pid.cast_signed(), libc::SIGINT);
         send(pid.cast_signed(), libc::SIGCONT);
