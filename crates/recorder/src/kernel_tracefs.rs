@@ -106,8 +106,6 @@ pub(crate) struct Draining {
 pub(crate) struct Seen {
     cpus: Vec<SeenCpu>,
     since_ts: u64,
-    /// When: nothing in it is later.
-    end_ts: u64,
 }
 
 /// How many there are.
@@ -456,8 +454,7 @@ impl Draining {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
         let cpus = self.thread.ask(Drainer::look_beside)?;
         let cpus = cpus.map_err(|error| failed("cannot read kernel events", error))?;
-        let end_ts = if self.is_stopped { self.stopped_ts } else { monotonic_ns() };
-        Ok(Some(Seen { cpus, since_ts, end_ts }))
+        Ok(Some(Seen { cpus, since_ts }))
     }
 
     /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
@@ -474,7 +471,6 @@ impl Draining {
         let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());
         let mut output = Output::new(trace, converter, of, bounds, cpus);
         drain::write_seen(&mut output, &seen.cpus, seen.since_ts).map_err(fail())?;
-        output.extend_streams(seen.end_ts);
         let counts = Counts::of(&output);
         let facts = output.trace.facts().map_err(fail())?;
         completion::mark(&facts, By::Record(&counts.as_summary())).map_err(fail())?;

@@ -339,7 +339,6 @@ impl Draining {
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
         works.iter_mut().for_each(RegionWork::look);
-        let end_ts = if self.is_stopped { self.stopped_ts } else { monotonic_ns() };
         for work in &mut works {
             let drained = work.drain(&mut Drain {
                 memory: self.kernel.buffers,
@@ -350,7 +349,6 @@ impl Draining {
                 buffer: &mut Vec::new(),
             });
             drained.map_err(fail())?;
-            work.extend(end_ts);
             work.add_to(&mut summary);
             meanwhile();
         }
