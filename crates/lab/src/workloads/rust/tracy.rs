@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Version of the protocol.
 const PROTOCOL: u32 = 82;
@@ -58,7 +58,7 @@ impl Arrived {
     /// Takes them until there are as many as were emitted.
     fn take(&mut self, emitted: u64) -> Result<(), Box<dyn Error>> {
         let port: u16 = std::env::var("TRACY_PORT")?.parse()?;
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        let mut stream = connect(port)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(GREETING)?;
         stream.write_all(&PROTOCOL.to_le_bytes())?;
@@ -91,6 +91,19 @@ impl Arrived {
             items = rest;
         }
         Ok(())
+    }
+}
+
+/// A connection to it: a thread of its own begins to listen at some time after the first event.
+fn connect(port: u16) -> io::Result<TcpStream> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if !stream.as_ref().is_err_and(is_refused) || Instant::now() >= end {
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
