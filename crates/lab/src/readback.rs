@@ -10,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use trackway_ctf::read::{
-    DecodeError, Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
+    DecodeError, Enumeration, EventSink, Integer, Packet, Scope, Sink, Skip, StreamDecoder, Trace,
+    Window,
 };
 
 use crate::error::{Error, Result};
@@ -40,6 +41,24 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
+    /// Asserts that so many events were overwritten, by the numbers of the packets that are left.
+    fn check_overwritten(&self, events: u64, size: Size) -> Result<()> {
+        let room = self.before(size);
+        let is_shown = |(fewest, most): (u64, u64)| {
+            (fewest.saturating_sub(self.discarded)..=most + self.discarded).contains(&events)
+        };
+        if room.is_some_and(is_shown) {
+            return Ok(());
+        }
+        let (fewest, most) = room.unwrap_or_default();
+        let message = format!(
+            "{events} events are missing at the begin, and in the {} packets that were \
+             overwritten were between {fewest} and {most}",
+            self.packets_before
+        );
+        Err(Error::output("trace", message))
+    }
+
     /// Of an event's size that is the same in all packets, or not: at least and at most how many
     /// were in packets that are no longer there; `None` if none is left that is full.
     fn before(&self, size: Size) -> Option<(u64, u64)> {
@@ -106,6 +125,21 @@ pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<
     threads.account(&counted, size)
 }
 
+/// The same of events of several sizes and without numbers, where there may be some more than so
+/// many.
+pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
+    let counted = count(folder)?.unwrap_or_default();
+    let overwritten = emitted.saturating_sub(counted.events);
+    counted.check_overwritten(overwritten, Size::Text)?;
+    Ok(Account {
+        emitted: counted.events + overwritten,
+        recorded: counted.events,
+        lost: counted.discarded,
+        overwritten,
+        record_bytes: counted.record_bytes,
+    })
+}
+
 /// Which events of each thread there are.
 struct Threads<'a> {
     emitted: &'a [u64],
@@ -141,19 +175,7 @@ impl<'a> Threads<'a> {
             let message = format!("{} events, {found} with numbers of threads", counted.events);
             return Err(Error::output("trace", message));
         }
-        let room = counted.before(size);
-        let is_shown = |(fewest, most): (u64, u64)| {
-            (fewest.saturating_sub(counted.discarded)..=most + counted.discarded).contains(&before)
-        };
-        if !room.is_some_and(is_shown) {
-            let (fewest, most) = room.unwrap_or_default();
-            let message = format!(
-                "{before} events are missing at the begin, and in the {} packets that were \
-                 overwritten were between {fewest} and {most}",
-                counted.packets_before
-            );
-            return Err(Error::output("trace", message));
-        }
+        counted.check_overwritten(before, size)?;
         // The tracer counts what it lost all the time, also before what is left.
         let lost_after = emitted - before - found;
         let lost = counted.discarded;
@@ -220,27 +242,45 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
 }
 
-/// Adds one stream's events. There may be seconds of them: Ctrl-C ends it.
-fn count_stream(
-    (trace, what): (&Trace, &str),
+/// Goes through the packets of a stream, which `what` names: `each` is called where the events of
+/// one begin. There may be seconds of them: Ctrl-C ends it.
+pub(crate) fn each_packet<'t>(
+    (trace, what): (&'t Trace, &str),
     bytes: &[u8],
-    counted: &mut Counted,
-    each: &mut impl FnMut(u64, u64),
+    mut each: impl FnMut(
+        &Packet,
+        &mut StreamDecoder<'t>,
+        Window<'_>,
+    ) -> std::result::Result<(), DecodeError>,
 ) -> Result<()> {
     let bad = |error: DecodeError| Error::output(what, error);
     let mut decoder = StreamDecoder::new(trace);
-    let mut numbers = Numbers::default();
-    let mut discarded = 0;
     let mut at = 0;
-    let mut latest = None;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         if signals::stopped() {
             return Err(Error::Interrupted);
         }
         let window = Window::whole(rest);
-        let packet = decoder
-            .begin_packet(window, rest.len() as u64, &mut Numbers::default(), |_| ())
-            .map_err(bad)?;
+        let begun = decoder.begin_packet(window, rest.len() as u64, &mut Skip, |_| ());
+        let packet = begun.map_err(bad)?;
+        each(&packet, &mut decoder, window).map_err(bad)?;
+        let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
+        at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+    }
+    Ok(())
+}
+
+/// Adds one stream's events.
+fn count_stream(
+    of: (&Trace, &str),
+    bytes: &[u8],
+    counted: &mut Counted,
+    each: &mut impl FnMut(u64, u64),
+) -> Result<()> {
+    let mut numbers = Numbers::default();
+    let mut discarded = 0;
+    let mut latest = None;
+    each_packet(of, bytes, |packet, decoder, window| {
         match latest {
             None => counted.packets_before += packet.sequence.unwrap_or(0),
             Some(events) => {
@@ -250,19 +290,17 @@ fn count_stream(
         }
         let before = numbers.events;
         discarded = packet.events_discarded.unwrap_or(discarded);
-        let content_bits = decoder.content_bits() - decoder.position_bits();
-        counted.record_bytes += content_bits / 8;
-        while let Some(event) = decoder.event(window).map_err(bad)? {
+        counted.record_bytes += (decoder.content_bits() - decoder.position_bits()) / 8;
+        while let Some(event) = decoder.event(window)? {
             let clock = event.header.clock;
-            event.read(&mut numbers).map_err(bad)?;
+            event.read(&mut numbers)?;
             if let Some(number) = numbers.event_ends() {
                 each(clock, number);
             }
         }
         latest = Some(numbers.events - before);
-        let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
-        at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-    }
+        Ok(())
+    })?;
     counted.events += numbers.events;
     counted.discarded += discarded;
     if let (Some(first), Some(last)) = (numbers.first, numbers.last) {

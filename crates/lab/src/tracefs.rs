@@ -178,6 +178,13 @@ impl Instance {
     }
 }
 
+/// Bytes of a page of a buffer, unless somebody asked for others: one of the machine's.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: sysconf only looks at its argument.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
 /// Takes what is left in a CPU's buffer of so many bytes, page by page, from its
 /// `trace_pipe_raw`, without waiting for more.
 pub(crate) fn read_pages(
@@ -185,16 +192,16 @@ pub(crate) fn read_pages(
     buffer_bytes: u64,
     mut take: impl FnMut(&[u8]),
 ) -> Result<()> {
-    const PAGE_BYTES: usize = 4096;
     /// Of a page: the size of a buffer is that of what its pages hold besides.
     const HEADER_BYTES: usize = 16;
     let what = || format!("cannot read {}", path.display());
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let mut file = options.open(path).map_err(Error::io(what()))?;
-    let mut page = vec![0; PAGE_BYTES];
+    let page_bytes = page_bytes();
+    let mut page = vec![0; page_bytes];
     // At most what a buffer holds, and the page that is written to.
-    for _ in 0..buffer_bytes.div_ceil((PAGE_BYTES - HEADER_BYTES) as u64) + 2 {
+    for _ in 0..buffer_bytes.div_ceil((page_bytes - HEADER_BYTES) as u64) + 2 {
         match file.read(&mut page) {
             Ok(0) => break,
             Ok(bytes) => take(&page[..bytes]),

@@ -96,7 +96,7 @@ fn turns() -> Vec<Turn> {
     let claim = Turn::new(name::TRACKWAY_CLAIM, ours, Case::Active, "event");
     turns.push(Turn { is_claim: true, ..claim });
     // The thesis's own event: a formatted message.
-    for (tracer, linked) in [("trackway-printf", ours), ("lttng-ust-tracef", theirs)] {
+    for (tracer, linked) in [("trackway-printf", ours), (name::TRACEF, theirs)] {
         turns.push(Turn::new(tracer, linked, Case::Active, "message"));
         turns.push(Turn::new(tracer, linked, Case::Off, "message"));
     }
@@ -247,7 +247,7 @@ mod tests {
         let expected = [
             (name::LTTNG, name::TRACKWAY, true),
             (name::TRACKWAY_CLAIM, name::TRACKWAY, true),
-            ("lttng-ust-tracef", "trackway-printf", true),
+            (name::TRACEF, "trackway-printf", true),
         ];
         assert_eq!(told.collect::<Vec<_>>(), expected);
     }

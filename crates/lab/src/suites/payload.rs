@@ -18,6 +18,7 @@ use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::Lttng;
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{RING_BYTES, name, trackway};
 use crate::workload::{self, Batch};
 
@@ -45,8 +46,6 @@ const TRACE: &str = "payload-trace";
 /// Programs, by their sources' names.
 const OURS: &str = "payload";
 const THEIRS: &str = "payload-lttng";
-/// Name of LTTng's session.
-const SESSION: &str = "payload";
 /// What else is known of rows.
 const BYTES_PER_EVENT: &str = "bytes of an event";
 
@@ -161,29 +160,21 @@ impl Payloads {
     }
 
     fn theirs(&self, place: &Place, load: &Load, plan: &Plan) -> Result<(Vec<Batch>, Account)> {
-        /// As in the suite `tracepoint`.
-        const SUB_BUFFERS: u64 = 4;
         let daemon = self.daemon.as_ref();
         let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))?;
-        // One of a run that was interrupted; if there is none, that is no failure.
-        let _ = daemon.lttng(&["destroy", SESSION]);
-        let output = format!("--output={}", place.path(TRACE).display());
-        let size = format!("--subbuf-size={}", RING_BYTES / SUB_BUFFERS);
-        let count = format!("--num-subbuf={SUB_BUFFERS}");
-        daemon.lttng(&["create", SESSION, "--snapshot", &output])?;
-        daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
-        daemon.lttng(&["enable-event", "--userspace", "--channel=channel", "lab:*"])?;
-        for context in load.context {
-            let kind = format!("--type={context}");
-            daemon.lttng(&["add-context", "--userspace", "--channel=channel", &kind])?;
-        }
-        daemon.lttng(&["start"])?;
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: true,
+            channel: &rings(RING_BYTES, SUB_BUFFERS),
+            rules: &["lab:*"],
+            filter: None,
+            contexts: load.context,
+        };
+        session.begin_anew(daemon, &place.path(TRACE))?;
         let mut command = daemon.command(&place.path(THEIRS));
         load.ask(&mut command, plan);
         let finished = child::run(&mut command, THEIRS)?;
-        daemon.lttng(&["stop"])?;
-        daemon.lttng(&["snapshot", "record"])?;
-        daemon.lttng(&["destroy", SESSION])?;
+        ust_session::end(daemon, SESSION, true)?;
         let batches = workload::batches(&finished.stdout)?;
         let emitted = emitted(&batches);
         let account = readback::overwritten(&place.path(TRACE), &[emitted], Size::Same)?;

@@ -14,14 +14,11 @@ use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::Lttng;
 use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{FLOW_BYTES, RING_BYTES};
 
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "programs-trace";
-/// Name of LTTng's session.
-const SESSION: &str = "programs";
-/// Sub-buffers of each of LTTng's rings: its default.
-const SUB_BUFFERS: u64 = 4;
 
 /// Whose library a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,27 +122,17 @@ impl Programs {
 
     /// Makes and starts LTTng's session.
     fn session(&self, place: &Place, storage: Storage) -> Result<()> {
-        let daemon = self.daemon()?;
-        // One may be left from a run that failed.
-        let _ = daemon.lttng(&["destroy", SESSION]);
-        let output = format!("--output={}", place.path(TRACE).display());
-        let bytes = match storage {
-            Storage::File => {
-                daemon.lttng(&["create", SESSION, &output])?;
-                FLOW_BYTES
-            }
-            Storage::Ring | Storage::Off => {
-                daemon.lttng(&["create", SESSION, "--snapshot", &output])?;
-                RING_BYTES
-            }
+        let is_snapshot = storage != Storage::File;
+        let bytes = if is_snapshot { RING_BYTES } else { FLOW_BYTES };
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot,
+            channel: &rings(bytes, SUB_BUFFERS),
+            rules: &["lab:*", "lttng_ust_tracef:*"],
+            filter: None,
+            contexts: &[],
         };
-        let size = format!("--subbuf-size={}", bytes / SUB_BUFFERS);
-        let count = format!("--num-subbuf={SUB_BUFFERS}");
-        daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
-        for rule in ["lab:*", "lttng_ust_tracef:*"] {
-            daemon.lttng(&["enable-event", "--userspace", "--channel=channel", rule])?;
-        }
-        daemon.lttng(&["start"])
+        session.begin_anew(self.daemon()?, &place.path(TRACE))
     }
 
     /// What became of the `emitted` events of a program that has ended and left these messages;
@@ -163,12 +150,7 @@ impl Programs {
                 return account(&place.path(TRACE), messages, emitted).map(Some);
             }
             (Linked::Lttng, storage) => {
-                let daemon = self.daemon()?;
-                daemon.lttng(&["stop"])?;
-                if storage == Storage::Ring {
-                    daemon.lttng(&["snapshot", "record"])?;
-                }
-                daemon.lttng(&["destroy", SESSION])?;
+                ust_session::end(self.daemon()?, SESSION, storage == Storage::Ring)?;
             }
         }
         let (trace, emitted) = (place.path(TRACE), &[emitted]);

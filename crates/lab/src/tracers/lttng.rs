@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::baseline::{launch, needs_compiler};
 use super::daemon::{Daemon, Home};
+use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
 use super::{batch_arguments, flow, name};
 use crate::case::{Case, Context, Mode, Payload, Plan};
@@ -26,10 +27,6 @@ use crate::workload::{self, Batch};
 const PROGRAM: &str = "lttng";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "lttng-trace";
-/// Name of our sessions: there is one at a time.
-const SESSION: &str = "lab";
-/// Sub-buffers of each ring; LTTng's default.
-const SUB_BUFFERS: u64 = 4;
 
 /// The daemon that both adapters use; ended when the last lets go of it.
 pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
@@ -103,23 +100,17 @@ impl Lttng {
         case: &Case,
     ) -> Result<()> {
         place.clear(TRACE);
-        let daemon = self.daemon()?;
-        // One may be left from a run that failed.
-        let _ = daemon.lttng(&["destroy", SESSION]);
-        let output = format!("--output={}", place.path(TRACE).display());
-        let size = format!("--subbuf-size={}", bytes / count);
-        let count = format!("--num-subbuf={count}");
-        match mode {
-            Mode::Overwrite => daemon.lttng(&["create", SESSION, "--snapshot", &output])?,
-            Mode::Steady | Mode::Producer => daemon.lttng(&["create", SESSION, &output])?,
-        }
-        daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
         let rule = if case.payload == Payload::Printf { "lttng_ust_tracef:*" } else { "lab:*" };
-        daemon.lttng(&["enable-event", "--userspace", "--channel=channel", rule])?;
-        if case.context == Context::Vtid {
-            daemon.lttng(&["add-context", "--userspace", "--channel=channel", "--type=vtid"])?;
-        }
-        daemon.lttng(&["start"])
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: mode == Mode::Overwrite,
+            channel: &rings(bytes, count),
+            rules: &[rule],
+            filter: None,
+            contexts: if case.context == Context::Vtid { &["vtid"] } else { &[] },
+        };
+        let daemon = self.daemon()?;
+        session.begin_anew(&daemon, &place.path(TRACE))
     }
 
     /// Records at least so many events, numbered and with the thread's id, to `folder`, and loses
@@ -129,20 +120,21 @@ impl Lttng {
         let threads = Machine::here().cpus.min(2) as u64;
         let batches = events.div_ceil(threads * BATCH_EVENTS);
         let daemon = self.daemon()?;
-        // One may be left from a run that failed.
-        let _ = daemon.lttng(&["destroy", SESSION]);
-        daemon.lttng(&["create", SESSION, &format!("--output={}", folder.display())])?;
-        let channel = ["--userspace", "--num-subbuf=64", "--blocking-timeout=inf", "channel"];
-        daemon.lttng(&[&["enable-channel"], &channel[..]].concat())?;
-        daemon.lttng(&["enable-event", "--userspace", "--channel=channel", "lab:*"])?;
-        daemon.lttng(&["add-context", "--userspace", "--channel=channel", "--type=vtid"])?;
-        daemon.lttng(&["start"])?;
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: false,
+            channel: &["--num-subbuf=64", "--blocking-timeout=inf"].map(str::to_owned),
+            rules: &["lab:*"],
+            filter: None,
+            contexts: &["vtid"],
+        };
+        session.begin_anew(&daemon, folder)?;
         let mut command = self.workload(place)?;
         // LTTng asks the program, too, whether it may wait.
         command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
         command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
         child::run(&mut command, self.name())?;
-        daemon.lttng(&["destroy", SESSION])?;
+        ust_session::end(&daemon, SESSION, false)?;
         Ok(threads * batches * BATCH_EVENTS)
     }
 
@@ -242,11 +234,7 @@ impl Tracer for Lttng {
         let finished = child::run(command.args(arguments), self.name())?;
         if self.is_on() {
             let daemon = self.daemon()?;
-            daemon.lttng(&["stop"])?;
-            if mode == Mode::Overwrite {
-                daemon.lttng(&["snapshot", "record"])?;
-            }
-            daemon.lttng(&["destroy", SESSION])?;
+            ust_session::end(&daemon, SESSION, mode == Mode::Overwrite)?;
         }
         Ok(finished.stdout)
     }
@@ -276,10 +264,11 @@ impl Tracer for Lttng {
         let mut command = self.workload(place)?;
         let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
         // It waits until all is written.
-        self.daemon()?.lttng(&["stop"])?;
+        self.daemon()?.lttng(&["stop", SESSION])?;
         let trace = place.path(TRACE);
         let account = |emitted: &[u64]| {
-            self.daemon()?.lttng(&["destroy", SESSION])?;
+            let daemon = self.daemon()?;
+            ust_session::end(&daemon, SESSION, false)?;
             readback::kept(&trace, emitted)
         };
         flow::of(&finished.stdout, &trace, account).map(Some)

@@ -6,9 +6,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use trackway_ctf::read::{
-    Body, DecodeError, Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
-};
+use trackway_ctf::read::{Body, DecodeError, Enumeration, EventSink, Integer, Scope, Sink};
 
 use super::kernel::Keep;
 use crate::error::{Error, Result};
@@ -112,29 +110,18 @@ impl Seen {
         let trace = readback::trace(&folder)?;
         for stream in readback::streams(&folder)? {
             let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
-            seen.stream(&trace, &bytes)
-                .map_err(|error| Error::output(stream.display().to_string(), error))?;
+            let what = stream.display().to_string();
+            readback::each_packet((&trace, &what), &bytes, |_, decoder, window| {
+                while let Some(event) = decoder.event(window)? {
+                    if let Some(name) = event.header.class.name() {
+                        seen.look(name, &event)?;
+                    }
+                    event.skip()?;
+                }
+                Ok(())
+            })?;
         }
         Ok(seen)
-    }
-
-    fn stream(&mut self, trace: &Trace, bytes: &[u8]) -> std::result::Result<(), DecodeError> {
-        let mut decoder = StreamDecoder::new(trace);
-        let mut at = 0;
-        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let window = Window::whole(rest);
-            let packet =
-                decoder.begin_packet(window, rest.len() as u64, &mut First::default(), |_| ())?;
-            while let Some(event) = decoder.event(window)? {
-                if let Some(name) = event.header.class.name() {
-                    self.look(name, &event)?;
-                }
-                event.skip()?;
-            }
-            let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
-            at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        }
-        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ mod probe;
 pub(crate) mod probed;
 pub(crate) mod trackway;
 pub(crate) mod uftrace;
+pub(crate) mod ust_session;
 pub(crate) mod whole;
 
 use crate::case::Case;

@@ -16,8 +16,6 @@ use crate::tracer::{Availability, Tracer};
 
 /// What it writes, in the scratch folder.
 pub(super) const OUTPUT: &str = "perf.data";
-/// Bytes of a page, of which its buffers are counted.
-const PAGE_BYTES: u64 = 4096;
 /// Of how many events one may be there twice: about ten times what was seen at most.
 const TWICE_SHARE_MIN: usize = 500;
 
@@ -55,7 +53,7 @@ impl Perf {
         // It shows what was recorded on one CPU and then on another by their times, which it may
         // take for the wrong order where a thread moves: all must be there, each once.
         let shown = child::run(&mut script, "perf script")?.stdout;
-        let mut found: Vec<u64> =
+        let found: Vec<u64> =
             shown.lines().filter_map(|line| number_after(line, " value=")).collect();
         let shown = found.len() as u64;
         if shown != samples {
@@ -131,8 +129,7 @@ impl Tracer for Perf {
 /// to be said. It keeps no list of programs' files, which others have none of either.
 pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
     let mut command = Command::new("perf");
-    let pages = (buffer_bytes / PAGE_BYTES).to_string();
-    command.args(["record", "-q", "-N", "-B", "-m", &pages, "-o"]).arg(output);
+    command.args(["record", "-q", "-N", "-B", "-m", &format!("{buffer_bytes}B"), "-o"]).arg(output);
     command
 }
 

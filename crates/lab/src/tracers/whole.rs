@@ -9,6 +9,7 @@ use super::kernel::Keep;
 use super::lttng::Lttng;
 use super::marks::{Made, Seen, Side};
 use super::trackway::{account, in_window};
+use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::child::{self, Finished};
 use crate::error::{Error, Result};
 use crate::place::{Kit, Place};
@@ -22,10 +23,6 @@ const TRACE: &str = "whole-trace";
 const LIMIT_S: u64 = 60;
 /// LTTng's library that traces what programs ask of the allocator, wherever the loader finds it.
 pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
-/// Name of LTTng's sessions: there is one at a time.
-const SESSION: &str = "lab";
-/// Sub-buffers of each ring of LTTng's; its default.
-const SUB_BUFFERS: u64 = 4;
 
 /// Why there are no events of the allocator, if our helper is not here.
 pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
@@ -148,7 +145,15 @@ impl Ust {
     ) -> Result<Whole> {
         place.clear(TRACE);
         let trace = place.path(TRACE);
-        let begun = self.begin(&trace, rule, bytes);
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: false,
+            channel: &rings(bytes, SUB_BUFFERS),
+            rules: &[rule],
+            filter: None,
+            contexts: &[],
+        };
+        let begun = session.begin_anew(&self.0, &trace);
         let run = begun.and_then(|()| {
             let mut command = self.0.command(Path::new(&words[0]));
             command.args(&words[1..]);
@@ -157,24 +162,12 @@ impl Ust {
             }
             child::run_for(&mut command, "lttng-ust", LIMIT_S)
         });
-        let ended = self.0.lttng(&["destroy", SESSION]);
+        let ended = ust_session::end(&self.0, SESSION, false);
         let finished = run?;
         ended?;
         let all = readback::kept(&trace, &[])?;
         let whole = Whole::new("lttng-ust", &trace, finished, known, all);
         place.clear(TRACE);
         whole
-    }
-
-    fn begin(&self, trace: &Path, rule: &str, bytes: u64) -> Result<()> {
-        let output = trace.to_str().ok_or_else(|| Error::output("lttng", "no such folder"))?;
-        let size = format!("--subbuf-size={}", bytes / SUB_BUFFERS);
-        let count = format!("--num-subbuf={SUB_BUFFERS}");
-        // One may be left from a run that failed.
-        let _ = self.0.lttng(&["destroy", SESSION]);
-        self.0.lttng(&["create", SESSION, &format!("--output={output}")])?;
-        self.0.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
-        self.0.lttng(&["enable-event", "--userspace", "--channel=channel", rule])?;
-        self.0.lttng(&["start"])
     }
 }

@@ -18,6 +18,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 
 enum { LENGTHS = 6, NAME_MAX_BYTES = 255, PIPE_BYTES = 1 << 16, SINGLES_MAX = 100000 };
@@ -114,24 +116,49 @@ static int paced(uint64_t bursts, uint64_t events, uint64_t period_us)
     return 0;
 }
 
+static void end(int signal)
+{
+    (void)signal;
+}
+
+/* Moves what is there, until nothing is. */
+static int move_all(int in, const int *both, int out)
+{
+    for (;;) {
+        ssize_t moved =
+            splice(in, NULL, both[1], NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        if (moved <= 0)
+            return moved == 0 || errno == EAGAIN;
+        while (moved > 0) {
+            const ssize_t written = splice(both[0], NULL, out, NULL, (size_t)moved, SPLICE_F_MOVE);
+            if (written <= 0)
+                return 0;
+            moved -= written;
+        }
+    }
+}
+
+/* Moves a CPU's buffer to a file until SIGTERM, which comes only while there is nothing on its way:
+ * a pipe's content would be lost. */
 static int drain(const char *from, const char *to)
 {
     int both[2];
     const int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (in < 0 || out < 0 || pipe(both) != 0)
+    const struct sigaction ended = {.sa_handler = end};
+    sigset_t term, before;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    if (in < 0 || out < 0 || pipe(both) != 0 || sigprocmask(SIG_BLOCK, &term, &before) != 0
+        || sigaction(SIGTERM, &ended, NULL) != 0)
         return 1;
     puts("ready");
     fflush(stdout);
     for (;;) {
-        ssize_t moved = splice(in, NULL, both[1], NULL, PIPE_BYTES, SPLICE_F_MOVE);
-        if (moved < 0 && errno != EINTR)
+        struct pollfd ready = {.fd = in, .events = POLLIN};
+        if (ppoll(&ready, 1, NULL, &before) < 0)
+            return errno == EINTR ? 0 : 1;
+        if (!move_all(in, both, out))
             return 1;
-        while (moved > 0) {
-            const ssize_t written = splice(both[0], NULL, out, NULL, (size_t)moved, SPLICE_F_MOVE);
-            if (written <= 0)
-                return 1;
-            moved -= written;
-        }
     }
 }
 

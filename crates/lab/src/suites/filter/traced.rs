@@ -23,6 +23,7 @@ use crate::suite::{Entry, Sample, Settings};
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{Lttng, RING_BYTES};
 use crate::workload;
 
@@ -34,8 +35,6 @@ const BATCHES_QUICK: u32 = 20;
 /// Events of a batch: less than a millisecond of the slowest, so that most batches are not
 /// interrupted where others compete for the CPUs.
 const EVENTS: u64 = 2_000;
-/// Name of LTTng's session.
-const SESSION: &str = "filters";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "filter-trace";
 
@@ -158,25 +157,21 @@ impl Traced {
         let daemon = self.daemon.as_ref();
         let daemon = daemon.ok_or_else(|| Error::output(lttng, "no daemon"))?;
         if way.is_on {
-            // One may be left from a run that failed.
-            let _ = daemon.lttng(&["destroy", SESSION]);
-            let output = format!("--output={}", place.path(TRACE).display());
-            daemon.lttng(&["create", SESSION, "--snapshot", &output])?;
-            let size = format!("--subbuf-size={}", RING_BYTES / 4);
-            daemon.lttng(&["enable-channel", "--userspace", &size, "--num-subbuf=4", "channel"])?;
-            let event = format!("lab:{}", way.operands.name());
-            let mut rule = vec!["enable-event", "--userspace", "--channel=channel", &event];
             let filter = way.filter();
-            rule.extend(filter.iter().flat_map(|filter| ["--filter", filter]));
-            daemon.lttng(&rule)?;
-            daemon.lttng(&["start"])?;
+            let session = UstSession {
+                name: SESSION,
+                is_snapshot: true,
+                channel: &rings(RING_BYTES, SUB_BUFFERS),
+                rules: &[&format!("lab:{}", way.operands.name())],
+                filter: filter.as_deref(),
+                contexts: &[],
+            };
+            session.begin_anew(daemon, &place.path(TRACE))?;
         }
         let mut command = daemon.command(&place.path(program_name(way.tracer)));
         let finished = child::run(command.args(self.arguments(way)), lttng)?;
         if way.is_on {
-            daemon.lttng(&["stop"])?;
-            daemon.lttng(&["snapshot", "record"])?;
-            daemon.lttng(&["destroy", SESSION])?;
+            ust_session::end(daemon, SESSION, true)?;
         }
         Ok(finished)
     }

@@ -12,6 +12,7 @@ use crate::results::Account;
 use crate::suite::{Entry, Hall};
 use crate::tracers::RING_BYTES;
 use crate::tracers::daemon::Daemon;
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::whole::{self, LTTNG_LIBC, Ust};
 use crate::workload::{self, Batch};
 
@@ -21,10 +22,6 @@ const PROGRAM: &str = "allocate";
 const INTERPOSED: &str = "interpose";
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "preload-trace";
-/// Name of LTTng's sessions: there is one at a time.
-const SESSION: &str = "lab";
-/// Sub-buffers of each ring of LTTng's; its default.
-const SUB_BUFFERS: u64 = 4;
 
 /// A program that allocates (`workloads/allocate.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,14 +184,26 @@ impl Ways {
         }
         command.args([program.name(), &batches.to_string(), program.size()]);
         if way == Way::LttngRecorded {
-            self.begin_lttng(place)?;
+            place.clear(TRACE);
+            let session = UstSession {
+                name: SESSION,
+                is_snapshot: true,
+                channel: &rings(RING_BYTES, SUB_BUFFERS),
+                rules: &["lttng_ust_libc:*"],
+                filter: None,
+                contexts: &[],
+            };
+            session.begin_anew(self.daemon()?, &place.path(TRACE))?;
         }
         let finished = child::run(&mut command, way.tracer())?;
         let batches = workload::batches(&finished.stdout)?;
         let calls: u64 = batches.iter().map(|batch| batch.events).sum();
         let account = match way {
             Way::Recorded => Some(account(&finished.stderr, calls)?),
-            Way::LttngRecorded => Some(lttng_account(self.end_lttng(place)?, calls)),
+            Way::LttngRecorded => {
+                ust_session::end(self.daemon()?, SESSION, true)?;
+                Some(readback::newest(&place.path(TRACE), calls)?)
+            }
             _ => None,
         };
         Ok(Run { batches, account })
@@ -260,31 +269,6 @@ impl Ways {
             _ => Err(Error::output("lttng-sessiond", "it is not running")),
         }
     }
-
-    /// Makes and starts a session that keeps the newest events.
-    fn begin_lttng(&self, place: &Place) -> Result<()> {
-        place.clear(TRACE);
-        let daemon = self.daemon()?;
-        // One may be left from a run that failed.
-        let _ = daemon.lttng(&["destroy", SESSION]);
-        let output = format!("--output={}", place.path(TRACE).display());
-        let size = format!("--subbuf-size={}", RING_BYTES / SUB_BUFFERS);
-        let count = format!("--num-subbuf={SUB_BUFFERS}");
-        daemon.lttng(&["create", SESSION, "--snapshot", &output])?;
-        daemon.lttng(&["enable-channel", "--userspace", &size, &count, "channel"])?;
-        let rule = "lttng_ust_libc:*";
-        daemon.lttng(&["enable-event", "--userspace", "--channel=channel", rule])?;
-        daemon.lttng(&["start"])
-    }
-
-    /// Ends it; how many events are in its trace, which does not say how many were overwritten.
-    fn end_lttng(&self, place: &Place) -> Result<u64> {
-        let daemon = self.daemon()?;
-        daemon.lttng(&["stop"])?;
-        daemon.lttng(&["snapshot", "record"])?;
-        daemon.lttng(&["destroy", SESSION])?;
-        Ok(readback::count(&place.path(TRACE))?.unwrap_or_default().events)
-    }
 }
 
 /// What the recorder says of its events, of which there must be one for each of these calls; there
@@ -306,12 +290,6 @@ fn account(messages: &str, calls: u64) -> Result<Account> {
     })
 }
 
-/// The same of LTTng's snapshot, which does not say how many were overwritten.
-fn lttng_account(recorded: u64, calls: u64) -> Account {
-    let overwritten = calls.saturating_sub(recorded);
-    Account { emitted: recorded + overwritten, recorded, overwritten, ..Account::default() }
-}
-
 /// The helper and the library, if they are here.
 fn helper(kit: &Kit) -> Option<[PathBuf; 2]> {
     Some([whole::helper(kit)?, kit.library.clone()?])
@@ -329,12 +307,5 @@ mod tests {
         let error = account(text, 14).unwrap_err().to_string();
         assert_eq!(error, "trackway record: 13 events of 14 calls");
         assert!(account("nothing", 0).is_err());
-    }
-
-    #[test]
-    fn what_a_snapshot_does_not_have_was_overwritten() {
-        let overwritten = |recorded, calls| lttng_account(recorded, calls).overwritten;
-        assert_eq!((overwritten(3, 10), overwritten(12, 10)), (7, 0));
-        assert!(lttng_account(12, 10).is_complete());
     }
 }

@@ -11,11 +11,12 @@ use crate::results::Account;
 use crate::tracers::RING_BYTES;
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::shared_bytes;
+use crate::tracers::ust_session::{self, SUB_BUFFERS, UstSession, rings};
 
 /// The workload.
 const PROGRAM: &str = "sessions-lttng";
-/// Sub-buffers of a ring; LTTng's default.
-const SUB_BUFFERS: u64 = 4;
+/// Its event.
+const EVENT: &str = "lab:number";
 
 /// LTTng's sessions.
 #[derive(Debug)]
@@ -36,12 +37,6 @@ impl<'a> Theirs<'a> {
     pub(super) const fn new(place: &'a Place, daemon: &'a Daemon) -> Self {
         Self { place, daemon }
     }
-
-    /// `lttng VERB` for the event of a session.
-    fn event(&self, verb: &str, session: &str) -> Result<()> {
-        let of = format!("--session={session}");
-        self.daemon.lttng(&[verb, "--userspace", &of, "--channel=channel", "lab:number"])
-    }
 }
 
 impl Host for Theirs<'_> {
@@ -49,33 +44,24 @@ impl Host for Theirs<'_> {
         let folder = self.trace(session);
         // One may be left from the round before.
         let _ = std::fs::remove_dir_all(&folder);
-        let output = format!("--output={}", folder.display());
-        let of = format!("--session={session}");
-        let size = format!("--subbuf-size={}", RING_BYTES / SUB_BUFFERS);
-        let count = format!("--num-subbuf={SUB_BUFFERS}");
-        let mut create = vec!["create", session, &output];
-        if wanted.kind == Kind::Flight {
-            create.push("--snapshot");
-        }
-        self.daemon.lttng(&create)?;
-        let mut channel = vec!["enable-channel", "--userspace", &of];
-        if wanted.buffers == Buffers::Ring {
-            channel.extend([size.as_str(), &count]);
-        }
-        channel.push("channel");
-        self.daemon.lttng(&channel)?;
-        if wanted.is_on {
-            self.event("enable-event", session)?;
-        }
-        self.daemon.lttng(&["start", session])
+        let rings = rings(RING_BYTES, SUB_BUFFERS);
+        let session = UstSession {
+            name: session,
+            is_snapshot: wanted.kind == Kind::Flight,
+            channel: if wanted.buffers == Buffers::Ring { &rings } else { &[] },
+            rules: if wanted.is_on { &[EVENT] } else { &[] },
+            filter: None,
+            contexts: &[],
+        };
+        session.begin(self.daemon, &folder)
     }
 
     fn event_on(&self) -> Result<()> {
-        self.event("enable-event", SESSION)
+        ust_session::events(self.daemon, "enable-event", SESSION, EVENT, None)
     }
 
     fn event_off(&self) -> Result<()> {
-        self.event("disable-event", SESSION)
+        ust_session::events(self.daemon, "disable-event", SESSION, EVENT, None)
     }
 
     fn stop(&self, session: &str) -> Result<()> {
@@ -91,12 +77,7 @@ impl Host for Theirs<'_> {
     }
 
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
-        if kind == Kind::Flight {
-            // Destroying one that was destroyed already is an error; a stopped one is not.
-            self.stop(session)?;
-            self.daemon.lttng(&["snapshot", "record", &format!("--session={session}")])?;
-        }
-        self.daemon.lttng(&["destroy", session])?;
+        ust_session::end(self.daemon, session, kind == Kind::Flight)?;
         let (trace, emitted) = (self.trace(session), &[emitted]);
         match kind {
             Kind::Flight => readback::overwritten(&trace, emitted, Size::Same),

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 
-use trackway_ctf::read::{DecodeError, Skip, StreamDecoder, Trace, Window};
+use trackway_ctf::read::Trace;
 
 use super::Found;
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, Seen)>> 
     for path in readback::streams(folder)? {
         let what = path.display().to_string();
         let bytes = fs::read(&path).map_err(Error::io(&what))?;
-        stream(&trace, &bytes, call, &mut found).map_err(|error| Error::output(&what, error))?;
+        stream((&trace, &what), &bytes, call, &mut found)?;
     }
     let to_bytes = |bits: u64| bits.div_ceil(8);
     let counts = Found {
@@ -62,17 +62,9 @@ struct Counted {
     marks: Seen,
 }
 
-fn stream(
-    trace: &Trace,
-    bytes: &[u8],
-    call: &str,
-    found: &mut Counted,
-) -> std::result::Result<(), DecodeError> {
-    let mut decoder = StreamDecoder::new(trace);
-    let (mut at, mut lost, mut last) = (0, 0, 0);
-    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let window = Window::whole(rest);
-        let packet = decoder.begin_packet(window, rest.len() as u64, &mut Skip, |_| ())?;
+fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> Result<()> {
+    let (mut lost, mut last) = (0, 0);
+    readback::each_packet(of, bytes, |packet, decoder, window| {
         lost = packet.events_discarded.unwrap_or(lost);
         last = packet.timestamp_begin.unwrap_or(last);
         let classes = decoder.class().map_or(0, |class| class.events().len());
@@ -92,9 +84,8 @@ fn stream(
             found.lttng_bits += end - begin - header + theirs;
             (begin, last) = (end, clock);
         }
-        let size = packet.packet_bits.map_or(rest.len() as u64, |bits| bits / 8);
-        at = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-    }
+        Ok(())
+    })?;
     found.lost += lost;
     Ok(())
 }

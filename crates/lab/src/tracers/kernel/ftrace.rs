@@ -116,7 +116,7 @@ impl Drop for Drains {
     fn drop(&mut self) {
         self.0.iter().for_each(Running::terminate);
         for drain in self.0.drain(..) {
-            // By that signal, as it should. What it has not moved is read afterwards.
+            // What it has not moved is read afterwards.
             let _ = drain.finish();
         }
     }

@@ -15,11 +15,9 @@ use std::path::Path;
 
 use super::KernelEvents;
 use crate::error::{Error, Result};
-use crate::tracefs::Instance;
+use crate::tracefs::{Instance, page_bytes};
 use crate::tracers::marks::{self, Seen};
 
-/// A page of ours is one of the machine's.
-const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 16;
 const COMMIT_MASK: u64 = (1 << 20) - 1;
 /// Types of records.
@@ -61,7 +59,8 @@ impl Looker {
     pub(super) fn file(&mut self, path: &Path) -> Result<()> {
         let what = || format!("cannot read {path:?}");
         let mut file = File::open(path).map_err(Error::io(what()))?;
-        let mut pages = vec![0; PAGE_BYTES << 6];
+        let page_bytes = page_bytes();
+        let mut pages = vec![0; page_bytes << 6];
         loop {
             let mut filled = 0;
             while filled < pages.len() {
@@ -73,7 +72,7 @@ impl Looker {
             if filled == 0 {
                 return Ok(());
             }
-            pages[..filled].chunks(PAGE_BYTES).for_each(|page| self.page(page));
+            pages[..filled].chunks(page_bytes).for_each(|page| self.page(page));
         }
     }
 
@@ -151,7 +150,7 @@ mod tests {
         let records = records.concat();
         let mut page = [0_u64.to_le_bytes(), (records.len() as u64).to_le_bytes()].concat();
         page.extend(records);
-        page.resize(PAGE_BYTES, 0xff);
+        page.resize(page_bytes(), 0xff);
         page
     }
 
@@ -195,7 +194,7 @@ mod tests {
             assert_eq!(found.seen, Seen::default(), "{bytes}");
         }
         let mut found = looker();
-        found.page(&[0xff; PAGE_BYTES]);
+        found.page(&vec![0xff; page_bytes()]);
         assert_eq!(found.seen, Seen::default());
     }
 
