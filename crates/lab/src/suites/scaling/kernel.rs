@@ -11,7 +11,7 @@ use crate::rows::{Row, SuiteRows, Unit};
 use crate::suite::{Entry, Hall, Sample, Settings};
 use crate::suites::events::of_batches;
 use crate::tracers::kernel::{Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work};
-use crate::workload;
+use crate::workload::{self, Batch};
 
 /// The call that is traced, and nothing else.
 const CALL: &str = "getppid";
@@ -138,9 +138,16 @@ fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
         let message = format!("{threads} threads are to make {calls} calls each, not {called:?}");
         return Err(Error::output("workload", message));
     }
+    // Their mean, as in the survey: CPUs may differ, and so what a median of all batches is of.
+    let of_thread = |thread| {
+        let its: Vec<Batch> = batches.iter().filter(|one| one.thread == thread).copied().collect();
+        workload::median_ns(&its, PLAN.warm_up)
+    };
+    let medians = (0..threads).map(of_thread).collect::<Result<Vec<f64>>>()?;
+    let figure = medians.iter().sum::<f64>() / f64::from(threads);
     let emitted = 2 * calls * u64::from(threads);
     let account = ran.found.map(|found| found.account_of_call(emitted));
-    Ok(Sample { account, ..of_batches(&batches, &PLAN)? })
+    Ok(Sample { figure, account, ..of_batches(&batches, &PLAN)? })
 }
 
 /// Adds to each row of several threads how much more is added there than in one.
@@ -172,8 +179,12 @@ mod tests {
     /// What the workload says of these threads, with what a tracer has found.
     fn ran(threads: u32, batches: u32, events: u64) -> Ran {
         let line = |thread: u32, number: u32| {
-            // Those that warm up take longer; of the others, every other takes 100 ns a call.
-            let ns = if number < PLAN.warm_up { 9000 } else { 100 + 20 * (number % 2) } * CALLS;
+            // Those that warm up take longer, and so does an interrupted one of the others.
+            let ns = match number {
+                ..10 => 9000,
+                20 => 70_000,
+                _ => 100 + 60 * thread,
+            } * CALLS;
             format!("batch {thread} {number} {CALLS} {ns}\n")
         };
         let lines = |thread| (0..batches).map(move |number| line(thread, number));
@@ -188,7 +199,8 @@ mod tests {
         let batches = PLAN.warm_up + PLAN.batches;
         let emitted = 2 * 3 * u64::from(batches * CALLS);
         let found = sample(&ran(3, batches, emitted), 3).expect("all are there");
-        assert_eq!(found.figure, 110.0);
+        // The mean of the threads' medians.
+        assert_eq!(found.figure, 160.0);
         let account = found.account.expect("an account");
         assert!(account.is_complete() && account.recorded == emitted, "{account:?}");
         // One that is missing, and not said to be lost.
