@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::plot::escaped;
 use super::words;
+use crate::control;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
 use crate::text::{figure, times};
@@ -20,6 +21,7 @@ const OFF: &str = "-off";
 pub(super) fn draw(report: &Report) -> String {
     let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
     html += &headlines(report);
+    html += &controls(report);
     html += &bars(&report.bars);
     html += &reasons(report);
     html + "</section>\n"
@@ -155,6 +157,16 @@ fn bars(bars: &[Bar]) -> String {
     html + "</ul>\n"
 }
 
+/// The same thing twice, where it is not the same.
+fn controls(report: &Report) -> String {
+    let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
+    let lines: String = control::that_differ(report).into_iter().map(line).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("<h3>Controls that differ: nothing beside them is decided</h3>\n<ul>\n{lines}</ul>\n")
+}
+
 /// A reason with the tracer that it is about, the suites where, and how many rows it costs.
 struct Lack<'a> {
     row: &'a Row,
@@ -209,6 +221,7 @@ fn lack_line(lack: &Lack<'_>) -> String {
 mod tests {
     use super::*;
     use crate::rows::tests::{report, row};
+    use crate::stats::Ratio;
 
     fn absent(tracer: &str, reason: &str) -> Row {
         let reason = Some(reason.to_owned());
@@ -239,6 +252,17 @@ mod tests {
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
+    }
+
+    #[test]
+    fn controls_that_differ_are_named() {
+        let times = |low| Some(Ratio { median: 1.2, interval: Some((low, 1.3)) });
+        let again =
+            Row { is_control: true, times: times(1.1), ..row("trackway again", "u32", 1.0) };
+        let html = |row: &Row| draw(&report("drain", [row.clone()]));
+        let expected = "<li class=\"warning\">drain: the same twice (trackway again): ×1.200";
+        assert!(html(&again).contains(expected), "{}", html(&again));
+        assert!(!html(&Row { times: times(0.9), ..again }).contains("Controls"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod words;
 
 use std::fmt::Write as _;
 
+use crate::control;
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
 use crate::suites::breakdown;
 use crate::text;
@@ -102,8 +103,8 @@ fn section(name: &str, suite: &SuiteRows) -> String {
         sentence(&escaped(&text::method(suite)))
     );
     for row in suite.rows.iter().filter(|row| row.is_control) {
-        if let Some(words) = text::control(row) {
-            let class = if words.contains("NOT") { "warning" } else { "machine" };
+        if let Some(words) = control::line(row) {
+            let class = if control::differs(row) { "warning" } else { "machine" };
             let _ = writeln!(html, "<p class=\"{class}\">{}</p>", sentence(&escaped(&words)));
         }
     }
