@@ -5,7 +5,7 @@
 
 use crate::rows::{Report, Row, SuiteRows};
 use crate::stats::Ratio;
-use crate::text::times_between;
+use crate::text::between;
 
 /// How far from 1 a control's ratio may be for the two to count as the same: rounds go on until
 /// ratios are sure to 2 %, so a control's own could be narrower only by chance, and its middle is
@@ -59,7 +59,7 @@ impl Control {
 /// What a control says, as a line of a report; `None` of one without a figure.
 pub(crate) fn line(row: &Row) -> Option<String> {
     let times = row.times?;
-    let (tracer, ratio) = (&row.tracer, times_between(&times, 3));
+    let (tracer, ratio) = (&row.tracer, between(&times, |one| format!("{one:.3}")));
     Some(format!("the same twice ({tracer}): {ratio}, {}", Control::of(&times).words()))
 }
 

@@ -4,12 +4,11 @@ use super::panels::{self, Across};
 use super::plot::{Figure, Plot, axis_words, colour};
 use super::scale::Scale;
 use crate::rows::Row;
-use crate::text::{figure, times};
+use crate::text::{figure, times_between};
 
-/// Room behind the longest bar, for its figure.
-const FIGURES: f64 = 132.0;
-/// The same where a part of the events is said to be lost.
-const FIGURES_LOST: f64 = 190.0;
+/// Room behind the longest bar, for its figure: of each letter, as wide as a digit, and once.
+const LETTER: f64 = 6.3;
+const FIGURES: f64 = 10.0;
 /// Part of events that may be lost before it is said beside the bar.
 const LOST: f64 = 0.000_5;
 
@@ -19,10 +18,10 @@ pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     let unit = rows.first()?.unit;
     let mut about = axis_words(unit, &scale);
     if rows.iter().any(|row| row.times.is_some()) {
-        about += "; ×: times its reference";
+        about += "; ×: times its reference (95 % sure)";
     }
-    let has_lost = rows.iter().any(|row| lost(row).is_some());
-    let room = if has_lost { FIGURES_LOST } else { FIGURES };
+    let letters = rows.iter().map(|row| words(row).chars().count()).max()?;
+    let room = FIGURES + LETTER * letters as f64;
     let panels = panels::draw(rows, &scale, room, draw_row);
     Some(Figure { title: "Each tracer's figure".to_owned(), about, panels })
 }
@@ -40,14 +39,19 @@ fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
         }
         beyond = beyond.max(high);
     }
-    let mut words = figure(row.unit, spread.median);
+    plot.words("start", (beyond + 5.0, y + 13.0), &words(row));
+}
+
+/// Its figure, how many times another that is, and what it lost.
+fn words(row: &Row) -> String {
+    let mut words = row.median().map_or_else(String::new, |median| figure(row.unit, median));
     if let Some(ratio) = row.times {
-        words += &format!("  ×{}", times(ratio.median));
+        words += &format!("  {}", times_between(&ratio));
     }
     if let Some(lost) = lost(row) {
         words += &format!("  {:.1} % lost", lost * 100.0);
     }
-    plot.words("start", (beyond + 5.0, y + 13.0), &words);
+    words
 }
 
 /// The part of its events that it lost, where that is to be known.

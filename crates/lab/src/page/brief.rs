@@ -8,7 +8,7 @@ use super::words;
 use crate::control;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
-use crate::text::{figure, times};
+use crate::text::{figure, times_between};
 use crate::tracers::name;
 
 /// Most others that stand beside ours in a line.
@@ -36,7 +36,7 @@ fn headlines(report: &Report) -> String {
     }
     format!(
         "<div class=\"wide\"><table class=\"brief\">\n<thead><tr><th>One case of each<th>Trackway\
-         <th>Others, the best first; ×: times ours, or of whom it is said\n\
+         <th>Others, the best first; ×: times ours, or of whom it is said (95 % sure)\n\
          <tbody>\n{lines}</table></div>\n"
     )
 }
@@ -119,7 +119,7 @@ fn beside(suite: &SuiteRows, row: &Row) -> String {
             name::TRACKWAY => String::new(),
             other => format!(" of {}", escaped(other)),
         };
-        let _ = write!(text, " <span class=\"about\">×{}{of}</span>", times(ratio.median));
+        let _ = write!(text, " <span class=\"about\">{}{of}</span>", times_between(&ratio));
     }
     text
 }
@@ -234,6 +234,7 @@ mod tests {
             x: Some(x),
             ..row(tracer, &format!("{x} threads"), figure)
         };
+        let times = Some(Ratio { median: 3.2, interval: Some((3.125, 3.25)) });
         let rows = [
             row("trackway", "alone", 1.0),
             row("trackway-off", "alone", 0.5),
@@ -242,13 +243,14 @@ mod tests {
             with_x("lttng-ust-off", 1.0, 0.3),
             with_x("rdtsc", 8.0, 10.0),
             with_x("trackway", 8.0, 25.0),
-            with_x("lttng-ust", 8.0, 80.0),
+            Row { beside: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
         ];
         let html = draw(&report("scaling", rows));
         for part in [
             "8 threads; ns/event, less is better",
             "<td>trackway <strong>25.0</strong>",
-            "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong>",
+            "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong> \
+             <span class=\"about\">×3.20 (3.12–3.25)</span>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }

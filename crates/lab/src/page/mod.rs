@@ -224,6 +224,16 @@ mod tests {
     }
 
     #[test]
+    fn ratios_stand_with_their_intervals_where_nothing_is_folded() {
+        let times = Some(crate::stats::Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
+        let traced = Row { beside: Some(0), times, ..row("trackway", "hackbench", 90.0) };
+        let page = page(&report("workload", [row("untraced", "hackbench", 75.0), traced]));
+        let open = page.split("<details>").next().expect("what is not folded");
+        // In short, and in the figure, which is printed.
+        assert_eq!(open.matches("×1.20 (1.10–1.30)").count(), 2, "{open}");
+    }
+
+    #[test]
     fn rows_with_x_become_lines() {
         let at = |tracer: &str, x: f64, figure| Row {
             x: Some(x),
