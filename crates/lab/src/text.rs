@@ -240,7 +240,7 @@ pub(crate) fn between(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// Why rows have no figures: once for each tracer and reason.
+/// Why rows have no figures, or not of all rounds: once for each tracer and reason.
 fn reasons(suite: &SuiteRows) -> String {
     let line = |(row, count): (&Row, usize)| {
         let reason = row.reason.as_deref().unwrap_or_default();
@@ -249,7 +249,7 @@ fn reasons(suite: &SuiteRows) -> String {
             (RowStatus::Absent, _) => {
                 format!("  {}: absent, because {reason} ({count} rows)\n", row.tracer)
             }
-            _ => format!("  {}, {}: FAILED: {reason}\n", row.tracer, row.case),
+            _ => format!("  {}, {}: {}: {reason}\n", row.tracer, row.case, row.fate()),
         }
     };
     suite.reasons().into_iter().map(line).collect()
@@ -319,7 +319,9 @@ mod tests {
             reason: Some("its own output shows no event".to_owned()),
             ..absent.clone()
         };
-        let rows = [row("trackway", "u32", 21.0), lttng, control, absent, failed];
+        let reason = Some("too late".to_owned());
+        let late = Row { reason, failed_rounds: 1, ..row("trackway", "u32", 21.0) };
+        let rows = [late, lttng, control, absent, failed];
         let mut text = Vec::new();
         print_report(&report("tracepoint", rows), &mut text).expect("a string takes all");
         let text = String::from_utf8(text).expect("UTF-8");
@@ -332,6 +334,7 @@ medians of 3 rounds ± half of what nine in ten span
   lttng-ust  126.0 ±0.45 ×6.00 (5.99–6.01)
 
   the same twice (trackway again): ×1.000 (0.990–1.010), nil: all of it within 3 %
+  trackway, u32: measured, but for a round that failed: too late
   perf: absent, because perf is not installed
   perf, u32: FAILED: its own output shows no event
 ";

@@ -119,7 +119,11 @@ fn beside(suite: &SuiteRows, row: &Row) -> String {
             name::TRACKWAY => String::new(),
             other => format!(" of {}", escaped(other)),
         };
-        let _ = write!(text, " <span class=\"about\">{}{of}</span>", times_between(&ratio));
+        let _ = write!(
+            text,
+            " <span class=\"about\"><span class=\"times\">{}</span>{of}</span>",
+            times_between(&ratio)
+        );
     }
     text
 }
@@ -174,7 +178,7 @@ struct Lack<'a> {
     rows: usize,
 }
 
-/// Why there is no figure of some, once for each tracer and reason.
+/// Why there is no figure of some, or not of all rounds, once for each tracer and reason.
 fn reasons(report: &Report) -> String {
     let mut lacks: Vec<Lack<'_>> = Vec::new();
     for (suite, rows) in report.ordered() {
@@ -196,7 +200,11 @@ fn reasons(report: &Report) -> String {
         return String::new();
     }
     // What should have worked comes first.
-    lacks.sort_by_key(|lack| lack.row.status == RowStatus::Absent);
+    lacks.sort_by_key(|lack| match lack.row.status {
+        RowStatus::Failed => 0,
+        RowStatus::Measured => 1,
+        RowStatus::Absent => 2,
+    });
     let lines: String = lacks.iter().map(lack_line).collect();
     format!("<h3>What could not be measured</h3>\n<ul class=\"none\">\n{lines}</ul>\n")
 }
@@ -213,7 +221,11 @@ fn lack_line(lack: &Lack<'_>) -> String {
         (RowStatus::Absent, rows) => {
             format!("<li>{tracer}: absent: {reason} ({suites}: {rows} rows)\n")
         }
-        _ => format!("<li class=\"misses\">{tracer}, {case}: FAILED: {reason} ({suites})\n"),
+        (status, _) => {
+            let class = if status == RowStatus::Failed { "misses" } else { "warning" };
+            let fate = lack.row.fate();
+            format!("<li class=\"{class}\">{tracer}, {case}: {fate}: {reason} ({suites})\n")
+        }
     }
 }
 
@@ -250,7 +262,7 @@ mod tests {
             "8 threads; ns/event, less is better",
             "<td>trackway <strong>25.0</strong>",
             "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong> \
-             <span class=\"about\">×3.20 (3.12–3.25)</span>",
+             <span class=\"about\"><span class=\"times\">×3.20 (3.12–3.25)</span></span>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
@@ -265,6 +277,18 @@ mod tests {
         let expected = "<li class=\"warning\">drain: the same twice (trackway again): ×1.200";
         assert!(html(&again).contains(expected), "{}", html(&again));
         assert!(!html(&Row { times: times(0.9), ..again }).contains("Controls"));
+    }
+
+    #[test]
+    fn rounds_that_failed_are_told_between_what_failed_and_what_is_absent() {
+        let reason = |words: &str| Some(words.to_owned());
+        let now_and_then =
+            Row { reason: reason("too late"), failed_rounds: 2, ..row("bpftrace", "u32", 9.0) };
+        let failed = Row { status: RowStatus::Failed, ..absent("strace", "it shows no event") };
+        let html = draw(&report("size", [absent("perf", "it is not here"), now_and_then, failed]));
+        let place = |words: &str| html.find(words).expect(words);
+        let told = place("bpftrace, u32: measured, but for 2 rounds that failed: too late (size)");
+        assert!(place("strace, u32: FAILED") < told && told < place("perf, u32: absent"), "{html}");
     }
 
     #[test]
