@@ -96,7 +96,8 @@ mod tests {
             (Some((0.97, 1.03)), "×1.000 (0.970–1.030), nil: all of it within 3 %"),
             (
                 Some((0.6, 1.4)),
-                "×1.000 (0.600–1.400), not shown to differ: differences below 40 % say nothing here",
+                "×1.000 (0.600–1.400), not shown to differ: differences below 40 % \
+                 say nothing here",
             ),
             (
                 Some((1.01, 1.02)),

@@ -28,8 +28,8 @@ const ROUNDS_MIN: u32 = 12;
 /// Fewest after which it is over because there is no more time: with less there is no interval of
 /// confidence (`stats::median_interval`).
 const ROUNDS_LATE: u32 = 8;
-/// Fewest good rounds of a row in which others failed that it is measured by; two thirds of all must
-/// be good.
+/// Fewest good rounds that a row is measured by in which others failed; two thirds of all must be
+/// good.
 const KEPT_MIN: usize = 3;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
@@ -276,7 +276,7 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// A row's round has failed. If its tracer hangs, it is out, with all rows of that tracer, which
+    /// A row's round has failed. If its tracer hangs, it is out, with all rows of that tracer: they
     /// would cost as long each.
     fn fail(&mut self, row: usize, error: &Error) {
         let hangs = matches!(error, Error::Overdue { .. });

@@ -293,7 +293,8 @@ impl SuiteRows {
         self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
     }
 
-    /// Why rows have no figure, or not of all rounds, each tracer and reason once, with how many rows it costs.
+    /// Why rows have no figure, or not of all rounds: each tracer and reason once, with how many
+    /// rows it costs.
     pub(crate) fn reasons(&self) -> Vec<(&Row, usize)> {
         let mut said: Vec<(&Row, usize)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
