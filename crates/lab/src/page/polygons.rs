@@ -12,7 +12,7 @@ use crate::stats::ends;
 
 /// Room around the plot; below it there are marks, and the lines' names, and then nothing.
 const TOP: f64 = 24.0;
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 22.0;
 const MARKS: f64 = 26.0;
 const BELOW: f64 = 10.0;

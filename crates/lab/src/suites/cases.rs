@@ -164,19 +164,22 @@ impl Cases {
         }
     }
 
-    /// Runs a program that is linked with its tracer, or with none: what it printed, and what became
-    /// of its events.
-    fn run(
-        &self,
-        place: &Place,
-        turn: Turn,
-        words: &[String; 5],
-    ) -> Result<(String, Option<Account>)> {
-        let mut command =
-            self.programs.begin(place, turn.under(), &words.each_ref().map(String::as_str))?;
+    /// Runs a turn's program: what it printed, and what became of its events.
+    fn run(&self, place: &Place, turn: Turn, bursts: u64) -> Result<(String, Option<Account>)> {
+        let program = place.path(turn.program()).display().to_string();
+        let [count, burst, pause] =
+            [bursts, turn.burst(), PAUSE_US].map(|number| number.to_string());
+        let words = [program, turn.work.to_owned(), count, burst, pause];
+        if let Some(prober) = turn.attached() {
+            let (emitted, buffer_kib) = (turn.emitted(bursts), FLOW_BYTES >> 10);
+            let probed = Probed { before: &[], words: &words, emitted, buffer_kib };
+            return prober.run(place, &probed).map(|(output, account)| (output, Some(account)));
+        }
+        let (under, words) = (turn.under(), words.each_ref().map(String::as_str));
+        let mut command = self.programs.begin(place, under, &words)?;
         let finished = child::run(&mut command, turn.tracer)?;
         let (emitted, _) = parts(&finished.stdout)?;
-        let account = self.programs.end(place, turn.under(), &finished.stderr, emitted)?;
+        let account = self.programs.end(place, under, &finished.stderr, emitted)?;
         Ok((finished.stdout, account))
     }
 
@@ -241,22 +244,11 @@ impl Suite for Cases {
     fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample> {
         let turn = self.rows[row];
         let bursts = if hall.settings.quick { BURSTS_QUICK } else { BURSTS };
-        let program = hall.place.path(turn.program()).display().to_string();
-        let [count, burst, pause] =
-            [bursts, turn.burst(), PAUSE_US].map(|number| number.to_string());
-        let words = [program, turn.work.to_owned(), count, burst, pause];
-        let (output, account) = match turn.attached() {
-            Some(prober) => {
-                let (emitted, buffer_kib) = (turn.emitted(bursts), FLOW_BYTES >> 10);
-                let probed = Probed { before: &[], words: &words, emitted, buffer_kib };
-                let (output, account) = prober.run(hall.place, &probed)?;
-                (output, Some(account))
-            }
-            None => self.run(hall.place, turn, &words)?,
-        };
+        let (output, account) = self.run(hall.place, turn, bursts)?;
         let (emitted, singles) = parts(&output)?;
-        if account.is_some_and(|account| account.emitted != emitted) {
-            return Err(Error::output(turn.tracer, format!("{emitted} events were emitted")));
+        if let Some(account) = account.filter(|account| account.emitted != emitted) {
+            let message = format!("{emitted} events were emitted: {}", account.words());
+            return Err(Error::output(turn.tracer, message));
         }
         let singles = Singles::parse(singles, bursts * turn.burst())?;
         Ok(Sample { account, ..singles.sample() })
