@@ -75,6 +75,9 @@ impl Ratio {
 pub struct Tail {
     /// How many figures there are.
     pub count: u64,
+    /// The least; `None` in reports of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
     /// Their average.
     pub mean: f64,
     /// Their standard deviation.
@@ -95,7 +98,7 @@ impl Tail {
     /// Of a histogram in the order of its figures; `None` if there is nothing in it.
     pub(crate) fn of(histogram: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = histogram.iter().map(|one| one.1).sum();
-        let max = histogram.last()?.0;
+        let (min, max) = (histogram.first()?.0, histogram.last()?.0);
         let weighted = |of: &dyn Fn(f64) -> f64| {
             histogram.iter().map(|&(figure, times)| of(figure) * times as f64).sum::<f64>()
         };
@@ -113,6 +116,7 @@ impl Tail {
         };
         Some(Self {
             count,
+            min: Some(min),
             mean,
             deviation: variance.sqrt(),
             p50: above(0.5),
@@ -314,9 +318,19 @@ mod tests {
         assert_eq!(histogram, [(20.0, 900), (30.0, 98), (900.0, 1), (1e6, 1)]);
         let tail = Tail::of(&histogram).expect("figures");
         assert_eq!((tail.count, tail.p50, tail.p90, tail.p99), (1000, 20.0, 20.0, 30.0));
-        assert_eq!((tail.p999, tail.max), (900.0, 1e6));
+        assert_eq!((tail.min, tail.p999, tail.max), (Some(20.0), 900.0, 1e6));
         assert!((tail.mean - 1021.84).abs() < 1e-9, "{}", tail.mean);
         assert_eq!(Tail::of(&[]), None);
+    }
+
+    #[test]
+    fn tails_of_before_there_was_a_least_figure_are_read() {
+        let tail = Tail::of(&[(-0.5, 3), (30.0, 1)]).expect("figures");
+        let mut json = serde_json::to_value(tail).expect("JSON");
+        assert_eq!(json["min"], -0.5);
+        json.as_object_mut().expect("an object").remove("min");
+        let old: Tail = serde_json::from_value(json).expect("a tail");
+        assert_eq!(old, Tail { min: None, ..tail });
     }
 
     #[test]

@@ -94,15 +94,16 @@ fn tables(columns: &[&str], table: impl Fn(&[&str]) -> String) -> String {
 /// How single events' figures are distributed, where they are known.
 fn tails(rows: &[&Row]) -> String {
     let mut table = Table::default();
-    let head = ["single events", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
-    table.row(head);
+    let head = ["min", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
+    table.row(["single events"].into_iter().chain(head));
     let mut is_empty = true;
     for row in rows {
         let Some(tail) = row.tail else { continue };
         let figures =
             [tail.mean, tail.deviation, tail.p50, tail.p90, tail.p99, tail.p999, tail.max];
         let cells = figures.map(|one| figure(row.unit, one));
-        table.row([format!("{}: {}", row.tracer, row.case)].into_iter().chain(cells));
+        let min = tail.min.map_or_else(|| NOTHING.to_owned(), |one| figure(row.unit, one));
+        table.row([format!("{}: {}", row.tracer, row.case), min].into_iter().chain(cells));
         is_empty = false;
     }
     if is_empty { String::new() } else { table.text() + "\n" }
@@ -375,8 +376,8 @@ medians of 3 rounds ± half of what nine in ten span
             "What an event costs (ns/event, instructions/event; survey, Tables IV and VI)",
             "In ns/event:",
             "trackway 20.0 ±0.45",
-            "single events mean deviation 50 % 90 % 99 % 99.9 % max",
-            "trackway: u32 28.8 87.6 20.0 20.0 20.0 900.0 900.0",
+            "single events min mean deviation 50 % 90 % 99 % 99.9 % max",
+            "trackway: u32 20.0 28.8 87.6 20.0 20.0 20.0 900.0 900.0",
             "also bytes/event threads",
             "trackway: u32 12.5 2",
             "In instructions/event:",

@@ -15,10 +15,13 @@ const BARS_MIN: f64 = 40.0;
 const BARS_MAX: f64 = panels::ROOM - 28.0;
 /// Part of events that may be lost before it is said beside the bar.
 const LOST: f64 = 0.000_5;
+/// Part of the greatest figure that a figure must be for the scale to reach down to it: what is
+/// nought but for noise would take most of a logarithmic one.
+const SHOWN: f64 = 0.000_1;
 
 /// A bar for each row of one unit.
 pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
-    let scale = Scale::around(rows.iter().filter_map(|row| row.median()))?;
+    let scale = scale(&rows.iter().filter_map(|row| row.median()).collect::<Vec<f64>>())?;
     let unit = rows.first()?.unit;
     let mut about = axis_words(unit, &scale);
     if rows.iter().any(|row| row.times.is_some()) {
@@ -32,6 +35,12 @@ pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     let width = rows.iter().map(widest).fold(BARS_MAX, f64::min).max(BARS_MIN);
     let panels = panels::draw(rows, &scale, panels::ROOM - width, draw_row);
     Some(Figure { title: "Each tracer's figure".to_owned(), about, panels })
+}
+
+/// Around all figures that are more than noise.
+fn scale(figures: &[f64]) -> Option<Scale> {
+    let most = figures.iter().fold(0.0, |most, figure| f64::max(most, figure.abs()));
+    Scale::around(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
 }
 
 fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
@@ -72,4 +81,18 @@ fn words(row: &Row) -> String {
 fn lost(row: &Row) -> Option<f64> {
     let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
     Some(part).filter(|part| *part >= LOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nought_but_for_noise_takes_no_part_of_the_scale() {
+        let around = |figures: &[f64]| scale(figures).expect("figures");
+        let (noisy, quiet) = (around(&[0.004, -0.02, 34.0, 1279.0]), around(&[34.0, 1279.0]));
+        assert_eq!((noisy, noisy.part(0.004)), (quiet, 0.0));
+        assert_eq!(around(&[0.13, 1279.0]).base(), 0.1);
+        assert_eq!(scale(&[0.0, 0.0]), None);
+    }
 }

@@ -108,6 +108,7 @@ fn tails() -> Vec<Column<'static>> {
         |of: fn(&Tail) -> f64| move |row: &Row| row.tail.map(|tail| figure(row.unit, of(&tail)));
     vec![
         column("events", |row: &Row| row.tail.map(|tail| number(tail.count as f64))),
+        column("min", |row: &Row| row.tail?.min.map(|min| figure(row.unit, min))),
         column("mean", tail(|one| one.mean)),
         column("deviation", tail(|one| one.deviation)),
         column("50 %", tail(|one| one.p50)),
