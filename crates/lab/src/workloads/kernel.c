@@ -8,6 +8,8 @@
  *     kernel openat BATCHES EVENTS          the same for names of each length: "batch BYTES …"
  *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
  *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
+ *     kernel batches THREADS BATCHES EVENTS calls of getppid in each of several threads, pinned to
+ *                                           a CPU each: "batch THREAD NUMBER EVENTS NS"
  *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of
  *                                           those processes (a,b; 0: who started us) meanwhile,
  *                                           and the line of marks.h
@@ -181,9 +183,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "drain") == 0 && argc > 3)
         return drain(second, third);
     static const struct lab_work works[] = {{"getppid", call_getppid}, {NULL, NULL}};
-    if (strcmp(what, "for") == 0 && argc > 3) {
-        char *arguments[] = {argv[0], "for", "getppid", argv[2], argv[3], NULL};
-        return lab_main(5, arguments, works);
+    if ((strcmp(what, "for") == 0 && argc == 4) || (strcmp(what, "batches") == 0 && argc == 5)) {
+        char *arguments[] = {argv[0], argv[1], "getppid", argv[2], argv[3], argv[4], NULL};
+        return lab_main(argc + 1, arguments, works);
     }
     return 2;
 }

@@ -33,7 +33,7 @@ impl Events {
         })
     }
 
-    /// What it costs where others emit at the same time.
+    /// What it costs where others emit at the same time: the part of `scaling` in user space.
     pub(crate) fn scaling() -> Self {
         let about = About {
             name: "scaling",
