@@ -165,7 +165,7 @@ impl Ust {
         let ended = ust_session::end(&self.0, SESSION, false);
         let finished = run?;
         ended?;
-        let all = readback::kept(&trace, &[])?;
+        let all = readback::counted(&trace, 0)?;
         let whole = Whole::new("lttng-ust", &trace, finished, known, all);
         place.clear(TRACE);
         whole
