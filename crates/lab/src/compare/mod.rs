@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
+use crate::rows::{BUILDS, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
 use crate::tracer_names;
 
@@ -50,6 +50,8 @@ const NO_PROTECTION: &str = "trackway-no-protection";
 pub struct Comparison {
     /// What differs in how they came about: what it is, before, after.
     pub circumstances: Vec<(String, String, String)>,
+    /// Whether both are of the same build of Trackway, where both tell.
+    pub is_same_build: Option<bool>,
     /// All rows of both.
     pub rows: Vec<RowChange>,
     /// How many rows had rounds enough to be compared.
@@ -203,7 +205,16 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
     }
     let compared = judge(&mut rows);
     let reach = reach(&mut rows);
-    Comparison { circumstances, rows, compared, by_chance: 0.05 * compared as f64, reach }
+    let is_same_build = is_same_build(before, after);
+    let by_chance = 0.05 * compared as f64;
+    Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
+}
+
+/// Whether both measured the same executable and library, as far as either has them.
+fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
+    let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
+    let (before, after) = (builds(before), builds(after));
+    (before[0].is_some() && after[0].is_some()).then(|| before == after)
 }
 
 /// What could have been shown, of all rows that are compared or would be with more rounds; each is

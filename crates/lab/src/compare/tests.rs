@@ -285,6 +285,25 @@ fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
 }
 
 #[test]
+fn builds_of_one_version_are_told_apart() {
+    let of = |builds: &[&str]| {
+        let versions = BUILDS.iter().zip(builds);
+        let versions = versions.map(|(name, build)| ((*name).to_owned(), (*build).to_owned()));
+        Report { versions: versions.collect(), ..report("tracepoint", []) }
+    };
+    let told = |one: &Report, other: &Report| {
+        let found = compare(one, other, &[]);
+        (found.is_same_build, text_of(&found))
+    };
+    let (one, other) = (of(&["aa", "bb"]), of(&["aa", "cc"]));
+    let (is_same, said) = told(&one, &one);
+    assert!(is_same == Some(true) && said.starts_with("the same build of Trackway"), "{said}");
+    let (is_same, said) = told(&one, &other);
+    assert!(said.starts_with("build of libtrackway.so: bb -> cc\ntwo builds"), "{said}");
+    assert_eq!((is_same, told(&one, &of(&[])).0), (Some(false), None));
+}
+
+#[test]
 fn comparisons_are_text_that_no_terminal_obeys() {
     let at = |figure: f64| {
         let row = rounds("a\x1b[2Jb", "u32", around(figure, 1.0));
@@ -293,8 +312,13 @@ fn comparisons_are_text_that_no_terminal_obeys() {
     let (before, after) = (at(20.0), at(30.0));
     let found = compare(&before, &after, &[]);
     let text = text_of(&found);
-    assert!(text.starts_with("1 row: slower, or larger, and not by chance\n"), "{text}");
-    for part in ["tracepoint: a?[2Jb: u32", "1.50 (", "slower\n", "1 row compared. Of so many, 0"] {
+    for part in [
+        "\n1 row: slower, or larger, and not by chance\n",
+        "tracepoint: a?[2Jb: u32",
+        "1.50 (",
+        "slower\n",
+        "1 row compared. Of so many, 0",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let json: serde_json::Value =

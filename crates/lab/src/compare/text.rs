@@ -21,9 +21,12 @@ pub fn print_comparison(
         let [name, before, after] = [name, before, after].map(|words| one_line(words));
         writeln!(output, "{name}: {before} -> {after}")?;
     }
-    if !comparison.circumstances.is_empty() {
-        writeln!(output)?;
-    }
+    let builds = match comparison.is_same_build {
+        Some(true) => "the same build of Trackway: what differs is not its doing",
+        Some(false) => "two builds of Trackway",
+        None => "which builds of Trackway they are of is not told by both",
+    };
+    writeln!(output, "{builds}\n")?;
     let order = [
         Changed::Worse,
         Changed::Broken,
