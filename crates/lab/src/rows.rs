@@ -178,9 +178,12 @@ pub struct Row {
     pub x: Option<f64>,
     /// Whether it was measured.
     pub status: RowStatus,
-    /// Why not.
+    /// Why not, or why not in all rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Rounds in which it failed, which are in none of its figures.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub failed_rounds: usize,
     /// What figures are in.
     pub unit: Unit,
     /// Events that the workload emitted; all of these over all rounds.
@@ -236,10 +239,29 @@ pub struct Row {
     pub command: String,
 }
 
+/// For what is only told if there is some.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_nought(count: &usize) -> bool {
+    *count == 0
+}
+
 impl Row {
     /// The median of its rounds, if it was measured.
     pub fn median(&self) -> Option<f64> {
         self.spread.map(|spread| spread.median)
+    }
+
+    /// What became of it, if there is a reason, in words to stand before that.
+    pub(crate) fn fate(&self) -> String {
+        match (self.status, self.failed_rounds) {
+            (RowStatus::Absent, _) => "absent".to_owned(),
+            (RowStatus::Failed, _) => "FAILED".to_owned(),
+            (RowStatus::Measured, 0) => "not measured to the end".to_owned(),
+            (RowStatus::Measured, 1) => "measured, but for a round that failed".to_owned(),
+            (RowStatus::Measured, failed) => {
+                format!("measured, but for {failed} rounds that failed")
+            }
+        }
     }
 
     /// What became of the events.
@@ -274,7 +296,8 @@ impl SuiteRows {
         self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
     }
 
-    /// Why rows have no figure, each tracer and reason once, with how many rows it costs.
+    /// Why rows have no figure, or not of all rounds: each tracer and reason once, with how many
+    /// rows it costs.
     pub(crate) fn reasons(&self) -> Vec<(&Row, usize)> {
         let mut said: Vec<(&Row, usize)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
@@ -361,6 +384,7 @@ pub(crate) mod tests {
             x: None,
             status: RowStatus::Measured,
             reason: None,
+            failed_rounds: 0,
             unit: Unit::NsPerEvent,
             emitted: None,
             recorded: None,

@@ -51,14 +51,13 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of these figures.
+    /// Of these figures. If one is no number, the others are a choice: then there is no interval.
     pub(crate) fn of(figures: &[f64]) -> Option<Self> {
         let median = Spread::of(figures)?.median;
-        Some(Self { median, interval: median_interval(figures) })
+        let is_whole = figures.iter().all(|one| one.is_finite());
+        Some(Self { median, interval: median_interval(figures).filter(|_| is_whole) })
     }
-}
 
-impl Ratio {
     /// Whether it is known to be within this part of itself.
     pub(crate) fn is_within(&self, part: f64) -> bool {
         let half = |(low, high): (f64, f64)| (high - low) / 2.0;
@@ -359,6 +358,9 @@ mod tests {
         let ratio = Ratio::of(&figures).expect("figures");
         assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
         assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
+        // A round that was divided by nought is no reason to be surer.
+        let chosen = Ratio::of(&[&figures[..], &[f64::INFINITY]].concat()).expect("figures");
+        assert_eq!((chosen.median, chosen.interval), (ratio.median, None));
         let one = Ratio::of(&[2.0]).expect("a figure");
         assert!(!one.is_within(1.0) && one.may_be(7.0));
     }

@@ -356,7 +356,8 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
         _ => Changed::NotShown,
     };
     let other = if was.is_empty() { before } else { after };
-    let reason = other.and_then(|row| row.reason.clone());
+    let missing = other.filter(|row| row.status != RowStatus::Measured);
+    let reason = missing.and_then(|row| row.reason.clone());
     let row = before.or(after);
     let lost = |row: Option<&Row>| {
         let row = row.filter(|row| row.status == RowStatus::Measured)?;

@@ -62,7 +62,7 @@ impl Events {
     pub(crate) fn startup() -> Self {
         let about = About {
             name: "startup",
-            title: "Start of a program that is linked with a tracer",
+            title: "Start of a program that is linked with a tracer: the fastest of a turn",
             repeats: "design, bars",
             unit: Unit::Us,
             x_axis: "",
