@@ -60,9 +60,9 @@ static uint64_t lab_bytes_in(const char *folder)
     return lab_bytes;
 }
 
-/* Runs a command, and prints both lines, and, if there is a folder that tracers write to, "written
- * BYTES": by how much it has grown when the command has ended; 0, or 1 if it failed. Marks of its begin and its end are
- * not in its time. */
+/* Runs a command, and prints both lines, and, if there is a folder that tracers write to,
+ * "written BYTES": by how much it has grown when the command has ended; 0, or 1 if it failed. Marks
+ * of its begin and its end are not in its time. */
 static int lab_load(const char *folder, const char *pids, char **command)
 {
     const uint64_t bytes_before = folder != NULL ? lab_bytes_in(folder) : 0;
