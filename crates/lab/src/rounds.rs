@@ -329,7 +329,7 @@ impl<'a> Measuring<'a> {
             repeats: about.repeats.to_owned(),
             x_axis: about.x_axis.to_owned(),
             command: self.hall.settings.command(about.name),
-            rounds: self.rounds,
+            rounds: self.rounds_begun(),
             seconds: self.begin.elapsed().as_secs_f64(),
             is_partial: ended == Ended::Interrupted,
             ended,
@@ -337,6 +337,12 @@ impl<'a> Measuring<'a> {
         };
         self.suite.complete(&mut rows);
         rows
+    }
+
+    /// Rounds of which there are figures: of the last, if it was interrupted, not all.
+    fn rounds_begun(&self) -> u32 {
+        let begun = self.rows.iter().any(|row| row.figures.len() > self.rounds as usize);
+        self.rounds + u32::from(begun)
     }
 
     fn row(&self, at: usize) -> Row {
@@ -349,7 +355,7 @@ impl<'a> Measuring<'a> {
             }
             // Interrupted before its first turn.
             (None, _) if figures.is_empty() => {
-                (RowStatus::Absent, Some("it had no turn before the end".to_owned()))
+                (RowStatus::Absent, Some("not reached: interrupted".to_owned()))
             }
             (None, failure) => (RowStatus::Measured, failure.clone()),
         };

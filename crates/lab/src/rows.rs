@@ -13,6 +13,9 @@ use crate::suites;
 /// Version of the JSON form: raised when a member changes its meaning or goes.
 pub(crate) const FORMAT: u32 = 2;
 
+/// What of [`Report::versions`] tells builds of Trackway apart, which may have the same version.
+pub(crate) const BUILDS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
+
 /// Everything that a run found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -30,7 +33,7 @@ pub struct Report {
     pub settings: Settings,
     /// Where it was measured.
     pub machine: Machine,
-    /// Versions of tracers and tools, as they say themselves.
+    /// Versions of tracers and tools, as they say themselves; of ours, also the builds.
     pub versions: BTreeMap<String, String>,
     /// What each suite found.
     pub suites: BTreeMap<String, SuiteRows>,

@@ -16,7 +16,7 @@ use crate::place::{Kit, Place};
 use crate::progress::Progress;
 use crate::results::Note;
 use crate::rounds;
-use crate::rows::{Ended, FORMAT, Report, SuiteRows};
+use crate::rows::{BUILDS, Ended, FORMAT, Report, SuiteRows};
 use crate::signals;
 use crate::suite::{About, Hall, Settings, Suite};
 use crate::suites;
@@ -100,7 +100,7 @@ pub fn run_suites(
     let place = Place::new(Kit::of(executable))?;
     let _guardian = Guardian::of_folders([&place.path(""), place.window_dir()])?;
     let progress = Progress::new();
-    let mut report = begin(order);
+    let mut report = begin(order, &place.kit);
     for word in tracer_names::idle(&order.settings.tracers, &chosen) {
         report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
     }
@@ -171,7 +171,7 @@ fn choose(names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
     Ok(all.into_iter().filter(|suite| is_wanted(suite.as_ref())).collect())
 }
 
-fn begin(order: &Order) -> Report {
+fn begin(order: &Order, kit: &Kit) -> Report {
     let machine = Machine::here();
     let mut report = Report {
         format: FORMAT,
@@ -181,7 +181,7 @@ fn begin(order: &Order) -> Report {
         command: order.command.clone(),
         settings: order.settings.clone(),
         machine,
-        versions: versions(),
+        versions: versions(kit),
         suites: BTreeMap::new(),
         bars: Vec::new(),
         notes: Vec::new(),
@@ -202,13 +202,18 @@ fn busy(machine: &Machine) -> Option<Note> {
     is_busy.then_some(Note { about, text, is_failure: false })
 }
 
-/// Programs that may take part, as they say themselves.
-fn versions() -> BTreeMap<String, String> {
+/// Programs that may take part, as they say themselves, and which builds of ours are measured.
+fn versions(kit: &Kit) -> BTreeMap<String, String> {
+    let ours = [(BUILDS[0], Some(&kit.trackway)), (BUILDS[1], kit.library.as_ref())];
+    let ours = ours.into_iter().filter_map(|(name, file)| {
+        let build = machine::build_of(file?)?;
+        Some((name.to_owned(), build))
+    });
     let found = PROGRAMS.iter().filter(|need| !need.version.is_empty()).filter_map(|need| {
         let line = machine::first_line(need.name, &[need.version])?;
         Some((need.name.to_owned(), line))
     });
-    found.collect()
+    found.chain(ours).collect()
 }
 
 /// Writes a report's page alone to `folder`, as `report.html`.
@@ -291,7 +296,7 @@ mod tests {
 
     #[test]
     fn reports_go_round_and_others_are_refused() {
-        let report = begin(&Order::default());
+        let report = begin(&Order::default(), &Kit::without_parts("trackway".into()));
         let text = report.to_json().expect("text");
         assert_eq!(Report::from_json(&text).expect("a report"), report);
         let other = text.replacen("\"format\": 2", "\"format\": 1", 1);

@@ -273,7 +273,30 @@ fn an_interruption_keeps_what_there_is() {
     assert_eq!((found.rounds, found.rows[0].median()), (2, Some(1.0)));
     let at_once = |_| Err(Error::Interrupted);
     let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(at_once))]);
-    assert_eq!(found.rows[0].status, RowStatus::Absent);
+    assert_eq!((found.rows[0].status, found.rounds), (RowStatus::Absent, 0));
+    assert_eq!(found.rows[0].reason.as_deref(), Some("not reached: interrupted"));
+}
+
+#[test]
+fn half_a_round_is_a_round_in_which_some_have_nothing() {
+    // Whoever is third in a round is interrupted in the first; in the other lot, in the second.
+    for whole in [0, 1] {
+        let turns = std::rc::Rc::new(std::cell::Cell::new(0));
+        let script = || -> Script {
+            let turns = turns.clone();
+            Box::new(move |_| {
+                turns.set(turns.get() + 1);
+                if turns.get() == 3 * whole + 3 { Err(Error::Interrupted) } else { figure(1.0) }
+            })
+        };
+        let rows = ["one", "two", "three"].map(|name| (entry(name), script()));
+        let (found, _) = measured(&rounds(9), rows.into());
+        let rounds: Vec<usize> = found.rows.iter().map(|row| row.samples.len()).collect();
+        assert_eq!((found.rounds, rounds.iter().max()), (whole + 1, Some(&(whole as usize + 1))));
+        assert_eq!(rounds.iter().sum::<usize>(), 3 * whole as usize + 2);
+        let unreached = found.rows.iter().filter(|row| row.status == RowStatus::Absent).count();
+        assert_eq!(unreached, usize::from(whole == 0));
+    }
 }
 
 #[test]
