@@ -89,13 +89,14 @@ fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
     let count =
         |row: &Row| suite.rows.iter().filter(measured).filter(|it| is_same_case(it, row)).count();
-    let candidates: Vec<&Row> = suite.rows.iter().filter(measured).collect();
+    // What a suite is about comes first.
+    let unit = suite.rows.iter().find(measured)?.unit;
+    let candidates: Vec<&Row> =
+        suite.rows.iter().filter(measured).filter(|row| row.unit == unit).collect();
     let most = candidates.iter().map(|row| count(row)).max()?;
     let first = *candidates.iter().find(|row| count(row) == most)?;
     let family = |row: &Row| row.x.map(|x| words::family(&row.case, x));
-    let kin = candidates
-        .iter()
-        .filter(|row| row.unit == first.unit && count(row) == most && family(row) == family(first));
+    let kin = candidates.iter().filter(|row| count(row) == most && family(row) == family(first));
     let x = |row: &Row| row.x.unwrap_or_default();
     let chosen = match first.x {
         Some(_) => *kin.max_by(|one, other| x(one).total_cmp(&x(other)))?,
