@@ -154,6 +154,13 @@ pub struct Summary {
 /// Events that the summary names losses of.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
+/// Says how much was lost of each of those events.
+pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
+    for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
+        notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
+    }
+}
+
 impl Summary {
     /// Says it: one line, in a form that scripts may read, then what was lost.
     pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
@@ -170,9 +177,7 @@ impl Summary {
             Grouped(self.bytes),
             folder.display()
         ));
-        for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
-            notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
-        }
+        say_lost(&self.lost_by_event, notices);
         self.say_deleted(notices);
         self.say_cut(notices);
         self.say_damage(notices);

@@ -1,6 +1,7 @@
 //! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
 //! has of it, [`Drainer`] what the thread has ([`crate::kernel_thread`]).
 
+use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
 use crate::live::Live;
 use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
-use crate::report::Notices;
+use crate::report::{LOST_SHOWN_MAX, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, Summary, changes, cpus, snapshot};
 
@@ -311,7 +312,12 @@ impl Draining {
             overwritten: counts.overwritten,
             deleted: counts.deleted,
             passed_over: lost.missed(),
+            lost_by_event: self.lost_by_event(&lost),
+            too_deep: lost.too_deep,
+            unasked: lost.unasked,
             unread: lost.unread.iter().sum(),
+            unknown_calls: lost.unknown_calls,
+            has_calls_without_number: self.kernel.has_calls_without_number(),
             bytes: counts.bytes,
             memory_bytes: self.memory_bytes(),
             ..KernelStatus::default()
@@ -384,6 +390,8 @@ impl Draining {
             bytes: counts.bytes,
             lost: self.total(&lost).saturating_add(counts.unwritten),
             lost_at_end: counts.unwritten,
+            lost_by_event: self.lost_by_event(&lost),
+            too_deep: lost.too_deep,
             missed: lost.missed(),
             missed_lost: self.missed_lost(&lost),
             unasked: lost.unasked,
@@ -394,12 +402,6 @@ impl Draining {
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
-        let of_event =
-            |number: usize| lost.by_event[number].saturating_add(lost.missed_lost[number]);
-        let worst = (0..events.len()).max_by_key(|&number| of_event(number));
-        summary.worst = worst
-            .map(|number| (events[number].description.name.clone(), of_event(number)))
-            .filter(|(_, lost)| *lost > 0);
         let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
         summary.unread =
             unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
@@ -444,6 +446,19 @@ impl Draining {
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
             unknown_calls: self.kernel.unknown_calls(),
         }
+    }
+
+    /// Events with the most losses, most first.
+    fn lost_by_event(&self, lost: &Lost) -> Vec<(String, u64)> {
+        let of_event = |number: usize| {
+            let name = &self.kernel.events[number].description.name;
+            (name.clone(), lost.by_event[number].saturating_add(lost.missed_lost[number]))
+        };
+        let numbers = 0..self.kernel.events.len();
+        let mut all: Vec<_> = numbers.map(of_event).filter(|(_, lost)| *lost > 0).collect();
+        all.sort_by_key(|&(_, lost)| Reverse(lost));
+        all.truncate(LOST_SHOWN_MAX);
+        all
     }
 
     /// How many events that is.
