@@ -394,6 +394,7 @@ fn what_tracefs_cannot_do_is_refused() {
         (["--filter", "*openat: filename == \"/x\""], no_name),
         (["--filter", "*openat: $ctx.procname == \"x\""], no_context),
         (["--context", "prio"], "by tracefs there is no context 'prio'"),
+        (["--kernel", "!sched_swich"], "no kernel event matches 'sched_swich'"),
         (["--pid", "2147483647"], "there is no process 2147483647"),
     ] {
         let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];

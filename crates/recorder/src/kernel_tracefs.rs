@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::{io, iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
-use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::context::Context;
 use trackway_kernel::ftrace::convert::{Converter, staged};
@@ -207,8 +206,7 @@ impl ByTracefs {
         kernel::refuse_other_clock()?;
         let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
-        let selection = Selection::new(&options.patterns)?;
-        let events = catalogue.select(&selection)?.events;
+        let events = kernel::selected_of_tracefs(&catalogue, &options.patterns)?;
         let cpus = crate::cpus::online().len().max(1);
         let filters = (&options.filters[..], options.whose());
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);

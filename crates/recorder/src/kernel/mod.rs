@@ -724,11 +724,25 @@ pub(crate) fn selected(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
+    let selection = selection(catalogue, patterns)?;
+    Ok(catalogue.events(&catalogue.meant(&selection)?).events)
+}
+
+/// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
+pub(crate) fn selected_of_tracefs(
+    catalogue: &Catalogue,
+    patterns: &[String],
+) -> Result<Vec<Event>, RecordError> {
+    Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
+}
+
+/// What these patterns select: each that excludes something has to be for some event.
+fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
         catalogue.meant(&Selection::new(&[excluded])?)?;
     }
-    Ok(catalogue.events(&catalogue.meant(&Selection::new(patterns)?)?).events)
+    Ok(Selection::new(patterns)?)
 }
 
 pub(crate) fn name_of(event: &Event) -> EventName {

@@ -8,7 +8,6 @@ use std::io;
 use std::sync::Arc;
 
 use trackway_kernel::catalogue::model::Event;
-use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::convert::{Converter, staged};
 use trackway_kernel::ftrace::filter::Filter;
@@ -48,9 +47,7 @@ impl Draining {
         notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         let catalogue = Catalogue::open()?;
-        // Whether each is for something; of those, tracefs has no calls by the numbers of 32 bits.
-        kernel::selected(&catalogue, patterns)?;
-        let events = catalogue.select(&Selection::new(patterns)?)?.events;
+        let events = kernel::selected_of_tracefs(&catalogue, patterns)?;
         let is_known = |event: &&Event| {
             let name = kernel::name_of(event);
             self.events.iter().any(|known| known.name == name)
