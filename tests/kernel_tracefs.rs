@@ -178,6 +178,8 @@ fn both_ways_record_the_same_events_and_fields() {
                  syscall_entry_openat:filename syscall_exit_mkdirat:pathname \
                  syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");
+    let metadata = text(&fs::read(world.path("bpf/kernel/metadata")).expect("metadata"));
+    assert!(metadata.contains("trackway_empty_fields = \"\";"), "{metadata}");
 }
 
 /// RUN both ways for whole subsystems. EXPECT the same events declared, field by field; and the

@@ -37,7 +37,7 @@ use crate::kernel_thread::{DrainThread, unwritten};
 use crate::place::Place;
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
-use crate::{RecordError, kernel_meanings};
+use crate::{RecordError, kernel_meanings, metadata};
 
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
@@ -357,12 +357,11 @@ fn make_trace(
 /// What the trace says of itself in its `env`: which fields are empty whatever the program said.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
     let empty = empty_fields(converter);
-    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", empty)]
+    vec![("trackway_kernel_via", "tracefs".to_owned()), (metadata::EMPTY_FIELDS, empty)]
 }
 
 fn empty_fields(converter: &Converter) -> String {
-    let names = converter.empty.iter().map(|(event, field)| format!("{event}:{field}"));
-    names.collect::<Vec<_>>().join(" ")
+    metadata::empty_fields(converter.empty.iter().map(|(event, field)| (&**event, &**field)))
 }
 
 impl Draining {

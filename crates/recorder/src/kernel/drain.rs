@@ -15,13 +15,14 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
+use super::Kernel;
 use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
-use super::{Kernel, Known};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
 use crate::live::Live;
+use crate::metadata::{EMPTY_FIELDS, empty_fields};
 use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::{LOST_SHOWN_MAX, Notices};
@@ -137,7 +138,7 @@ impl Kernel {
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
         let contexts = self.contexts.fields();
-        let remarks = self.remarks();
+        let remarks = vec![(EMPTY_FIELDS, self.empty_fields())];
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
@@ -147,15 +148,12 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// What the trace says of itself in its `env`: which fields are empty whatever happened, of the
-    /// events that are known as it is made.
-    fn remarks(&self) -> Vec<(&'static str, String)> {
-        let of = |known: &Known| {
-            let event = known.description.name.clone();
-            known.empty.clone().into_iter().map(move |field| format!("{event}:{field}"))
-        };
-        let empty: Vec<String> = self.events.iter().flat_map(of).collect();
-        if empty.is_empty() { Vec::new() } else { vec![("trackway_empty_fields", empty.join(" "))] }
+    /// Which fields are empty whatever happened, of the events that are known so far.
+    pub(super) fn empty_fields(&self) -> String {
+        empty_fields(self.events.iter().flat_map(|known| {
+            let event = known.description.name.as_str();
+            known.empty.iter().map(move |field| (event, field.as_str()))
+        }))
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of

@@ -172,7 +172,7 @@ struct Known {
     description: EventDescription,
     /// What its fields stand for.
     meanings: Vec<Option<Meaning>>,
-    /// Those of its fields that are zero, whatever they are.
+    /// Those of its fields that are zero, whatever they are; of some of its programs, at least.
     empty: Vec<String>,
     /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
     /// passed over.
@@ -188,6 +188,18 @@ struct Known {
     missed: u64,
     /// How many of those are lost: all were wanted at that time.
     missed_lost: u64,
+}
+
+impl Known {
+    /// Takes note that these of its fields may be zero, whatever they are: of what one of its
+    /// programs records.
+    fn lack<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
+        for field in fields {
+            if !self.empty.iter().any(|empty| empty == field) {
+                self.empty.push(field.to_owned());
+            }
+        }
+    }
 }
 
 /// A program on a tracepoint.
@@ -519,7 +531,10 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.call = of_call.or(known.call),
+            Some(known) => {
+                known.call = of_call.or(known.call);
+                known.lack(staged.unknown_fields());
+            }
             None => self.events.push(Known {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),

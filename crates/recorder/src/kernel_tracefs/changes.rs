@@ -210,9 +210,7 @@ impl Draining {
         let before = &*self.converter;
         let (left_out, empty) = (before.left_out.len(), before.empty.len());
         say_what_is_missing(&converter.left_out[left_out..], &converter.empty[empty..], notices);
-        let (old, new) = (empty_fields(before), empty_fields(&converter));
-        let remark = |fields: &str| format!("trackway_empty_fields = \"{fields}\"");
-        let (old, new) = (remark(&old), remark(&new));
+        let fields = empty_fields(&converter);
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
@@ -224,7 +222,7 @@ impl Draining {
                 let meanings = kernel_meanings::of_fields(meanings);
                 metadata.declare_meaning(0, id, event, &meanings);
             }
-            metadata.reword(&old, &new);
+            metadata.name_empty_fields(&fields);
             metadata.write()
         })?;
         self.converter = converter;
