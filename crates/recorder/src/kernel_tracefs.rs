@@ -23,7 +23,7 @@ use trackway_kernel::ftrace::filter::Filter;
 use trackway_kernel::ftrace::instance::{Instance, InstanceError, Wanted};
 use trackway_kernel::record::cgroup::Folders;
 use trackway_session::protocol::KernelStatus;
-use trackway_session::{KernelSpec, Tracefiles};
+use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
 use self::drain::{Drainer, Ended, SeenCpu};
@@ -245,6 +245,20 @@ impl ByTracefs {
     /// What its events are asked.
     pub(crate) const fn filters(&self) -> &TakenFilters {
         self.filters.taken()
+    }
+
+    /// Bytes of a CPU's buffer.
+    pub(crate) fn cpu_bytes(&self) -> u64 {
+        self.shared.cpu_bytes
+    }
+
+    /// Which sizes there can be.
+    pub(crate) fn sizes() -> String {
+        format!(
+            "{} or more; and no more than {} for all CPUs together, if none is asked for",
+            ByteCount(CPU_BYTES_MIN),
+            ByteCount(BUFFERS_BYTES)
+        )
     }
 
     /// Says what of the events will not be in the trace.

@@ -617,21 +617,19 @@ impl Kernel {
         self.files_limit
     }
 
-    /// Says it where buffers are not of the size that was asked for.
-    pub(crate) fn say_size(&self, size_bytes: u64, notices: &Notices) {
-        let is_bytes = self.buffers.layout().geometry(0).ring_bytes();
-        if size_bytes == 0 || size_bytes == is_bytes {
-            return;
-        }
-        notices.say(format_args!(
-            "the kernel's buffers have {} for each CPU, not {}: a power of two from {} to {}, and \
-             no more than {} for all CPUs together",
-            ByteCount(is_bytes),
-            ByteCount(size_bytes),
+    /// Bytes of a CPU's buffers for events that interrupt no others.
+    pub(crate) fn cpu_bytes(&self) -> u64 {
+        self.buffers.layout().geometry(0).ring_bytes()
+    }
+
+    /// Which sizes there can be.
+    pub(crate) fn sizes() -> String {
+        format!(
+            "a power of two from {} to {}, and no more than {} for all CPUs together",
             ByteCount(1 << (SUB_SHIFT + 1)),
             ByteCount((SUB_COUNT_MAX as u64) << SUB_SHIFT),
             ByteCount(BUFFERS_BYTES_MAX as u64)
-        ));
+        )
     }
 
     /// What the command's process does before it runs the command: from there on it, and what it
