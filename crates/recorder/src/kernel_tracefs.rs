@@ -13,7 +13,7 @@ mod output;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::{io, iter, mem};
+use std::{io, iter};
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
@@ -386,24 +386,29 @@ impl Draining {
     }
 
     /// Records again.
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start(&mut self) -> Result<(), RecordError> {
+        let started = self.shared.instance.record(true);
+        started.map_err(|error| failed("cannot record kernel events again", error))?;
         self.is_stopped = false;
-        let _ = self.shared.instance.record(true);
+        Ok(())
     }
 
     /// Records nothing any more.
-    pub(crate) fn stop(&mut self) {
-        if mem::replace(&mut self.is_stopped, true) {
-            return;
+    pub(crate) fn stop(&mut self) -> Result<(), RecordError> {
+        if self.is_stopped {
+            return Ok(());
         }
-        let _ = self.shared.instance.record(false);
-        crate::kernel::wait_for_those_under_way();
+        let stopped = self.shared.instance.record(false);
+        stopped.map_err(|error| failed("cannot stop recording kernel events", error))?;
+        self.is_stopped = true;
+        kernel::wait_for_those_under_way();
         self.stopped_ts = monotonic_ns();
+        Ok(())
     }
 
     /// The same; and what was recorded is in the trace then, but for a flight recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
-        self.stop();
+        self.stop()?;
         if self.shared.overwrite {
             return Ok(());
         }
@@ -413,12 +418,10 @@ impl Draining {
     /// Forgets what was recorded and lost; it is stopped while that is done.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
-        self.stop();
+        self.stop()?;
         let cleared = self.thread.clear();
-        if !was_stopped {
-            self.start();
-        }
-        cleared
+        let started = if was_stopped { Ok(()) } else { self.start() };
+        cleared.and(started)
     }
 
     /// Writes events at once, because somebody follows, or not any more.
@@ -490,7 +493,7 @@ impl Draining {
 
     /// Ends it, and writes what is left. The instance is gone then.
     pub(crate) fn finish(mut self) -> Summary {
-        self.stop();
+        let stopped = self.stop().map_err(|error| error.to_string());
         let moves = self.follower.take().map(Follower::finish);
         let keeps = self.keeps_flight_recorder;
         let end_ts = self.stopped_ts;
@@ -500,7 +503,7 @@ impl Draining {
             Ended { counts: Counts::default(), written: gone(), closed: gone() }
         });
         let tells_all = closed.is_ok();
-        let written = written.and(closed).map_err(|error| error.to_string());
+        let written = stopped.and(written.and(closed).map_err(|error| error.to_string()));
         let is_filtered = self.was_filtered || self.converter.asks_any();
         let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
         if tells_all && (keeps || !self.shared.overwrite) {

@@ -229,20 +229,22 @@ impl Draining {
         }
     }
 
-    /// Records nothing any more.
+    /// Records nothing any more. Where that fails, what comes behind ([`Self::stop_and_write`],
+    /// [`Self::finish`]) tries it again, and tells.
     pub(crate) fn stop(&mut self) {
         match self {
             Self::Bpf(draining) => draining.stop(),
-            Self::Tracefs(draining) => draining.stop(),
+            Self::Tracefs(draining) => drop(draining.stop()),
         }
     }
 
     /// Records again.
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.start(),
-            Self::Tracefs(draining) => draining.start(),
+            Self::Tracefs(draining) => return draining.start(),
         }
+        Ok(())
     }
 
     /// The same as [`Self::stop`]; and what was recorded is in the trace then, as far as it can be.
@@ -327,7 +329,7 @@ mod tests {
         let said_of =
             |is: &str, not: &str| format!("{with} {is} for each CPU, not {not}: as there are");
         // Of many CPUs, as of a size that is no power of two.
-        assert_eq!(said(0, 2 << 20), said_of("2 MiB", "8 MiB"));
-        assert_eq!(said(300 << 10, 256 << 10), said_of("256 KiB", "300 KiB"));
+        assert_eq!(said(0, 2 << 20), said_of("2.0 MiB", "8.0 MiB"));
+        assert_eq!(said(300 << 10, 256 << 10), said_of("256.0 KiB", "300.0 KiB"));
     }
 }

@@ -185,7 +185,7 @@ impl Kernel {
         })?;
         let starts = self.starts;
         let mut draining = Draining {
-            newcomers: Newcomers::new(self.buffers.cpus()),
+            newcomers: Newcomers::new(self.buffers.cpus(), self.is_of_cpus),
             kernel: self,
             thread,
             uuid,

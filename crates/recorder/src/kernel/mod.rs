@@ -432,7 +432,8 @@ impl Kernel {
         };
         let scope = scope.map_err(unavailable)?;
         self.attach_heir(&scope, catalogue)?;
-        scope.find_threads();
+        let found = scope.find_threads();
+        found.map_err(|error| failed("cannot record control groups", error))?;
         self.scope = Some(Arc::new(scope));
         Ok(())
     }
