@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use trackway_tests::cgroup::Group;
-use trackway_tests::steps::wait_for;
+use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{
     World, build_dir, copy_program, discarded_by_babeltrace, has, is_root, skipped, source_dir,
 };
@@ -332,6 +332,34 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         let calls = count("pid = 100000000");
         assert!(calls == 10 || (calls > 10 && is_everything), "{lines:?}");
         assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
+    }
+}
+
+/// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it says one of the
+/// command's, and not by tracefs; and by both the one that the command sends to its parent.
+#[test]
+fn what_others_do_to_a_command_is_there_by_bpf_alone() {
+    let world = World::new("tracefs-others");
+    if !is_possible(&world) {
+        return;
+    }
+    for (via, is_there) in [("bpf", true), ("tracefs", false)] {
+        let place = world.path(&format!("pid-{via}"));
+        let file = place.display();
+        let script = format!("echo $$ > {file}.new; mv {file}.new {file}; exec sleep 60");
+        let options = ["--kernel", "signal_generate", "--kernel-via", via];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for("the command to run", || place.exists());
+                let pid = fs::read_to_string(&place).expect("its number");
+                send(pid.trim().parse().expect("a number"), libc::SIGTERM);
+            });
+            record(&world, via, &options, &["sh", "-c", &script]);
+        });
+        let lines = lines(&world, via);
+        let has = |signal: &str| lines.iter().any(|line| line.contains(signal));
+        assert_eq!(has(" sig = 15, "), is_there, "{via}: {lines:?}");
+        assert!(has(" sig = 17, "), "{via}: {lines:?}");
     }
 }
 
