@@ -11,9 +11,9 @@ mod members;
 mod output;
 
 use std::collections::HashSet;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
-use std::{io, iter};
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
@@ -26,14 +26,14 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::drain::{Drainer, Ended, SeenCpu};
+use self::drain::{Drainer, SeenCpu};
 use self::members::{Follower, Moves};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
-use crate::kernel_thread::{DrainThread, unwritten};
+use crate::kernel_thread::{DrainThread, Ended, unwritten};
 use crate::place::Place;
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
@@ -497,22 +497,14 @@ impl Draining {
         let moves = self.follower.take().map(Follower::finish);
         let keeps = self.keeps_flight_recorder;
         let end_ts = self.stopped_ts;
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
-        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
-            let gone = || Err(io::Error::other(error.to_string()));
-            Ended { counts: Counts::default(), written: gone(), closed: gone() }
-        });
+        let Ended { counts, written, closed } =
+            self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = closed.is_ok();
         let written = stopped.and(written.and(closed).map_err(|error| error.to_string()));
         let is_filtered = self.was_filtered || self.converter.asks_any();
         let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
         if tells_all && (keeps || !self.shared.overwrite) {
-            let mark = counts.as_summary();
-            // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.thread.ask(move |drainer| {
-                let facts = drainer.output.trace.facts()?;
-                completion::mark(&facts, By::Record(&mark))
-            });
+            self.thread.mark(counts.as_summary());
         }
         self.thread.end();
         summary
@@ -554,6 +546,8 @@ impl Counts {
             lost: self.lost,
             overwritten: self.overwritten,
             damaged: self.damaged,
+            deleted: self.deleted,
+            bytes: self.bytes,
             ..crate::Summary::default()
         }
     }
@@ -562,16 +556,9 @@ impl Counts {
 impl Summary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let Counts { recorded, lost, overwritten, deleted, damaged, bytes, .. } = self.counts;
-        let bytes = Grouped(bytes);
-        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
-        notices.say(format_args!(
-            "kernel: {} recorded, {} lost, {} overwritten{}",
-            Counted(recorded, "event"),
-            Grouped(lost),
-            Grouped(overwritten),
-            place.unwrap_or_default()
-        ));
+        let Counts { lost, overwritten, damaged, .. } = self.counts;
+        let counts = self.counts.as_summary();
+        counts.say_of_kernel(folder, notices);
         if let Some(why) = &self.unwritten {
             notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
         }
@@ -583,13 +570,7 @@ impl Summary {
                 "filters were not asked about those lost or overwritten: perhaps fewer were meant"
             ));
         }
-        if deleted > 0 {
-            notices.say(format_args!(
-                "{} of the kernel's events made room for newer ones: of each stream only the \
-                 newest trace files are kept",
-                Grouped(deleted)
-            ));
-        }
+        counts.say_deleted("kernel's events", notices);
         if damaged > 0 {
             notices.say(format_args!(
                 "{} pages or records of the kernel's made no sense",

@@ -20,7 +20,7 @@ use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
 use crate::command::Entrance;
 use crate::completion::{self, By};
-use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
+use crate::kernel_thread::{DrainThread, Drains, Ended, unwritten};
 use crate::live::Live;
 use crate::metadata::{EMPTY_FIELDS, empty_fields};
 use crate::place::Place;
@@ -118,15 +118,6 @@ struct KernelCounts {
     /// Committed, and not to be written any more: among what is lost.
     unwritten: u64,
     bytes: u64,
-}
-
-/// How it ended.
-struct Ended {
-    counts: KernelCounts,
-    /// Whether all could be written.
-    written: io::Result<()>,
-    /// Whether the streams tell all losses.
-    closed: io::Result<()>,
 }
 
 impl Kernel {
@@ -258,7 +249,7 @@ impl Draining {
         let written = self.thread.ask(|drainer| {
             drainer.turn(true, false)?;
             let is_flight = drainer.works.iter().any(|work| work.overwrite);
-            if is_flight { Ok(()) } else { drainer.close(Closed::ForNow) }
+            if is_flight { Ok(()) } else { drainer.close_streams(Closed::ForNow) }
         })?;
         written.map_err(unwritten)
     }
@@ -371,11 +362,8 @@ impl Draining {
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
         let end_ts = self.stopped_ts;
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
-        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
-            let gone = || Err(io::Error::other(error.to_string()));
-            Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
-        });
+        let Ended { counts, written, closed } =
+            self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = told.is_ok() && closed.is_ok();
         let written = written.and(closed).map_err(|error| error.to_string());
         let lost = self.lost().since(&self.forgotten);
@@ -404,11 +392,7 @@ impl Draining {
         summary.unread =
             unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
         if tells_all && (keeps || !self.is_overwriting()) {
-            let mark = summary.as_summary();
-            // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.thread.ask(move |drainer| {
-                drainer.trace.facts().and_then(|facts| completion::mark(&facts, By::Record(&mark)))
-            });
+            self.thread.mark(summary.as_summary());
         }
         let Self { kernel, thread, .. } = self;
         thread.end();
@@ -523,6 +507,20 @@ impl Drains for Drainer {
         changes::remove_streams(&self.trace.channel)
     }
 
+    fn close(&mut self) -> io::Result<()> {
+        self.close_streams(Closed::ForGood)
+    }
+
+    fn give_largest_up(&mut self) -> bool {
+        let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+        let work = self.works.iter_mut().max_by_key(largest);
+        let is_given_up = work.is_some_and(RegionWork::give_last_up);
+        if is_given_up {
+            self.lose_the_rest();
+        }
+        is_given_up
+    }
+
     fn live(&mut self) -> (&Trace, &mut Option<Live>) {
         (&self.trace, &mut self.live)
     }
@@ -576,7 +574,7 @@ impl Drainer {
     }
 
     /// Says in the trace what was lost at its end.
-    fn close(&mut self, how: Closed) -> io::Result<()> {
+    fn close_streams(&mut self, how: Closed) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
         for work in works {
@@ -587,26 +585,17 @@ impl Drainer {
 
     /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
     /// leaves no trace.
-    fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended {
+    fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
             self.works.iter_mut().for_each(RegionWork::look);
             (Ok(()), Ok(()), 0)
         } else {
             let written = self.turn(true, true);
-            let mut unwritten = self.lose_the_rest();
+            self.lose_the_rest();
             // Where there is no room for a sub-buffer there may be some for empty packets.
-            let mut closed = self.close(Closed::ForGood);
-            for _ in 0..GIVEN_UP_MAX {
-                let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
-                let work = self.works.iter_mut().max_by_key(largest);
-                if closed.is_ok() || !work.is_some_and(RegionWork::give_last_up) {
-                    break;
-                }
-                unwritten = self.lose_the_rest();
-                closed = self.close(Closed::ForGood);
-            }
-            (written, closed, unwritten)
+            let closed = self.close_at_end();
+            (written, closed, self.lose_the_rest())
         };
         // Of what little room is left on a full disk, the mark of the trace needs some.
         if written.is_ok() && closed.is_ok() {

@@ -47,15 +47,8 @@ pub(crate) struct KernelSummary {
 impl KernelSummary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let bytes = Grouped(self.bytes);
-        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
-        notices.say(format_args!(
-            "kernel: {} recorded, {} lost, {} overwritten{}",
-            Counted(self.recorded, "event"),
-            Grouped(self.lost),
-            Grouped(self.overwritten),
-            place.unwrap_or_default()
-        ));
+        let counts = self.as_summary();
+        counts.say_of_kernel(folder, notices);
         say_lost(&self.lost_by_event, notices);
         if let Some(why) = &self.unwritten {
             notices.say(format_args!(
@@ -80,13 +73,7 @@ impl KernelSummary {
                 Grouped(self.unasked)
             ));
         }
-        if self.deleted > 0 {
-            notices.say(format_args!(
-                "{} of the kernel's events made room for newer ones: of each stream only the \
-                 newest trace files are kept",
-                Grouped(self.deleted)
-            ));
-        }
+        counts.say_deleted("kernel's events", notices);
         self.say_unread(notices);
         self.say_odd(notices);
         if self.had_no_room {
@@ -165,6 +152,8 @@ impl KernelSummary {
             lost: self.lost,
             overwritten: self.overwritten,
             damaged: self.damaged,
+            deleted: self.deleted,
+            bytes: self.bytes,
             ..Summary::default()
         }
     }
