@@ -39,7 +39,7 @@ struct Declared {
     types: HashSet<String>,
 }
 
-/// What the kernel's trace calls, in its `env`, those of its fields that are empty whatever happened.
+/// What the kernel's trace calls, in its `env`, its fields that are empty whatever happened.
 pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
 
 /// Such fields of events as they are named there.
