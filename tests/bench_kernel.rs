@@ -1,5 +1,5 @@
-//! `trackway bench syscall`, `workload` and `latency`: what tracing the kernel and whole programs
-//! costs. Whether rows have their accounts and figures; how large those are is for people.
+//! `trackway bench syscall`, `scaling`, `workload` and `latency`: what tracing the kernel and whole
+//! programs costs. Whether rows have their accounts and figures; how large those are is for people.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -52,6 +52,37 @@ fn each_call_has_its_two_events() {
         .filter_map(|bar| bar["what"].as_str())
         .collect();
     assert!(bars.iter().any(|bar| bar.starts_with("getppid, one process tree")), "{bars:?}");
+}
+
+/// RUN the suite. EXPECT as many threads as have CPUs, with all events of all their calls, by each
+/// of ftrace's clocks; and beside them the rows of programs' own events.
+#[test]
+fn calls_of_each_thread_have_their_events_by_every_clock() {
+    let world = World::new("bench-scaling");
+    let tracers = "rdtsc,trackway-tracefs,ftrace";
+    let Some(rows) = bench::rows(&world, "scaling", tracers) else { return };
+    let threads = |row: &Value| row["x"].as_f64().expect("threads") as u64;
+    let counts = |rows: &[&Value]| rows.iter().map(|row| threads(row)).collect::<Vec<u64>>();
+    let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
+    let doubled = |most| -> Vec<u64> {
+        std::iter::successors(Some(1), |one| Some(one * 2)).take_while(|one| *one <= most).collect()
+    };
+    assert_eq!(counts(&of(&rows, "rdtsc")), doubled(4 * cpus));
+    assert_eq!(counts(&of(&rows, "untraced")), doubled(cpus));
+    assert_eq!(of(&rows, "untraced again").len(), 1);
+    for tracer in ["ftrace", "ftrace-local", "ftrace-global", "ftrace-counter", "trackway-tracefs"]
+    {
+        let mine = of(&rows, tracer);
+        assert!(mine.is_empty() || counts(&mine) == doubled(cpus), "{tracer}: {mine:?}");
+        for row in mine {
+            // Two of each call: fifty batches of four hundred, of each thread.
+            let emitted = 2 * 50 * 400 * threads(row);
+            assert_eq!((number(row, "emitted"), number(row, "recorded")), (emitted, emitted));
+            assert_eq!(row["unit"], "ns/call", "{row}");
+            let beside = &rows[row["beside"].as_u64().expect("beside") as usize];
+            assert_eq!((&beside["tracer"], &beside["case"]), (&"untraced".into(), &row["case"]));
+        }
+    }
 }
 
 /// RUN the suite. EXPECT every program that is installed to have a figure in its own unit, and

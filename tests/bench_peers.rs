@@ -77,6 +77,29 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     of(&rows, "trackway").into_iter().for_each(is_accounted_for);
 }
 
+/// RUN an LTTng that never enables the event, and ours. EXPECT no figure of a traced routine of it.
+#[test]
+fn an_lttng_that_enables_nothing_has_no_figure() {
+    let world = World::new("bench-lttng-off");
+    let before = world.path("before");
+    let liar = "#!/bin/sh\nPATH=${PATH#*:}\n\
+                for word; do [ \"$word\" = enable-event ] && exit 0; done\nexec lttng \"$@\"\n";
+    scripts(&before, &[("lttng", liar)]);
+    let (status, rows) = bench(&world, "cases", "lttng-ust", &before);
+    let records = |row: &&Value| row["case"] != "instrumented, off";
+    let traced: Vec<&Value> = of(&rows, "lttng-ust").into_iter().filter(records).collect();
+    if traced.iter().all(|row| row["status"] == "absent") {
+        return skipped("LTTng-UST cannot be had here");
+    }
+    assert!(status == Some(1) && traced.len() == 2, "{rows:?}");
+    for row in traced {
+        assert_eq!(row["status"], "failed", "{row}");
+        assert!(row["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{row}");
+        assert!(row["samples"].as_array().is_some_and(Vec::is_empty), "{row}");
+    }
+    is_accounted_for(row(&rows, "trackway", "active"));
+}
+
 /// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
 #[test]
 fn tracers_by_the_kernel_have_all_events() {

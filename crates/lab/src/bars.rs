@@ -2,10 +2,11 @@
 //!
 //! Main invariant: a bar is decided only where the interval of the figure, which is of figures of
 //! the same rounds, lies on one side of it; what is counted and not timed needs no interval, but
-//! more than one round.
+//! more than one round. Nothing of rounds is decided in a suite whose control differs.
 
 use crate::by_round::{ByRound, Form, floor, least, most};
 use crate::case::Case;
+use crate::control;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, SuiteRows};
 use crate::suites;
@@ -89,20 +90,26 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
         }
         for mut bar in found {
             name.clone_into(&mut bar.suite);
-            decide(&mut bar, suite.map_or(0, |suite| suite.rounds as usize));
+            decide(&mut bar, suite);
             bars.push(bar);
         }
     }
     [bars, elsewhere].concat()
 }
 
-/// One round decides nothing, not even what is counted.
-fn decide(bar: &mut Bar, rounds: usize) {
+/// One round decides nothing, not even what is counted; nor does a suite in which the same thing
+/// twice differs, but for what is counted.
+fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
+    let rounds = suite.map_or(0, |suite| suite.rounds as usize);
     if bar.figure.is_none() {
         bar.rounds = rounds;
     }
     if rounds < 2 && bar.verdict != Verdict::Unknown {
         bar.verdict = Verdict::Undecided;
+    }
+    let control = suite.and_then(|suite| suite.rows.iter().find(|row| control::differs(row)));
+    if let (Some(control), Some(_)) = (control, bar.figure) {
+        bar.is_not_decided(format!("{} differs", control.tracer));
     }
 }
 
@@ -195,7 +202,7 @@ fn start(suite: &SuiteRows) -> Bar {
     let threads = ours.and_then(|ours| ours.extra.get(THREADS)).copied().unwrap_or_default();
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
     let mut bar = most(&what, added_us, START_US, Form::beyond(0, "µs"));
-    if added_us.is_some() {
+    if bar.figure.is_some() {
         bar.measured += &format!(", {threads} thread");
     }
     if threads > 1.0 {
@@ -204,7 +211,12 @@ fn start(suite: &SuiteRows) -> Bar {
     bar
 }
 
-/// What an event costs in each of two threads, in terms of what it costs in one.
+/// What an event costs in each of two threads, in terms of what it costs in one, beside the same of
+/// the clock.
+///
+/// The design asks for at most 1.10 of what two threads of `rdtsc` cost. That is not what this is:
+/// an event is a reading of the clock and more, for which the design itself allows 8 ns, and who
+/// just holds that would miss this one to the letter. It is about what the second thread costs.
 fn two_threads(suite: &SuiteRows) -> Bar {
     let ns = |tracer, threads| event(suite, tracer, &Case::SIMPLEST.with_threads(threads));
     let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
@@ -233,6 +245,7 @@ mod tests {
     use super::*;
     use crate::rows::Row;
     use crate::rows::tests::{report, steady, with_extra};
+    use crate::stats::Ratio;
 
     /// What the bars of one suite say.
     fn told(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
@@ -285,6 +298,28 @@ mod tests {
             found.map(|bar| (bar.measured.as_str(), bar.standing())).collect();
         let expected = ["+5.5 ns", "6.00 times", "5.00 times", "8.00"];
         assert_eq!(found, expected.map(|measured| (measured, String::new())));
+    }
+
+    #[test]
+    fn a_control_that_differs_leaves_open_what_is_not_counted() {
+        let mut report = numbers();
+        let suite = report.suites.get_mut("tracepoint").expect("there");
+        let again = format!("{TRACKWAY} again");
+        let times = Some(Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
+        suite.rows.push(Row { times, is_control: true, ..steady(&again, "u32", 25.0) });
+        let standing = |report: &Report| -> Vec<String> {
+            let bars = all(report).into_iter().filter(|bar| bar.suite == "tracepoint");
+            bars.map(|bar| bar.standing()).filter(|standing| !standing.is_empty()).collect()
+        };
+        let open = "not decided: trackway again differs";
+        assert_eq!(standing(&report), [open, open, open, "holds"]);
+        // By little, or perhaps not at all: that is what one of twenty does by chance.
+        for interval in [(1.01, 1.02), (0.6, 1.6)] {
+            let suite = report.suites.get_mut("tracepoint").expect("there");
+            let control = suite.rows.last_mut().expect("the control");
+            control.times = Some(Ratio { median: 1.0, interval: Some(interval) });
+            assert_eq!(standing(&report), ["holds", "holds", "misses", "holds"]);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! that is.
 //!
 //! Main invariant: only figures of the same round are put together; a round that one of them lacks
-//! does not count.
+//! does not count. Who loses events has less to do: nothing is decided where one of the two did.
 
 use crate::results::{Bar, Verdict};
 use crate::rows::{Row, SuiteRows};
@@ -15,20 +15,52 @@ pub(crate) struct ByRound {
     /// Whether a round is missing for what its figures are, and not because it was not measured:
     /// then the others are a choice, which decides nothing.
     is_chosen: bool,
+    /// Of those whose figures these are, who lost most of its events, if that is to be known.
+    lost: Option<Lost>,
+}
+
+/// Part of its events that a tracer may lose until its figure is another one's.
+const LOST_MOST: f64 = 0.001;
+
+/// A tracer that lost more, and which part of its events.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Lost {
+    tracer: String,
+    part: f64,
+}
+
+impl Lost {
+    /// Of a row; what a flight recorder overwrote is not lost.
+    fn of(row: &Row) -> Option<Self> {
+        let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
+        (part > LOST_MOST).then(|| Self { tracer: row.tracer.clone(), part })
+    }
+
+    /// The one that lost more.
+    fn more(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).max_by(|one, other| one.part.total_cmp(&other.part))
+    }
+
+    fn words(&self) -> String {
+        format!("{} lost {:.1} % of its events", self.tracer, self.part * 100.0)
+    }
 }
 
 impl ByRound {
     const fn new(rounds: Vec<Option<f64>>) -> Self {
-        Self { rounds, is_chosen: false }
+        Self { rounds, is_chosen: false, lost: None }
     }
 
     /// Of a row, if it was measured.
     pub(crate) fn of(row: Option<&Row>) -> Self {
-        let measured = row.filter(|row| row.spread.is_some());
-        Self::new(measured.map_or_else(Vec::new, |row| row.samples.clone()))
+        let Some(row) = row.filter(|row| row.spread.is_some()) else {
+            return Self::new(Vec::new());
+        };
+        Self { lost: Lost::of(row), ..Self::new(row.samples.clone()) }
     }
 
-    /// Of what else is known of it.
+    /// Of what else is known of it. Losses are left to who asks: that of these figures which they
+    /// would make smaller, a recorder's share of a CPU, has a bar that they miss.
     pub(crate) fn of_extra(row: Option<&Row>, what: &str) -> Self {
         let measured = row.filter(|row| row.spread.is_some());
         let samples = measured.and_then(|row| row.extra_samples.get(what));
@@ -57,7 +89,8 @@ impl ByRound {
     fn with(&self, other: &Self, of: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let pairs = self.rounds.iter().zip(&other.rounds);
         let rounds = pairs.map(|(one, other)| of((*one)?, (*other)?)).collect();
-        Self { rounds, is_chosen: self.is_chosen || other.is_chosen }
+        let lost = Lost::more(self.lost.clone(), other.lost.clone());
+        Self { rounds, is_chosen: self.is_chosen || other.is_chosen, lost }
     }
 
     fn count(&self) -> usize {
@@ -69,24 +102,29 @@ impl ByRound {
         let figures: Vec<f64> = self.rounds.iter().flatten().copied().collect();
         let ratio = Ratio::of(&figures)?;
         let interval = ratio.interval.filter(|_| !self.is_chosen);
-        Some(Told { ratio: Ratio { interval, ..ratio }, rounds: figures.len() })
+        let (ratio, lost) = (Ratio { interval, ..ratio }, self.lost.clone());
+        Some(Told { ratio, rounds: figures.len(), lost })
     }
 }
 
 /// A figure of some rounds, and how sure it is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Told {
     /// Its median, and between what the true one is.
     pub(crate) ratio: Ratio,
     /// How many rounds say so.
     pub(crate) rounds: usize,
+    /// Who of those that it is about lost most of its events.
+    lost: Option<Lost>,
 }
 
 impl Told {
     /// How many times as much a row is as the one that it is beside.
-    pub(crate) fn times(row: Option<&Row>) -> Option<Self> {
+    pub(crate) fn times(suite: &SuiteRows, row: Option<&Row>) -> Option<Self> {
         let row = row.filter(|row| row.spread.is_some())?;
-        Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count() })
+        let other = row.beside.and_then(|other| suite.rows.get(other));
+        let lost = Lost::more(Lost::of(row), other.and_then(Lost::of));
+        Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count(), lost })
     }
 
     /// What it may be at most; of a figure without an interval, what it is.
@@ -187,7 +225,9 @@ pub(crate) fn most_of_all(
     let is_any = |verdict| all.iter().any(|told| told.is_at_most(bound) == verdict);
     let verdicts = [Verdict::Misses, Verdict::Undecided, Verdict::Holds];
     let verdict = verdicts.into_iter().find(|verdict| is_any(*verdict));
-    bar(what, worst.copied(), form, |_| verdict.unwrap_or(Verdict::Unknown))
+    let lost = all.iter().fold(None, |lost, told| Lost::more(lost, told.lost.clone()));
+    let worst = worst.map(|worst| Told { lost, ..worst.clone() });
+    bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
 /// A figure of which nothing is asked.
@@ -197,19 +237,23 @@ pub(crate) fn floor(what: &str, told: Option<Told>, form: Form) -> Bar {
 
 fn bar(what: &str, told: Option<Told>, form: Form, verdict: impl Fn(&Told) -> Verdict) -> Bar {
     let Some(told) = told else { return Bar::not_measured(what) };
-    Bar {
+    let mut bar = Bar {
         measured: form.words(&told.ratio),
         figure: Some(told.ratio),
         rounds: told.rounds,
         verdict: verdict(&told),
         ..Bar::not_measured(what)
+    };
+    if let Some(lost) = told.lost {
+        bar.is_not_decided(lost.words());
     }
+    bar
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::tests::row;
+    use crate::rows::tests::{row, steady, suite};
 
     fn rounds(figures: &[f64]) -> ByRound {
         ByRound::new(figures.iter().copied().map(Some).collect())
@@ -260,9 +304,39 @@ mod tests {
     }
 
     #[test]
+    fn who_loses_events_decides_nothing() {
+        let losing = |tracer: &str, lost| Row {
+            emitted: Some(10_000),
+            lost: Some(lost),
+            overwritten: Some(9_000),
+            ..steady(tracer, "u32", 20.0)
+        };
+        let bar = |ours: &Row, theirs: &Row| {
+            let told = ByRound::of(Some(theirs)).over(&ByRound::of(Some(ours))).told();
+            least("as fast", told, 1.0, Form::TIMES)
+        };
+        let (few, many, most) = (losing("a", 10), losing("b", 11), losing("c", 9_000));
+        assert_eq!(bar(&few, &few).verdict, Verdict::Holds);
+        assert_eq!(bar(&few, &many).standing(), "not decided: b lost 0.1 % of its events");
+        assert_eq!(bar(&most, &many).standing(), "not decided: c lost 90.0 % of its events");
+        // What is not decided anyway needs no other reason.
+        let open = Row { samples: vec![Some(20.0)], ..most.clone() };
+        assert_eq!(bar(&few, &open).reason, None);
+        let beside = Row { beside: Some(0), times: Ratio::of(&[1.0; 8]), ..few };
+        let found = suite([most, beside]);
+        let told = || Told::times(&found, found.rows.get(1));
+        let all = most_of_all("", [six_of(1.0), told()], 2.0, Form::PART);
+        assert_eq!(all.standing(), "not decided: c lost 90.0 % of its events");
+    }
+
+    fn six_of(figure: f64) -> Option<Told> {
+        rounds(&[figure; 6]).told()
+    }
+
+    #[test]
     fn all_must_hold_what_is_asked_of_all() {
         let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
-        let bar = |all: &[Option<Told>]| most_of_all("", all.iter().copied(), 1.4, Form::PART);
+        let bar = |all: &[Option<Told>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
         // The one with the smaller median is the one that is not decided.
         let both = [six(1.29, 1.31), six(1.0, 1.5)];
         assert_eq!(bar(&both).verdict, Verdict::Undecided);
@@ -276,7 +350,7 @@ mod tests {
     #[test]
     fn figures_are_told_with_their_intervals() {
         let told = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).told();
-        let bar = most("at most 8", told, 8.0, Form::beyond(1, "ns"));
+        let bar = most("at most 8", told.clone(), 8.0, Form::beyond(1, "ns"));
         assert_eq!(bar.measured, "+5.5 ns (+5.0 to +6.0)");
         assert_eq!((bar.rounds, bar.figure.and_then(|it| it.interval)), (6, Some((5.0, 6.0))));
         let percent = told.map(|told| told.map(|times| (times - 5.0) * 100.0));

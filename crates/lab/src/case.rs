@@ -35,6 +35,11 @@ impl Payload {
         matches!(self, Self::Number | Self::Record)
     }
 
+    /// Whether each of its events has a number.
+    pub(crate) const fn is_numbered(self) -> bool {
+        !matches!(self, Self::Scope)
+    }
+
     /// Head of its columns.
     pub(crate) const fn title(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 //! rounds    all rows of a suite take turns, in random order, until their ratios are sure
 //! readback  every event of every run is looked for in what the tracer itself wrote
 //! rows      what was measured, as JSON; run writes it, after each round
+//! control   what measuring the same thing twice says
 //! text      the same as tables, for people
 //! page      the same as a page, with figures
 //! compare   two such reports: what changed, and how sure that is
@@ -24,6 +25,7 @@ mod by_round;
 mod case;
 mod child;
 mod compare;
+mod control;
 mod doctor;
 mod error;
 mod guardian;

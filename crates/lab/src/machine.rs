@@ -2,10 +2,13 @@
 
 use std::ffi::CStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
+use object::Object as _;
 use serde::{Deserialize, Serialize};
 
+use crate::child;
 use crate::error::{Error, Result};
 
 /// A machine, and what is installed on it.
@@ -92,10 +95,23 @@ fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
 
 /// The first line that a program prints, if it runs and succeeds.
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let line = text.lines().next().filter(|_| output.status.success())?;
-    Some(line.to_owned())
+    /// Longest that a program may take to say its version, in seconds.
+    const LIMIT_S: u64 = 10;
+    first_line_within(LIMIT_S, program, arguments)
+}
+
+fn first_line_within(limit_s: u64, program: &str, arguments: &[&str]) -> Option<String> {
+    let finished = child::run_for(Command::new(program).args(arguments), program, limit_s).ok()?;
+    finished.stdout.lines().next().map(str::to_owned)
+}
+
+/// What tells a build of an executable or a library from all others: the id that its linker has
+/// given it, by what is in it.
+pub(crate) fn build_of(file: &Path) -> Option<String> {
+    let bytes = fs::read(file).ok()?;
+    let object = object::File::parse(&*bytes).ok()?;
+    let id = object.build_id().ok()??;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The CPUs that we may use, in the order of their numbers.
@@ -138,6 +154,23 @@ mod tests {
         assert_eq!(value_of(text, "model name"), Some("A CPU: fast"));
         assert_eq!(value_of(text, "absent"), None);
         assert!(is_version("2.13.9") && !is_version("lttng") && !is_version("..."));
+    }
+
+    #[test]
+    fn a_program_that_hangs_says_no_version() {
+        let said = |script| first_line_within(1, "sh", &["-c", script]);
+        assert_eq!(said("echo 1.2; echo more").as_deref(), Some("1.2"));
+        assert_eq!(said("echo 1.2; exit 1"), None);
+        assert_eq!(said("echo 1.2; exec sleep 600"), None);
+    }
+
+    #[test]
+    fn builds_are_told_by_what_is_in_them() {
+        assert_eq!(build_of(Path::new("/proc/version")), None);
+        assert_eq!(build_of(Path::new("/nonexistent")), None);
+        // A linker may be told to give none.
+        let own = build_of(Path::new("/proc/self/exe"));
+        assert!(own.is_none_or(|id| id.len() >= 16 && id.bytes().all(|it| it.is_ascii_hexdigit())));
     }
 
     #[test]

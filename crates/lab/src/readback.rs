@@ -20,6 +20,8 @@ use crate::signals;
 
 /// From the numbers of one thread to those of the next: `LAB_THREAD_BITS` of harness.h.
 const THREAD_BITS: u32 = 22;
+/// Most events of a thread whose numbers are looked for: a bit each.
+const EVENTS_MAX: u64 = 1 << 30;
 
 /// What a trace holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,11 +101,20 @@ pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
 }
 
 /// What became of the events of threads that emitted so many, in a trace in which nothing is
-/// overwritten.
+/// overwritten. Those of a single thread are told by their numbers; several have the same.
 pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
+    if let [_] = emitted {
+        let (counted, threads) = by_thread(folder, emitted)?;
+        return threads.kept(&counted);
+    }
+    counted(folder, emitted.iter().sum())
+}
+
+/// The same without a look at numbers, where events have none of their own.
+pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count(folder)?.unwrap_or_default();
     Ok(Account {
-        emitted: emitted.iter().sum(),
+        emitted,
         recorded: counted.events,
         lost: counted.discarded,
         overwritten: 0,
@@ -116,13 +127,29 @@ pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
 /// and no fewer before them: else the tracer was not on when they were emitted. What is missing
 /// after it was lost, and the tracer must say so.
 pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<Account> {
-    let most = emitted.iter().max().filter(|&&most| emitted.len() > 1 && most > 1 << THREAD_BITS);
-    if let Some(most) = most {
+    let (counted, threads) = by_thread(folder, emitted)?;
+    threads.overwritten_in_packets(&counted, size)
+}
+
+/// The same of a thread in a trace of ours, whatever becomes of the oldest. The recorder says how
+/// many it has lost, some of which may belong to no stream, and how many were overwritten: as many
+/// as are missing before the first.
+pub(crate) fn summarized(folder: &Path, emitted: u64, said: &RecorderSummary) -> Result<Account> {
+    let emitted = [emitted];
+    let (mut counted, threads) = by_thread(folder, &emitted)?;
+    counted.discarded = said.lost;
+    threads.summarized(&counted, said)
+}
+
+/// Counts, and tells the events of threads by their numbers.
+fn by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(Counted, Threads<'a>)> {
+    let most = emitted.iter().copied().max().unwrap_or_default();
+    if most > EVENTS_MAX || emitted.len() > 1 && most > 1 << THREAD_BITS {
         return Err(Error::output("workload", format_args!("{most} events of a thread")));
     }
     let mut threads = Threads::new(emitted);
     let counted = count_each(folder, |_, number| threads.add(number))?.unwrap_or_default();
-    threads.account(&counted, size)
+    Ok((counted, threads))
 }
 
 /// The same of events of several sizes and without numbers, where there may be some more than so
@@ -143,50 +170,108 @@ pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
 /// Which events of each thread there are.
 struct Threads<'a> {
     emitted: &'a [u64],
-    /// Events of each, and its first one's number.
-    found: Vec<(u64, u64)>,
+    found: Vec<Thread>,
+    /// Events of no thread, or that are there twice.
     strangers: u64,
+}
+
+/// Which events of a thread there are.
+struct Thread {
+    events: u64,
+    /// The first one's number. Of a thread that has none left, all that it emitted come before it.
+    first: u64,
+    /// A bit for each number.
+    seen: Vec<u64>,
 }
 
 impl<'a> Threads<'a> {
     fn new(emitted: &'a [u64]) -> Self {
-        // Of a thread that has none left, all that it emitted come before the first.
-        let found = emitted.iter().map(|&events| (0, events)).collect();
-        Self { emitted, found, strangers: 0 }
+        let none = |&events: &u64| {
+            let words = usize::try_from(events.div_ceil(u64::from(u64::BITS)));
+            Thread { events: 0, first: events, seen: vec![0; words.unwrap_or_default()] }
+        };
+        Self { emitted, found: emitted.iter().map(none).collect(), strangers: 0 }
     }
 
     fn add(&mut self, number: u64) {
         // A single thread has no others to be told from.
         let thread = if self.found.len() == 1 { 0 } else { number >> THREAD_BITS };
+        let number = number - (thread << THREAD_BITS);
         let found = usize::try_from(thread).ok().and_then(|thread| self.found.get_mut(thread));
-        let Some((events, first)) = found else {
+        if !found.is_some_and(|found| found.add(number)) {
             self.strangers += 1;
-            return;
-        };
-        *events += 1;
-        *first = (*first).min(number - (thread << THREAD_BITS));
+        }
     }
 
-    fn account(&self, counted: &Counted, size: Size) -> Result<Account> {
+    /// How many there are, and how many numbers come before the threads' first.
+    fn check(&self, counted: &Counted) -> Result<(u64, u64)> {
         let emitted: u64 = self.emitted.iter().sum();
-        let found: u64 = self.found.iter().map(|one| one.0).sum();
-        let before: u64 = self.found.iter().map(|one| one.1).sum();
+        let found: u64 = self.found.iter().map(|one| one.events).sum();
+        let before: u64 = self.found.iter().map(|one| one.first).sum();
         if self.strangers > 0 || found != counted.events || found + before > emitted {
-            let message = format!("{} events, {found} with numbers of threads", counted.events);
+            let message =
+                format!("{} events, {found} with numbers of threads and once each", counted.events);
             return Err(Error::output("trace", message));
         }
-        counted.check_overwritten(before, size)?;
+        Ok((found, before))
+    }
+
+    /// What became of them where nothing is overwritten.
+    fn kept(&self, counted: &Counted) -> Result<Account> {
+        let (recorded, _) = self.check(counted)?;
+        Ok(Account {
+            emitted: self.emitted.iter().sum(),
+            recorded,
+            lost: counted.discarded,
+            overwritten: 0,
+            record_bytes: counted.record_bytes,
+        })
+    }
+
+    /// What became of them where the oldest are overwritten, and packets have numbers.
+    fn overwritten_in_packets(&self, counted: &Counted, size: Size) -> Result<Account> {
+        counted.check_overwritten(self.check(counted)?.1, size)?;
+        self.overwritten(counted)
+    }
+
+    /// The same where the tracer has counted what was overwritten.
+    fn summarized(&self, counted: &Counted, said: &RecorderSummary) -> Result<Account> {
+        let found = self.overwritten(counted)?;
+        said.agrees("recorded", said.recorded, found.recorded)?;
+        // What does not add up is told elsewhere.
+        if found.is_complete() {
+            said.agrees("overwrote", said.overwritten, found.overwritten)?;
+        }
+        Ok(found)
+    }
+
+    fn overwritten(&self, counted: &Counted) -> Result<Account> {
+        let (recorded, before) = self.check(counted)?;
+        let emitted: u64 = self.emitted.iter().sum();
         // The tracer counts what it lost all the time, also before what is left.
-        let lost_after = emitted - before - found;
+        let lost_after = emitted - before - recorded;
         let lost = counted.discarded;
         Ok(Account {
             emitted,
-            recorded: counted.events,
+            recorded,
             lost,
             // Does not add up if more is missing than the tracer says.
             overwritten: (before + lost_after).saturating_sub(lost.max(lost_after)),
             record_bytes: counted.record_bytes,
         })
+    }
+}
+
+impl Thread {
+    /// False: there is no such number, or it is there already.
+    fn add(&mut self, number: u64) -> bool {
+        let (word, bit) = (number / u64::from(u64::BITS), 1 << (number % u64::from(u64::BITS)));
+        let word = usize::try_from(word).ok().and_then(|word| self.seen.get_mut(word));
+        let Some(word) = word.filter(|word| **word & bit == 0) else { return false };
+        *word |= bit;
+        self.events += 1;
+        self.first = self.first.min(number);
+        true
     }
 }
 
@@ -391,6 +476,16 @@ impl RecorderSummary {
         }
         Some(summary)
     }
+
+    /// Asserts that the trace has as many as it says.
+    pub(crate) fn agrees(&self, did: &str, said: u64, found: u64) -> Result<()> {
+        if said == found {
+            return Ok(());
+        }
+        let message =
+            format!("it says that it {did} {said} events; by the trace, they are {found}");
+        Err(Error::output("trackway record", message))
+    }
 }
 
 #[cfg(test)]
@@ -423,7 +518,7 @@ mod tests {
             let emitted = [1000];
             let mut threads = Threads::new(&emitted);
             (first..1000).for_each(|number| threads.add(number));
-            threads.account(&counted(packets, 1000 - first), size)
+            threads.overwritten_in_packets(&counted(packets, 1000 - first), size)
         };
         for first in [392, 400, 412] {
             let found = account(first, 4, Size::Same).expect("four packets");
@@ -439,6 +534,45 @@ mod tests {
         account(0, 0, Size::Same).expect("nothing was overwritten");
         let none = Counted { packets_before: 1, ..Counted::default() };
         assert_eq!(none.before(Size::Same), None);
+    }
+
+    #[test]
+    fn each_number_is_there_once_or_lost() {
+        let kept = |numbers: &[u64], discarded| {
+            let mut threads = Threads::new(&[4]);
+            numbers.iter().for_each(|number| threads.add(*number));
+            let events = numbers.len() as u64;
+            threads.kept(&Counted { events, discarded, ..Counted::default() })
+        };
+        assert!(kept(&[0, 1, 2, 3], 0).expect("all").is_complete());
+        assert!(kept(&[0, 3], 2).expect("some").is_complete());
+        assert!(!kept(&[0, 3], 1).expect("fewer than are missing").is_complete());
+        // As many as there should be, but not those.
+        for numbers in [[0, 1, 1, 3], [0, 1, 2, 64]] {
+            let error = kept(&numbers, 0).unwrap_err().to_string();
+            assert!(error.contains("4 events, 3 with numbers of threads and once each"), "{error}");
+        }
+    }
+
+    #[test]
+    fn our_recorder_must_say_what_is_overwritten_as_others_packets_do() {
+        let found = |numbers: std::ops::Range<u64>, (lost, overwritten)| {
+            let mut threads = Threads::new(&[100]);
+            let recorded = numbers.end - numbers.start;
+            numbers.for_each(|number| threads.add(number));
+            let counted = Counted { events: recorded, discarded: lost, ..Counted::default() };
+            threads.summarized(&counted, &RecorderSummary { recorded, lost, overwritten })
+        };
+        assert!(found(40..100, (0, 40)).expect("the newest").is_complete());
+        assert!(found(0..100, (0, 0)).expect("all").is_complete());
+        assert!(found(40..100, (40, 0)).expect("the first are lost").is_complete());
+        assert!(found(40..90, (10, 40)).expect("the last are lost").is_complete());
+        assert!(!found(40..90, (0, 50)).expect("the last, and it says nothing").is_complete());
+        // On from the 40th event on: more are missing than were overwritten.
+        for said in [0, 20, 60] {
+            let error = found(40..100, (0, said)).unwrap_err().to_string();
+            assert!(error.contains(&format!("overwrote {said} events")), "{error}");
+        }
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub struct Bar {
     pub rounds: usize,
     /// Whether it holds.
     pub verdict: Verdict,
+    /// Why it is not decided, where its figure alone would decide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Bar {
@@ -86,19 +89,29 @@ impl Bar {
             figure: None,
             rounds: 0,
             verdict: Verdict::Unknown,
+            reason: None,
+        }
+    }
+
+    /// Takes back what its figure decides, for this reason.
+    pub(crate) fn is_not_decided(&mut self, reason: String) {
+        if matches!(self.verdict, Verdict::Holds | Verdict::Misses) {
+            self.verdict = Verdict::Undecided;
+            self.reason = Some(reason);
         }
     }
 
     /// How it stands, in words; none where there is nothing to say. One round is a figure, and
     /// decides nothing.
     pub(crate) fn standing(&self) -> String {
-        match self.verdict {
-            Verdict::Holds => "holds".to_owned(),
-            Verdict::Misses => "misses".to_owned(),
-            Verdict::Undecided if self.rounds > 1 => {
+        match (self.verdict, &self.reason) {
+            (Verdict::Holds, _) => "holds".to_owned(),
+            (Verdict::Misses, _) => "misses".to_owned(),
+            (Verdict::Undecided, Some(reason)) => format!("not decided: {reason}"),
+            (Verdict::Undecided, None) if self.rounds > 1 => {
                 format!("not decided ({} rounds)", self.rounds)
             }
-            Verdict::Undecided | Verdict::Unknown => String::new(),
+            (Verdict::Undecided | Verdict::Unknown, _) => String::new(),
         }
     }
 }
@@ -111,7 +124,8 @@ pub enum Verdict {
     Holds,
     /// It is not, surely.
     Misses,
-    /// The interval of what was measured has the bound in it, or there are too few rounds.
+    /// The interval of what was measured has the bound in it, or there are too few rounds, or there
+    /// is a reason not to believe it.
     Undecided,
     /// Something that it needs was not measured; or nothing is asked of it.
     Unknown,

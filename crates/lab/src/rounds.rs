@@ -3,8 +3,9 @@
 //!
 //! Main invariants: a row's ratio is of figures of the same round, between which there are only
 //! rows that are told in terms of the same or do the same case; a round that a row has no figure
-//! of counts for nobody's ratio with it; what fails costs its own rows; a row whose tracer keeps
-//! events counts as measured only if the tracer's own output shows them.
+//! of counts for nobody's ratio with it; what fails costs its own rows, or only the round, if it
+//! does so seldom; a row whose tracer keeps events counts as measured only if the tracer's own
+//! output shows them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ const ROUNDS_MIN: u32 = 12;
 /// Fewest after which it is over because there is no more time: with less there is no interval of
 /// confidence (`stats::median_interval`).
 const ROUNDS_LATE: u32 = 8;
+/// Fewest good rounds that a row is measured by in which others failed; two thirds of all must be
+/// good.
+const KEPT_MIN: usize = 3;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
@@ -105,10 +109,33 @@ struct Measured {
     account: Option<Account>,
     extra: BTreeMap<&'static str, Vec<Option<f64>>>,
     measuring: Vec<f64>,
+    /// Rounds that failed.
+    failed: usize,
+    /// Why, the last of them; or why it was left out.
     failure: Option<String>,
+    /// Whether it has no more turns.
+    is_out: bool,
 }
 
 impl Measured {
+    fn good(&self) -> usize {
+        self.figures.iter().flatten().count()
+    }
+
+    /// Whether what it has after so many rounds counts: who fails now and then is measured by the
+    /// rounds in which he did not, if they are most.
+    fn is_kept(&self, rounds: u32) -> bool {
+        let (good, rounds) = (self.good(), (rounds as usize).max(self.good() + self.failed));
+        self.failure.is_none() || (good >= KEPT_MIN && 3 * good >= 2 * rounds)
+    }
+
+    /// A round that failed. Who has failed as often as not has no other.
+    fn fail(&mut self, why: String, is_out: bool) {
+        self.failed += 1;
+        self.failure = Some(why);
+        self.is_out = is_out || self.failed >= self.good();
+    }
+
     fn add(&mut self, sample: Sample) {
         // What is left may be less than nothing, by as much as the two differ from turn to turn.
         let measuring = sample.measuring.unwrap_or_default();
@@ -154,10 +181,18 @@ fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
     }
 }
 
+/// How many times `other` a figure is, which means nothing where that is not greater than nought.
+fn times(figure: f64, other: f64) -> f64 {
+    if other > 0.0 { figure / other } else { f64::NAN }
+}
+
 impl<'a> Measuring<'a> {
     fn new(suite: &'a mut dyn Suite, hall: &'a Hall<'a>, entries: Vec<Entry>) -> Self {
-        let measured =
-            |entry: &Entry| Measured { failure: entry.failed.clone(), ..Measured::default() };
+        let measured = |entry: &Entry| Measured {
+            failure: entry.failed.clone(),
+            is_out: entry.failed.is_some(),
+            ..Measured::default()
+        };
         let rows = entries.iter().map(measured).collect();
         Self { suite, hall, entries, rows, begin: Instant::now(), rounds: 0 }
     }
@@ -186,8 +221,7 @@ impl<'a> Measuring<'a> {
 
     /// Rows that are measured in the next round.
     fn taking_part(&self) -> impl Iterator<Item = usize> {
-        let is_in =
-            |(entry, row): (&Entry, &Measured)| entry.absent.is_none() && row.failure.is_none();
+        let is_in = |(entry, row): (&Entry, &Measured)| entry.absent.is_none() && !row.is_out;
         let rows = self.entries.iter().zip(&self.rows).map(is_in);
         rows.enumerate().filter(|one| one.1).map(|one| one.0)
     }
@@ -217,7 +251,7 @@ impl<'a> Measuring<'a> {
             }
             let entry = &self.entries[row];
             // Its tracer may have failed in this round.
-            if self.rows[row].failure.is_some() {
+            if self.rows[row].is_out {
                 continue;
             }
             let about = self.suite.about().name;
@@ -242,15 +276,18 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// Takes a row out; if its tracer hangs, also that one's others, which would cost as long each.
+    /// A row's round has failed. If its tracer hangs, it is out, with all rows of that tracer: they
+    /// would cost as long each.
     fn fail(&mut self, row: usize, error: &Error) {
-        self.rows[row].failure = Some(error.to_string());
-        if !matches!(error, Error::Overdue { .. }) {
+        let hangs = matches!(error, Error::Overdue { .. });
+        self.rows[row].fail(error.to_string(), hangs);
+        if !hangs {
             return;
         }
         let (tracer, case) = (self.entries[row].tracer.clone(), self.entries[row].case.clone());
         for (entry, measured) in self.entries.iter().zip(&mut self.rows) {
-            if entry.tracer == tracer && entry.absent.is_none() && measured.failure.is_none() {
+            if entry.tracer == tracer && entry.absent.is_none() && !measured.is_out {
+                measured.is_out = true;
                 measured.failure = Some(format!("left out after '{case}': {error}"));
             }
         }
@@ -258,12 +295,16 @@ impl<'a> Measuring<'a> {
 
     /// Whether all ratios are known well enough.
     fn is_sure(&self) -> bool {
-        let mut ratios =
-            self.taking_part().filter(|&row| self.entries[row].beside.is_some()).peekable();
+        // Of who has failed, or has no more turns, nothing gets surer.
+        let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
+        let counted: Vec<usize> = self.taking_part().filter(counts).collect();
+        let is_told =
+            |row: &&usize| self.entries[**row].beside.is_some_and(|it| counted.contains(&it));
+        let mut ratios = counted.iter().filter(is_told).peekable();
         // Without one there is nothing to be sure of.
         ratios.peek().is_some()
-            && ratios.all(|row| {
-                let times = self.beside(row, |figure, other| figure / other);
+            && ratios.all(|&row| {
+                let times = self.beside(row, times);
                 times.is_some_and(|times| times.is_within(SURE))
             })
     }
@@ -272,7 +313,7 @@ impl<'a> Measuring<'a> {
     fn beside(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
         let other = &self.rows[self.entries[row].beside?];
         // Figures of a tracer that did not do its work say nothing of others, either.
-        if other.failure.is_some() {
+        if !other.is_kept(self.rounds) {
             return None;
         }
         let pairs = self.rows[row].figures.iter().zip(&other.figures);
@@ -288,7 +329,7 @@ impl<'a> Measuring<'a> {
             repeats: about.repeats.to_owned(),
             x_axis: about.x_axis.to_owned(),
             command: self.hall.settings.command(about.name),
-            rounds: self.rounds,
+            rounds: self.rounds_begun(),
             seconds: self.begin.elapsed().as_secs_f64(),
             is_partial: ended == Ended::Interrupted,
             ended,
@@ -298,17 +339,25 @@ impl<'a> Measuring<'a> {
         rows
     }
 
+    /// Rounds of which there are figures: of the last, if it was interrupted, not all.
+    fn rounds_begun(&self) -> u32 {
+        let begun = self.rows.iter().any(|row| row.figures.len() > self.rounds as usize);
+        self.rounds + u32::from(begun)
+    }
+
     fn row(&self, at: usize) -> Row {
         let (entry, measured) = (&self.entries[at], &self.rows[at]);
         let figures: Vec<f64> = measured.figures.iter().flatten().copied().collect();
         let (status, reason) = match (&entry.absent, &measured.failure) {
             (Some(reason), _) => (RowStatus::Absent, Some(reason.clone())),
-            (None, Some(failure)) => (RowStatus::Failed, Some(failure.clone())),
-            // Interrupted before its first turn.
-            (None, None) if figures.is_empty() => {
-                (RowStatus::Absent, Some("it had no turn before the end".to_owned()))
+            (None, failure) if !measured.is_kept(self.rounds) => {
+                (RowStatus::Failed, failure.clone())
             }
-            (None, None) => (RowStatus::Measured, None),
+            // Interrupted before its first turn.
+            (None, _) if figures.is_empty() => {
+                (RowStatus::Absent, Some("not reached: interrupted".to_owned()))
+            }
+            (None, failure) => (RowStatus::Measured, failure.clone()),
         };
         let mut row = Row {
             tracer: entry.tracer.clone(),
@@ -316,6 +365,7 @@ impl<'a> Measuring<'a> {
             x: entry.x,
             status,
             reason,
+            failed_rounds: measured.failed,
             unit: entry.unit.unwrap_or(self.suite.about().unit),
             emitted: None,
             recorded: None,
@@ -360,7 +410,7 @@ impl<'a> Measuring<'a> {
             row.extra_samples =
                 samples.map(|(what, rounds)| ((*what).to_owned(), rounds.clone())).collect();
             row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
-            row.times = self.beside(at, |figure, other| figure / other);
+            row.times = self.beside(at, times);
             row.added = self.beside(at, |figure, other| figure - other);
         }
         row

@@ -13,6 +13,9 @@ use crate::suites;
 /// Version of the JSON form: raised when a member changes its meaning or goes.
 pub(crate) const FORMAT: u32 = 2;
 
+/// What of [`Report::versions`] tells builds of Trackway apart, which may have the same version.
+pub(crate) const BUILDS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
+
 /// Everything that a run found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -30,7 +33,7 @@ pub struct Report {
     pub settings: Settings,
     /// Where it was measured.
     pub machine: Machine,
-    /// Versions of tracers and tools, as they say themselves.
+    /// Versions of tracers and tools, as they say themselves; of ours, also the builds.
     pub versions: BTreeMap<String, String>,
     /// What each suite found.
     pub suites: BTreeMap<String, SuiteRows>,
@@ -175,9 +178,12 @@ pub struct Row {
     pub x: Option<f64>,
     /// Whether it was measured.
     pub status: RowStatus,
-    /// Why not.
+    /// Why not, or why not in all rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Rounds in which it failed, which are in none of its figures.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub failed_rounds: usize,
     /// What figures are in.
     pub unit: Unit,
     /// Events that the workload emitted; all of these over all rounds.
@@ -233,10 +239,29 @@ pub struct Row {
     pub command: String,
 }
 
+/// For what is only told if there is some.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_nought(count: &usize) -> bool {
+    *count == 0
+}
+
 impl Row {
     /// The median of its rounds, if it was measured.
     pub fn median(&self) -> Option<f64> {
         self.spread.map(|spread| spread.median)
+    }
+
+    /// What became of it, if there is a reason, in words to stand before that.
+    pub(crate) fn fate(&self) -> String {
+        match (self.status, self.failed_rounds) {
+            (RowStatus::Absent, _) => "absent".to_owned(),
+            (RowStatus::Failed, _) => "FAILED".to_owned(),
+            (RowStatus::Measured, 0) => "not measured to the end".to_owned(),
+            (RowStatus::Measured, 1) => "measured, but for a round that failed".to_owned(),
+            (RowStatus::Measured, failed) => {
+                format!("measured, but for {failed} rounds that failed")
+            }
+        }
     }
 
     /// What became of the events.
@@ -271,7 +296,8 @@ impl SuiteRows {
         self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
     }
 
-    /// Why rows have no figure, each tracer and reason once, with how many rows it costs.
+    /// Why rows have no figure, or not of all rounds: each tracer and reason once, with how many
+    /// rows it costs.
     pub(crate) fn reasons(&self) -> Vec<(&Row, usize)> {
         let mut said: Vec<(&Row, usize)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
@@ -358,6 +384,7 @@ pub(crate) mod tests {
             x: None,
             status: RowStatus::Measured,
             reason: None,
+            failed_rounds: 0,
             unit: Unit::NsPerEvent,
             emitted: None,
             recorded: None,

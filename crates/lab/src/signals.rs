@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Set when the user has had enough.
 static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Most children that are waited for at once: what drains buffers is one for each CPU, of which a
+/// `cpu_set_t` has 1024; and some more.
+const PLACES: usize = 1024 + 64;
 /// Children that are being waited for; 0 is a free place.
-static WAITED_FOR: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
+static WAITED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
 
 /// Seconds that children have to end, once the user has had enough, before they are killed.
 const PATIENCE_S: u32 = 2;
@@ -132,5 +135,23 @@ pub(crate) fn wait_for_end(pid: i32) {
         if result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_place_for_the_workload_beside_a_drain_on_each_cpu() {
+        // Nobody's ids: they are above all that the kernel gives.
+        let ids = (1 << 30)..(1 << 30) + 1024;
+        let places: Vec<Foreground> = ids.map(Foreground::new).collect();
+        assert!(places.iter().all(|place| place.0.is_some()));
+        let workload = Foreground::new((1 << 30) + 1024);
+        assert!(workload.0.is_some_and(|place| place.load(Ordering::SeqCst) == (1 << 30) + 1024));
+        let place = workload.0;
+        drop(workload);
+        assert!(place.is_some_and(|place| place.load(Ordering::SeqCst) != (1 << 30) + 1024));
     }
 }

@@ -51,14 +51,13 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of these figures.
+    /// Of these figures. If one is no number, the others are a choice: then there is no interval.
     pub(crate) fn of(figures: &[f64]) -> Option<Self> {
         let median = Spread::of(figures)?.median;
-        Some(Self { median, interval: median_interval(figures) })
+        let is_whole = figures.iter().all(|one| one.is_finite());
+        Some(Self { median, interval: median_interval(figures).filter(|_| is_whole) })
     }
-}
 
-impl Ratio {
     /// Whether it is known to be within this part of itself.
     pub(crate) fn is_within(&self, part: f64) -> bool {
         let half = |(low, high): (f64, f64)| (high - low) / 2.0;
@@ -76,6 +75,9 @@ impl Ratio {
 pub struct Tail {
     /// How many figures there are.
     pub count: u64,
+    /// The least; `None` in reports of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
     /// Their average.
     pub mean: f64,
     /// Their standard deviation.
@@ -96,7 +98,7 @@ impl Tail {
     /// Of a histogram in the order of its figures; `None` if there is nothing in it.
     pub(crate) fn of(histogram: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = histogram.iter().map(|one| one.1).sum();
-        let max = histogram.last()?.0;
+        let (min, max) = (histogram.first()?.0, histogram.last()?.0);
         let weighted = |of: &dyn Fn(f64) -> f64| {
             histogram.iter().map(|&(figure, times)| of(figure) * times as f64).sum::<f64>()
         };
@@ -114,6 +116,7 @@ impl Tail {
         };
         Some(Self {
             count,
+            min: Some(min),
             mean,
             deviation: variance.sqrt(),
             p50: above(0.5),
@@ -315,9 +318,19 @@ mod tests {
         assert_eq!(histogram, [(20.0, 900), (30.0, 98), (900.0, 1), (1e6, 1)]);
         let tail = Tail::of(&histogram).expect("figures");
         assert_eq!((tail.count, tail.p50, tail.p90, tail.p99), (1000, 20.0, 20.0, 30.0));
-        assert_eq!((tail.p999, tail.max), (900.0, 1e6));
+        assert_eq!((tail.min, tail.p999, tail.max), (Some(20.0), 900.0, 1e6));
         assert!((tail.mean - 1021.84).abs() < 1e-9, "{}", tail.mean);
         assert_eq!(Tail::of(&[]), None);
+    }
+
+    #[test]
+    fn tails_of_before_there_was_a_least_figure_are_read() {
+        let tail = Tail::of(&[(-0.5, 3), (30.0, 1)]).expect("figures");
+        let mut json = serde_json::to_value(tail).expect("JSON");
+        assert_eq!(json["min"], -0.5);
+        json.as_object_mut().expect("an object").remove("min");
+        let old: Tail = serde_json::from_value(json).expect("a tail");
+        assert_eq!(old, Tail { min: None, ..tail });
     }
 
     #[test]
@@ -359,6 +372,9 @@ mod tests {
         let ratio = Ratio::of(&figures).expect("figures");
         assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
         assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
+        // A round that was divided by nought is no reason to be surer.
+        let chosen = Ratio::of(&[&figures[..], &[f64::INFINITY]].concat()).expect("figures");
+        assert_eq!((chosen.median, chosen.interval), (ratio.median, None));
         let one = Ratio::of(&[2.0]).expect("a figure");
         assert!(!one.is_within(1.0) && one.may_be(7.0));
     }

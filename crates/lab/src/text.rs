@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::control;
 use crate::results::Bar;
 use crate::rows::{Ended, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::{Ratio, Spread};
@@ -9,8 +10,10 @@ use crate::table::Table;
 
 /// For what was not measured.
 const NOTHING: &str = "·";
-/// Most cases that stand side by side; more go below each other.
+/// Most columns that stand side by side; more go below each other.
 const ACROSS_MAX: usize = 4;
+/// Most characters of a line, if it has more than one such column.
+const LINE_MAX: usize = 100;
 
 /// Writes everything that a person decides by to `output`.
 ///
@@ -30,6 +33,13 @@ pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(bars) = bars_text(&report.bars) {
         write!(output, "{bars}")?;
+    }
+    let controls = control::that_differ(report);
+    if !controls.is_empty() {
+        writeln!(output, "\nControls that differ, so that no figure beside them decides anything")?;
+    }
+    for line in controls {
+        writeln!(output, "  {line}")?;
     }
     if report.is_partial {
         writeln!(output, "\nIt ended before everything was measured.")?;
@@ -55,33 +65,45 @@ fn suite_text(suite: &SuiteRows) -> String {
             text += &format!("In {}:\n\n", unit.words());
         }
         let rows = suite.measured_in(*unit);
-        for some in cases(&rows).chunks(ACROSS_MAX) {
-            text += &table(suite, &rows, some);
-            text.push('\n');
-        }
+        text += &tables(&cases(&rows), |some| table(suite, &rows, some));
         text += &tails(&rows);
         text += &extras(&rows);
     }
     for row in suite.rows.iter().filter(|row| row.is_control) {
-        text += &control(row).map_or_else(String::new, |words| format!("  {words}\n"));
+        text += &control::line(row).map_or_else(String::new, |words| format!("  {words}\n"));
     }
     text += &measuring(suite);
     text += &reasons(suite);
     text
 }
 
+/// Tables of these columns, as many in each as there is room for.
+fn tables(columns: &[&str], table: impl Fn(&[&str]) -> String) -> String {
+    let (mut text, mut left) = (String::new(), columns);
+    while !left.is_empty() {
+        let most = left.len().min(ACROSS_MAX);
+        let fits = |text: &str| text.lines().all(|line| line.chars().count() <= LINE_MAX);
+        let fitting = (2..=most).rev().find(|&count| fits(&table(&left[..count])));
+        let (here, rest) = left.split_at(fitting.unwrap_or(1));
+        text += &(table(here) + "\n");
+        left = rest;
+    }
+    text
+}
+
 /// How single events' figures are distributed, where they are known.
 fn tails(rows: &[&Row]) -> String {
     let mut table = Table::default();
-    let head = ["single events", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
-    table.row(head);
+    let head = ["min", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
+    table.row(["single events"].into_iter().chain(head));
     let mut is_empty = true;
     for row in rows {
         let Some(tail) = row.tail else { continue };
         let figures =
             [tail.mean, tail.deviation, tail.p50, tail.p90, tail.p99, tail.p999, tail.max];
         let cells = figures.map(|one| figure(row.unit, one));
-        table.row([format!("{}: {}", row.tracer, row.case)].into_iter().chain(cells));
+        let min = tail.min.map_or_else(|| NOTHING.to_owned(), |one| figure(row.unit, one));
+        table.row([format!("{}: {}", row.tracer, row.case), min].into_iter().chain(cells));
         is_empty = false;
     }
     if is_empty { String::new() } else { table.text() + "\n" }
@@ -89,9 +111,7 @@ fn tails(rows: &[&Row]) -> String {
 
 /// What else there is to know.
 fn extras(rows: &[&Row]) -> String {
-    let names = SuiteRows::extras(rows);
-    let mut text = String::new();
-    for some in names.chunks(ACROSS_MAX) {
+    tables(&SuiteRows::extras(rows), |some| {
         let mut table = Table::default();
         table.row(["also"].iter().copied().chain(some.iter().copied()));
         let has_one = |row: &&&Row| some.iter().any(|name| row.extra.contains_key(*name));
@@ -101,9 +121,8 @@ fn extras(rows: &[&Row]) -> String {
             });
             table.row([format!("{}: {}", row.tracer, row.case)].into_iter().chain(cells));
         }
-        text += &(table.text() + "\n");
-    }
-    text
+        table.text()
+    })
 }
 
 /// What the cost of measuring was, where it was taken out.
@@ -179,7 +198,7 @@ fn cell(suite: &SuiteRows, row: &Row) -> String {
     }
     let other = row.beside.and_then(|other| suite.rows.get(other));
     match (row.times, other) {
-        (Some(times), Some(_)) => text + &format!(" ×{}", self::times(times.median)),
+        (Some(times), Some(_)) => text + " " + &times_between(&times),
         _ => text,
     }
 }
@@ -202,29 +221,27 @@ pub(crate) fn times(times: f64) -> String {
         0.0..0.001 => format!("{times:.5}"),
         0.001..0.01 => format!("{times:.4}"),
         0.01..0.1 => format!("{times:.3}"),
+        100.0.. => format!("{times:.0}"),
+        10.0.. => format!("{times:.1}"),
         _ => format!("{times:.2}"),
     }
 }
 
-/// What measuring the same thing twice differs by.
-pub(crate) fn control(row: &Row) -> Option<String> {
-    let times = row.times?;
-    let verdict = match times.interval {
-        None => "too few rounds to say",
-        Some(_) if times.may_be(1.0) => "nil, as it must be",
-        Some(_) => "NOT nil: what is smaller than that says nothing",
-    };
-    Some(format!("the same twice ({}): ×{}, {verdict}", row.tracer, ratio(&times)))
+/// So many times, and between what the true figure is: `×6.00 (5.95–6.10)`.
+pub(crate) fn times_between(ratio: &Ratio) -> String {
+    between(ratio, times)
 }
 
-fn ratio(ratio: &Ratio) -> String {
+/// The same with so many digits.
+pub(crate) fn between(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
+    let median = times(ratio.median);
     match ratio.interval {
-        Some((low, high)) => format!("{:.3} ({low:.3} to {high:.3})", ratio.median),
-        None => format!("{:.3}", ratio.median),
+        Some((low, high)) => format!("×{median} ({}–{})", times(low), times(high)),
+        None => format!("×{median}"),
     }
 }
 
-/// Why rows have no figures: once for each tracer and reason.
+/// Why rows have no figures, or not of all rounds: once for each tracer and reason.
 fn reasons(suite: &SuiteRows) -> String {
     let line = |(row, count): (&Row, usize)| {
         let reason = row.reason.as_deref().unwrap_or_default();
@@ -233,7 +250,7 @@ fn reasons(suite: &SuiteRows) -> String {
             (RowStatus::Absent, _) => {
                 format!("  {}: absent, because {reason} ({count} rows)\n", row.tracer)
             }
-            _ => format!("  {}, {}: FAILED: {reason}\n", row.tracer, row.case),
+            _ => format!("  {}, {}: {}: {reason}\n", row.tracer, row.case, row.fate()),
         }
     };
     suite.reasons().into_iter().map(line).collect()
@@ -303,7 +320,9 @@ mod tests {
             reason: Some("its own output shows no event".to_owned()),
             ..absent.clone()
         };
-        let rows = [row("trackway", "u32", 21.0), lttng, control, absent, failed];
+        let reason = Some("too late".to_owned());
+        let late = Row { reason, failed_rounds: 1, ..row("trackway", "u32", 21.0) };
+        let rows = [late, lttng, control, absent, failed];
         let mut text = Vec::new();
         print_report(&report("tracepoint", rows), &mut text).expect("a string takes all");
         let text = String::from_utf8(text).expect("UTF-8");
@@ -313,14 +332,33 @@ medians of 3 rounds ± half of what nine in ten span
 
                           u32
   trackway         21.0 ±0.45
-  lttng-ust  126.0 ±0.45 ×6.00
+  lttng-ust  126.0 ±0.45 ×6.00 (5.99–6.01)
 
-  the same twice (trackway again): ×1.000 (0.990 to 1.010), nil, as it must be
+  the same twice (trackway again): ×1.000 (0.990–1.010), nil: all of it within 3 %
+  trackway, u32: measured, but for a round that failed: too late
   perf: absent, because perf is not installed
   perf, u32: FAILED: its own output shows no event
 ";
         let from = text.find("What an event").expect("a heading");
         assert_eq!(text[from..].trim_end().replace(' ', ""), expected.trim_end().replace(' ', ""));
+    }
+
+    #[test]
+    fn tables_are_as_wide_as_a_terminal_and_leave_no_case_out() {
+        let times = Some(Ratio { median: 6.5, interval: Some((6.25, 6.75)) });
+        let case = |at: usize| format!("case {at}, as long as some are");
+        let rows = (0..7).flat_map(|at| {
+            let theirs = Row { beside: Some(0), times, ..row("lttng-ust", &case(at), 126.0) };
+            [row("trackway", &case(at), 21.0), theirs]
+        });
+        let text = suite_text(&crate::rows::tests::suite(rows));
+        assert!(text.lines().all(|line| line.chars().count() <= LINE_MAX), "{text}");
+        assert_eq!(text.matches("×6.50 (6.25–6.75)").count(), 7);
+        assert!((0..7).all(|at| text.matches(&case(at)).count() == 1), "{text}");
+        // What does not fit stands by itself.
+        let wide = "a case ".repeat(20);
+        let alone = tables(&[&wide, "b", "c"], |some| some.join(" "));
+        assert_eq!(alone, format!("{wide}\nb c\n"));
     }
 
     #[test]
@@ -338,8 +376,8 @@ medians of 3 rounds ± half of what nine in ten span
             "What an event costs (ns/event, instructions/event; survey, Tables IV and VI)",
             "In ns/event:",
             "trackway 20.0 ±0.45",
-            "single events mean deviation 50 % 90 % 99 % 99.9 % max",
-            "trackway: u32 28.8 87.6 20.0 20.0 20.0 900.0 900.0",
+            "single events min mean deviation 50 % 90 % 99 % 99.9 % max",
+            "trackway: u32 20.0 28.8 87.6 20.0 20.0 20.0 900.0 900.0",
             "also bytes/event threads",
             "trackway: u32 12.5 2",
             "In instructions/event:",
@@ -348,12 +386,5 @@ medians of 3 rounds ± half of what nine in ten span
         ] {
             assert!(lines.iter().any(|line| line == expected), "{expected}: {lines:#?}");
         }
-    }
-
-    #[test]
-    fn controls_that_differ_are_said() {
-        let times = Some(Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
-        let text = control(&Row { times, is_control: true, ..row("trackway again", "u32", 1.0) });
-        assert!(text.is_some_and(|text| text.contains("NOT nil")));
     }
 }

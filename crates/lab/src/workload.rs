@@ -15,7 +15,7 @@ pub(crate) struct Source {
 }
 
 /// All of them.
-pub(crate) const SOURCES: [Source; 47] = [
+pub(crate) const SOURCES: [Source; 48] = [
     Source { name: "harness.h", text: include_str!("workloads/harness.h") },
     Source { name: "machine.h", text: include_str!("workloads/machine.h") },
     Source { name: "singles.h", text: include_str!("workloads/singles.h") },
@@ -59,6 +59,7 @@ pub(crate) const SOURCES: [Source; 47] = [
     Source { name: "cases-bare.c", text: include_str!("workloads/cases-bare.c") },
     Source { name: "cases-trackway.c", text: include_str!("workloads/cases-trackway.c") },
     Source { name: "cases-lttng.c", text: include_str!("workloads/cases-lttng.c") },
+    Source { name: "cases-usdt.c", text: include_str!("workloads/cases-usdt.c") },
     Source { name: "parts.h", text: include_str!("workloads/parts.h") },
     Source { name: "parts-trackway.c", text: include_str!("workloads/parts-trackway.c") },
     Source { name: "parts-lttng.c", text: include_str!("workloads/parts-lttng.c") },

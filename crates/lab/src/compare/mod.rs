@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::rows::{Report, Row, RowStatus, SuiteRows, Unit};
+use crate::rows::{BUILDS, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
 use crate::tracer_names;
 
@@ -39,13 +39,19 @@ const LOST_LEAST: f64 = 0.01;
 /// less, as a bare routine is, is nought but for noise, and nothing to measure by.
 const LEFT_LEAST: f64 = 0.1;
 /// What is nearest to being no tracer at all, which is the best yardstick there is.
-const YARDSTICKS: [&str; 6] = ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust"];
+const YARDSTICKS: [&str; 7] =
+    ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust", NO_PROTECTION];
+/// The only row of ours that is a yardstick: a copy into a buffer, with nothing in it that Trackway
+/// could do better or worse. The suite `paths` has nobody else's.
+const NO_PROTECTION: &str = "trackway-no-protection";
 
 /// What changed between two reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// What differs in how they came about: what it is, before, after.
     pub circumstances: Vec<(String, String, String)>,
+    /// Whether both are of the same build of Trackway, where both tell.
+    pub is_same_build: Option<bool>,
     /// All rows of both.
     pub rows: Vec<RowChange>,
     /// How many rows had rounds enough to be compared.
@@ -122,8 +128,8 @@ pub enum Changed {
     TooFewRounds,
     /// Others are told in terms of it: what changed is the machine.
     Yardstick,
-    /// Machines differ, and there is nothing that both can be told in terms of.
-    OtherMachine,
+    /// It is a time, and there is nothing that both can be told in terms of.
+    NothingBeside,
     /// Only the first report has a figure.
     OnlyBefore,
     /// Only the second has.
@@ -190,18 +196,25 @@ pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
 pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Comparison {
     let is_wanted = |row: &Row| tracer_names::chosen(tracers, &row.tracer);
     let circumstances = circumstances(before, after);
-    let is_same_machine =
-        before.machine.cpu == after.machine.cpu && before.machine.cpus == after.machine.cpus;
     let mut rows = Vec::new();
     let mut names: Vec<&str> = before.ordered().map(|(name, _)| name).collect();
     names.extend(after.ordered().map(|one| one.0).filter(|one| !before.suites.contains_key(*one)));
     for name in names {
         let suites = [before.suites.get(name), after.suites.get(name)];
-        rows.extend(changes(name, suites, is_same_machine, &is_wanted));
+        rows.extend(changes(name, suites, &is_wanted));
     }
     let compared = judge(&mut rows);
     let reach = reach(&mut rows);
-    Comparison { circumstances, rows, compared, by_chance: 0.05 * compared as f64, reach }
+    let is_same_build = is_same_build(before, after);
+    let by_chance = 0.05 * compared as f64;
+    Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
+}
+
+/// Whether both measured the same executable and library, as far as either has them.
+fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
+    let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
+    let (before, after) = (builds(before), builds(after));
+    (before[0].is_some() && after[0].is_some()).then(|| before == after)
 }
 
 /// What could have been shown, of all rows that are compared or would be with more rounds; each is
@@ -210,7 +223,7 @@ fn reach(rows: &mut [RowChange]) -> Reach {
     let is_looked_at = |row: &&mut RowChange| {
         use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
         let is_one = matches!(row.verdict, Worse | Better | Same | NotShown | TooFewRounds);
-        is_one && row.relative.or(row.figures).is_some()
+        is_one && row.figures.is_some()
     };
     let mut rows: Vec<&mut RowChange> = rows.iter_mut().filter(is_looked_at).collect();
     let count = rows.len();
@@ -270,7 +283,6 @@ fn circumstances_of(report: &Report) -> Vec<(&str, String)> {
 fn changes(
     name: &str,
     suites: [Option<&SuiteRows>; 2],
-    is_same_machine: bool,
     is_wanted: &dyn Fn(&Row) -> bool,
 ) -> Vec<RowChange> {
     let empty: &[Row] = &[];
@@ -296,18 +308,19 @@ fn changes(
     found.retain(|change| change.before.is_some() || change.after.is_some());
     for change in &mut found {
         relate(change, before, after);
-        let is_alone = change.relative.is_none() && !is_same_machine;
-        // Bytes and instructions are the same everywhere.
-        if is_alone && !is_countable(change.unit) && change.verdict == Changed::NotShown {
-            change.verdict = Changed::OtherMachine;
-        }
-        let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
-        let is_own = change.relative.is_none() && is_yardstick && !is_countable(change.unit);
-        if is_own && change.verdict == Changed::NotShown {
-            change.verdict = Changed::Yardstick;
+        // Machines are other machines from one hour to the next, above all virtual ones. Bytes and
+        // instructions are the same everywhere.
+        if change.verdict == Changed::NotShown && decisive(change).is_none() {
+            let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
+            change.verdict = if is_yardstick { Changed::Yardstick } else { Changed::NothingBeside };
         }
     }
     found
+}
+
+/// What decides about a row: of a time, never the figures themselves.
+fn decisive(row: &RowChange) -> Option<Shift> {
+    if is_countable(row.unit) { row.figures } else { row.relative }
 }
 
 /// Whether figures are counted, not timed.
@@ -343,7 +356,8 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
         _ => Changed::NotShown,
     };
     let other = if was.is_empty() { before } else { after };
-    let reason = other.and_then(|row| row.reason.clone());
+    let missing = other.filter(|row| row.status != RowStatus::Measured);
+    let reason = missing.and_then(|row| row.reason.clone());
     let row = before.or(after);
     let lost = |row: Option<&Row>| {
         let row = row.filter(|row| row.status == RowStatus::Measured)?;
@@ -384,7 +398,9 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
         let row = find(rows, &change.tracer, &change.case)?;
         let other = find(rows, &tracer, &case)?;
         let pairs = row.samples.iter().zip(&other.samples);
-        Some(pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect())
+        // Nothing can be told in terms of nought.
+        let other = |other: &Option<f64>| other.filter(|other| *other > 0.0);
+        Some(pairs.filter_map(|(one, beside)| Some((*one)? / other(beside)?)).collect())
     };
     let (Some(was), Some(is)) = (in_terms(before), in_terms(after)) else { return };
     if was.len() < ROUNDS_MIN || is.len() < ROUNDS_MIN {
@@ -410,7 +426,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
         row.status == RowStatus::Measured
             && row.unit == change.unit
             && !row.is_control
-            && !row.tracer.starts_with("trackway")
+            && (!row.tracer.starts_with("trackway") || row.tracer == NO_PROTECTION)
             && (row.tracer != change.tracer || row.case != change.case)
             && figures(row).len() >= ROUNDS_MIN
             && is_something(row)
@@ -433,7 +449,6 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
 
 /// Says of all rows that can be compared what they are; how many there are.
 fn judge(rows: &mut [RowChange]) -> usize {
-    let decisive = |row: &RowChange| row.relative.or(row.figures);
     let mut comparable: Vec<&mut RowChange> = rows
         .iter_mut()
         .filter(|row| row.verdict == Changed::NotShown && decisive(row).is_some())

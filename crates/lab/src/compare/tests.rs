@@ -147,7 +147,11 @@ fn of_hundreds_of_rows_that_did_not_change_none_is_called_slower() {
         shuffle.order(&mut figures);
         figures.into_iter().take(14)
     };
-    let mut rows = || (0..300).map(|at| rounds("trackway", &format!("{at}"), lot())).collect();
+    let mut row = |at| Row {
+        unit: Unit::InstructionsPerEvent,
+        ..rounds("trackway", &format!("{at}"), lot())
+    };
+    let mut rows = || (0..300).map(&mut row).collect();
     let (before, after): (Vec<Row>, Vec<Row>) = (rows(), rows());
     let found = compare(&report("filter", before), &report("filter", after), &[]);
     let alone = found.rows.iter().filter(|row| row.figures.is_some_and(|it| it.chance < 0.05));
@@ -160,13 +164,15 @@ fn of_hundreds_of_rows_that_did_not_change_none_is_called_slower() {
 #[test]
 fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     let rows = |events: f64, bytes: f64| {
-        let events = rounds("trackway", "flow", around(events, 1.0));
+        let row = |tracer, unit, figure| Row { unit, ..rounds(tracer, "it", around(figure, 1.0)) };
         let bytes = rounds("trackway", "bytes", std::iter::repeat_n(bytes, 12));
         report(
             "drain",
             [
-                Row { unit: Unit::EventsPerSecond, ..events },
+                row("trackway", Unit::EventsPerSecond, events),
                 Row { unit: Unit::BytesPerEvent, ..bytes },
+                row("perf", Unit::EventsPerSecond, 1e5),
+                row("trackway", Unit::Ns, 1e12 / events),
             ],
         )
     };
@@ -174,13 +180,46 @@ fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     let changed = |one: &Report, other: &Report| {
         verdicts(one, other).into_iter().map(|row| row.1).collect::<Vec<_>>()
     };
-    assert_eq!(changed(&one, &other), [Changed::Better, Changed::Worse]);
+    // A time with nothing beside it says nothing, on the same machine, either.
+    let expected = [Changed::Better, Changed::Worse, Changed::NothingBeside];
+    let of_ours = |all: Vec<Changed>| [all[0], all[1], all[3]];
+    assert_eq!(of_ours(changed(&one, &other)), expected);
     one.machine = Machine { cpu: "A".to_owned(), ..Machine::default() };
     other.machine = Machine { cpu: "B".to_owned(), ..Machine::default() };
-    // Another machine is no merit of ours; bytes are.
-    assert_eq!(changed(&one, &other), [Changed::OtherMachine, Changed::Worse]);
+    assert_eq!(of_ours(changed(&one, &other)), expected);
     let found = compare(&one, &other, &[]);
     assert_eq!(found.circumstances[0], ("processor".to_owned(), "A".to_owned(), "B".to_owned()));
+}
+
+#[test]
+fn a_slower_machine_is_not_slower_surely_where_nothing_is_beside() {
+    let at = |machine: f64| report("preload", [rounds("trackway", "sh", around(20.0, machine))]);
+    let found = compare(&at(1.0), &at(1.3), &[]);
+    assert_eq!((found.rows[0].verdict, found.has_worse()), (Changed::NothingBeside, false));
+    assert!(text_of(&found).contains("nothing beside it to measure the machine by"));
+    // Nor where the yardstick is nought; a round in which it is counts for nothing.
+    let nought = |machine: f64, noughts: usize| {
+        let beside = around(10.0, machine).enumerate();
+        let beside = beside.map(|(at, it)| if at < noughts { 0.0 } else { it });
+        let ours = rounds("trackway", "sh", around(20.0, machine));
+        report("preload", [ours, rounds("rdtsc", "sh", beside)])
+    };
+    let none = compare(&nought(1.0, 11), &nought(1.3, 11), &[]);
+    assert_eq!(none.rows[0].verdict, Changed::NothingBeside);
+    let few = compare(&nought(1.0, 2), &nought(1.3, 2), &[]);
+    assert_eq!(few.rows[0].verdict, Changed::Same);
+}
+
+#[test]
+fn what_is_not_under_test_is_a_yardstick_where_there_are_no_peers() {
+    let at = |machine: f64, ours: f64| {
+        let ours = rounds("trackway-claim", "loop", around(20.0 * ours, machine));
+        report("paths", [ours, rounds(NO_PROTECTION, "loop", around(5.0, machine))])
+    };
+    let calm = compare(&at(1.0, 1.0), &at(1.3, 1.0), &[]);
+    assert_eq!(calm.rows[0].yardstick.as_deref(), Some(NO_PROTECTION));
+    assert_eq!((calm.rows[0].verdict, calm.rows[1].verdict), (Changed::Same, Changed::Yardstick));
+    assert_eq!(compare(&at(1.0, 1.0), &at(1.0, 1.3), &[]).rows[0].verdict, Changed::Worse);
 }
 
 fn text_of(found: &Comparison) -> String {
@@ -197,7 +236,8 @@ fn what_cannot_be_shown_is_said_with_what_would_show_it() {
                 let figures = (0..rounds).map(|one| times * (20.0 + one as f64 / 1000.0));
                 self::rounds("trackway", &format!("{at}"), figures)
             };
-            report("filter", (0..rows).map(lot).collect::<Vec<Row>>())
+            let counted = |row| Row { unit: Unit::InstructionsPerEvent, ..row };
+            report("filter", (0..rows).map(lot).map(counted).collect::<Vec<Row>>())
         };
         let mut after = rows(1.0);
         // One alone is twice as slow.
@@ -228,7 +268,8 @@ fn what_cannot_be_shown_is_said_with_what_would_show_it() {
 fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
     let lossy = |figure: f64, lost: u64| {
         let row = rounds("trackway", "u32", around(figure, 1.0));
-        report("scaling", [Row { emitted: Some(1000), lost: Some(lost), ..row }])
+        let row = Row { emitted: Some(1000), lost: Some(lost), ..row };
+        report("scaling", [row, rounds("rdtsc", "u32", around(10.0, 1.0))])
     };
     let found = compare(&lossy(30.0, 0), &lossy(20.0, 120), &[]);
     assert_eq!((found.rows[0].verdict, found.rows[0].lost), (Changed::Better, Some((0.0, 0.12))));
@@ -244,13 +285,40 @@ fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
 }
 
 #[test]
+fn builds_of_one_version_are_told_apart() {
+    let of = |builds: &[&str]| {
+        let versions = BUILDS.iter().zip(builds);
+        let versions = versions.map(|(name, build)| ((*name).to_owned(), (*build).to_owned()));
+        Report { versions: versions.collect(), ..report("tracepoint", []) }
+    };
+    let told = |one: &Report, other: &Report| {
+        let found = compare(one, other, &[]);
+        (found.is_same_build, text_of(&found))
+    };
+    let (one, other) = (of(&["aa", "bb"]), of(&["aa", "cc"]));
+    let (is_same, said) = told(&one, &one);
+    assert!(is_same == Some(true) && said.starts_with("the same build of Trackway"), "{said}");
+    let (is_same, said) = told(&one, &other);
+    assert!(said.starts_with("build of libtrackway.so: bb -> cc\ntwo builds"), "{said}");
+    assert_eq!((is_same, told(&one, &of(&[])).0), (Some(false), None));
+}
+
+#[test]
 fn comparisons_are_text_that_no_terminal_obeys() {
-    let before = report("tracepoint", [rounds("a\x1b[2Jb", "u32", around(20.0, 1.0))]);
-    let after = report("tracepoint", [rounds("a\x1b[2Jb", "u32", around(30.0, 1.0))]);
+    let at = |figure: f64| {
+        let row = rounds("a\x1b[2Jb", "u32", around(figure, 1.0));
+        report("tracepoint", [row, rounds("rdtsc", "u32", around(10.0, 1.0))])
+    };
+    let (before, after) = (at(20.0), at(30.0));
     let found = compare(&before, &after, &[]);
     let text = text_of(&found);
-    assert!(text.starts_with("1 row: slower, or larger, and not by chance\n"), "{text}");
-    for part in ["tracepoint: a?[2Jb: u32", "1.50 (", "slower\n", "1 row compared. Of so many, 0"] {
+    for part in [
+        "\n1 row: slower, or larger, and not by chance\n",
+        "tracepoint: a?[2Jb: u32",
+        "1.50 (",
+        "slower\n",
+        "1 row compared. Of so many, 0",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let json: serde_json::Value =

@@ -21,9 +21,12 @@ pub fn print_comparison(
         let [name, before, after] = [name, before, after].map(|words| one_line(words));
         writeln!(output, "{name}: {before} -> {after}")?;
     }
-    if !comparison.circumstances.is_empty() {
-        writeln!(output)?;
-    }
+    let builds = match comparison.is_same_build {
+        Some(true) => "the same build of Trackway: what differs is not its doing",
+        Some(false) => "two builds of Trackway",
+        None => "which builds of Trackway they are of is not told by both",
+    };
+    writeln!(output, "{builds}\n")?;
     let order = [
         Changed::Worse,
         Changed::Broken,
@@ -31,7 +34,7 @@ pub fn print_comparison(
         Changed::OnlyBefore,
         Changed::OnlyAfter,
         Changed::Yardstick,
-        Changed::OtherMachine,
+        Changed::NothingBeside,
         Changed::TooFewRounds,
         Changed::NotShown,
         Changed::Same,
@@ -99,7 +102,7 @@ const fn meaning(verdict: Changed) -> &'static str {
         Changed::NotShown => "no difference shown",
         Changed::TooFewRounds => "too few rounds to say anything (six or more in each are needed)",
         Changed::Yardstick => "what others are told in terms of: how the machine changed",
-        Changed::OtherMachine => "not comparable: another machine, and nothing to measure it by",
+        Changed::NothingBeside => "not comparable: nothing beside it to measure the machine by",
         Changed::OnlyBefore => "only in the first",
         Changed::OnlyAfter => "only in the second",
     }
@@ -117,7 +120,7 @@ fn word(row: &RowChange) -> &'static str {
         Changed::Same => "same",
         Changed::NotShown => "not shown",
         Changed::TooFewRounds => "too few",
-        Changed::Yardstick | Changed::OtherMachine => "",
+        Changed::Yardstick | Changed::NothingBeside => "",
         Changed::OnlyBefore => "gone",
         Changed::OnlyAfter => "new",
     }
@@ -167,11 +170,12 @@ fn sureness(comparison: &Comparison) -> String {
     let compared = comparison.compared;
     let how = format!(
         "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked \
-         at by itself;\nso chances are held against their number, and of those called \
-         different, one in twenty is wrong on average.\nIntervals hold the true ratio in 95 of \
-         100 cases. \"Relative\" is in terms of a program that is not ours,\nin the same \
-         rounds: it decides, as it leaves out what the machine did, where the figures \
-         themselves have changed that way, too.",
+         at by itself;\nso chances are held against their number. They know what wanders between \
+         rounds of a run, and not what two runs\ndiffer by (memory elsewhere, another build's \
+         layout, a neighbour): what is called different may differ by that.\nRun again, in turns, \
+         before you believe it. Intervals are of the same kind. \"Relative\" is in terms of what \
+         is not\nunder test, in the same rounds: it decides, as it leaves out what the machine \
+         did, where the figures\nthemselves have changed that way, too.",
         plural(compared),
         comparison.by_chance
     );

@@ -28,7 +28,10 @@ pub(super) fn all(seen: &Seen) -> Vec<Disturbance> {
 }
 
 fn hypervisor(seen: &Seen) -> Disturbance {
-    let flags = seen.value("proc/cpuinfo", "flags").unwrap_or_default();
+    // Processors other than x86 have no such line.
+    let Some(flags) = seen.value("proc/cpuinfo", "flags") else {
+        return Disturbance::good("hypervisor", "not known: this processor does not tell");
+    };
     if !flags.split(' ').any(|flag| flag == "hypervisor") {
         return Disturbance::good("hypervisor", "none that is told: a real machine");
     }
@@ -109,9 +112,12 @@ fn clock(seen: &Seen) -> Disturbance {
     let folder = "sys/devices/system/clocksource/clocksource0";
     let source = seen.text(&format!("{folder}/current_clocksource")).unwrap_or_default();
     match source.as_str() {
-        "tsc" | "arch_sys_counter" | "kvm-clock" | "riscv_clocksource" => {
-            Disturbance::good("clock", source)
-        }
+        // Read in the program itself, by the vDSO.
+        "tsc"
+        | "kvm-clock"
+        | "hyperv_clocksource_tsc_page"
+        | "arch_sys_counter"
+        | "riscv_clocksource" => Disturbance::good("clock", source),
         other => Disturbance::disturbs(
             "clock",
             if other.is_empty() { "not told" } else { other },

@@ -98,6 +98,25 @@ fn a_noisy_machine_is_told_all_that_disturbs() {
 }
 
 #[test]
+fn what_a_machine_is_set_up_for_is_not_said_to_be_wrong_and_not_guessed() {
+    let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let told = |files: &[(&str, &str)], name: &str| {
+        let root = Root::new("set-up", files);
+        let found = settings::all(&root.seen());
+        found.into_iter().find(|one| one.name == name).map(|one| (one.result, one.fact))
+    };
+    for clock in ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"] {
+        assert_eq!(told(&[(source, clock)], "clock"), Some((Quiet::Good, clock.to_owned())));
+    }
+    for clock in ["hyperv_clocksource_msr", "hpet", "acpi_pm"] {
+        assert_eq!(told(&[(source, clock)], "clock").map(|it| it.0), Some(Quiet::Disturbs));
+    }
+    let kind = |info: &str| told(&[("proc/cpuinfo", info)], "hypervisor").expect("it").1;
+    assert_eq!(kind("flags\t\t: fpu tsc"), "none that is told: a real machine");
+    assert!(kind("Features\t: fp asimd").starts_with("not known"));
+}
+
+#[test]
 fn a_machine_that_tells_nothing_is_not_said_to_be_noisy_for_it() {
     let root = Root::new("silent", &[]);
     let seen = root.seen();

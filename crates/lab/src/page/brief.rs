@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use super::plot::escaped;
 use super::words;
+use crate::control;
 use crate::results::{Bar, Verdict};
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
-use crate::text::{figure, times};
+use crate::text::{figure, times_between};
 use crate::tracers::name;
 
 /// Most others that stand beside ours in a line.
@@ -20,6 +21,7 @@ const OFF: &str = "-off";
 pub(super) fn draw(report: &Report) -> String {
     let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
     html += &headlines(report);
+    html += &controls(report);
     html += &bars(&report.bars);
     html += &reasons(report);
     html + "</section>\n"
@@ -34,7 +36,7 @@ fn headlines(report: &Report) -> String {
     }
     format!(
         "<div class=\"wide\"><table class=\"brief\">\n<thead><tr><th>One case of each<th>Trackway\
-         <th>Others, the best first; ×: times ours, or of whom it is said\n\
+         <th>Others, the best first; ×: times ours, or of whom it is said (95 % sure)\n\
          <tbody>\n{lines}</table></div>\n"
     )
 }
@@ -117,7 +119,11 @@ fn beside(suite: &SuiteRows, row: &Row) -> String {
             name::TRACKWAY => String::new(),
             other => format!(" of {}", escaped(other)),
         };
-        let _ = write!(text, " <span class=\"about\">×{}{of}</span>", times(ratio.median));
+        let _ = write!(
+            text,
+            " <span class=\"about\"><span class=\"times\">{}</span>{of}</span>",
+            times_between(&ratio)
+        );
     }
     text
 }
@@ -155,6 +161,16 @@ fn bars(bars: &[Bar]) -> String {
     html + "</ul>\n"
 }
 
+/// The same thing twice, where it is not the same.
+fn controls(report: &Report) -> String {
+    let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
+    let lines: String = control::that_differ(report).into_iter().map(line).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("<h3>Controls that differ: nothing beside them is decided</h3>\n<ul>\n{lines}</ul>\n")
+}
+
 /// A reason with the tracer that it is about, the suites where, and how many rows it costs.
 struct Lack<'a> {
     row: &'a Row,
@@ -162,7 +178,7 @@ struct Lack<'a> {
     rows: usize,
 }
 
-/// Why there is no figure of some, once for each tracer and reason.
+/// Why there is no figure of some, or not of all rounds, once for each tracer and reason.
 fn reasons(report: &Report) -> String {
     let mut lacks: Vec<Lack<'_>> = Vec::new();
     for (suite, rows) in report.ordered() {
@@ -184,7 +200,11 @@ fn reasons(report: &Report) -> String {
         return String::new();
     }
     // What should have worked comes first.
-    lacks.sort_by_key(|lack| lack.row.status == RowStatus::Absent);
+    lacks.sort_by_key(|lack| match lack.row.status {
+        RowStatus::Failed => 0,
+        RowStatus::Measured => 1,
+        RowStatus::Absent => 2,
+    });
     let lines: String = lacks.iter().map(lack_line).collect();
     format!("<h3>What could not be measured</h3>\n<ul class=\"none\">\n{lines}</ul>\n")
 }
@@ -201,7 +221,11 @@ fn lack_line(lack: &Lack<'_>) -> String {
         (RowStatus::Absent, rows) => {
             format!("<li>{tracer}: absent: {reason} ({suites}: {rows} rows)\n")
         }
-        _ => format!("<li class=\"misses\">{tracer}, {case}: FAILED: {reason} ({suites})\n"),
+        (status, _) => {
+            let class = if status == RowStatus::Failed { "misses" } else { "warning" };
+            let fate = lack.row.fate();
+            format!("<li class=\"{class}\">{tracer}, {case}: {fate}: {reason} ({suites})\n")
+        }
     }
 }
 
@@ -209,6 +233,7 @@ fn lack_line(lack: &Lack<'_>) -> String {
 mod tests {
     use super::*;
     use crate::rows::tests::{report, row};
+    use crate::stats::Ratio;
 
     fn absent(tracer: &str, reason: &str) -> Row {
         let reason = Some(reason.to_owned());
@@ -221,6 +246,7 @@ mod tests {
             x: Some(x),
             ..row(tracer, &format!("{x} threads"), figure)
         };
+        let times = Some(Ratio { median: 3.2, interval: Some((3.125, 3.25)) });
         let rows = [
             row("trackway", "alone", 1.0),
             row("trackway-off", "alone", 0.5),
@@ -229,16 +255,40 @@ mod tests {
             with_x("lttng-ust-off", 1.0, 0.3),
             with_x("rdtsc", 8.0, 10.0),
             with_x("trackway", 8.0, 25.0),
-            with_x("lttng-ust", 8.0, 80.0),
+            Row { beside: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
         ];
         let html = draw(&report("scaling", rows));
         for part in [
             "8 threads; ns/event, less is better",
             "<td>trackway <strong>25.0</strong>",
-            "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong>",
+            "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong> \
+             <span class=\"about\"><span class=\"times\">×3.20 (3.12–3.25)</span></span>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
+    }
+
+    #[test]
+    fn controls_that_differ_are_named() {
+        let times = |low| Some(Ratio { median: 1.2, interval: Some((low, 1.3)) });
+        let again =
+            Row { is_control: true, times: times(1.1), ..row("trackway again", "u32", 1.0) };
+        let html = |row: &Row| draw(&report("drain", [row.clone()]));
+        let expected = "<li class=\"warning\">drain: the same twice (trackway again): ×1.200";
+        assert!(html(&again).contains(expected), "{}", html(&again));
+        assert!(!html(&Row { times: times(0.9), ..again }).contains("Controls"));
+    }
+
+    #[test]
+    fn rounds_that_failed_are_told_between_what_failed_and_what_is_absent() {
+        let reason = |words: &str| Some(words.to_owned());
+        let now_and_then =
+            Row { reason: reason("too late"), failed_rounds: 2, ..row("bpftrace", "u32", 9.0) };
+        let failed = Row { status: RowStatus::Failed, ..absent("strace", "it shows no event") };
+        let html = draw(&report("size", [absent("perf", "it is not here"), now_and_then, failed]));
+        let place = |words: &str| html.find(words).expect(words);
+        let told = place("bpftrace, u32: measured, but for 2 rounds that failed: too late (size)");
+        assert!(place("strace, u32: FAILED") < told && told < place("perf, u32: absent"), "{html}");
     }
 
     #[test]

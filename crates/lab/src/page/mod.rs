@@ -28,6 +28,7 @@ mod words;
 
 use std::fmt::Write as _;
 
+use crate::control;
 use crate::rows::{Report, Row, RowStatus, SuiteRows};
 use crate::suites::breakdown;
 use crate::text;
@@ -102,8 +103,8 @@ fn section(name: &str, suite: &SuiteRows) -> String {
         sentence(&escaped(&text::method(suite)))
     );
     for row in suite.rows.iter().filter(|row| row.is_control) {
-        if let Some(words) = text::control(row) {
-            let class = if words.contains("NOT") { "warning" } else { "machine" };
+        if let Some(words) = control::line(row) {
+            let class = if control::differs(row) { "warning" } else { "machine" };
             let _ = writeln!(html, "<p class=\"{class}\">{}</p>", sentence(&escaped(&words)));
         }
     }
@@ -220,6 +221,16 @@ mod tests {
         for elsewhere in ["http:", "https:", "<script", "@import"] {
             assert!(!page.contains(elsewhere), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn ratios_stand_with_their_intervals_where_nothing_is_folded() {
+        let times = Some(crate::stats::Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
+        let traced = Row { beside: Some(0), times, ..row("trackway", "hackbench", 90.0) };
+        let page = page(&report("workload", [row("untraced", "hackbench", 75.0), traced]));
+        let open = page.split("<details>").next().expect("what is not folded");
+        // In short, and in the figure, which is printed.
+        assert_eq!(open.matches("×1.20 (1.10–1.30)").count(), 2, "{open}");
     }
 
     #[test]

@@ -13,6 +13,9 @@ const BOTTOM: f64 = 20.0;
 /// Most characters of a name.
 const NAME_LETTERS: usize = 21;
 
+/// What is left for figures and words.
+pub(super) const ROOM: f64 = PANEL - NAMES;
+
 /// Where figures are, in a panel.
 pub(super) struct Across<'a> {
     scale: &'a Scale,
@@ -31,15 +34,15 @@ impl Across<'_> {
     }
 }
 
-/// A panel for each case; `room` is left on the right, for words, and `draw` draws a row from `y`
-/// on.
+/// A panel for each case; of its [`ROOM`], `room` is left on the right, for words, and `draw` draws
+/// a row from `y` on.
 pub(super) fn draw(
     rows: &[&Row],
     scale: &Scale,
     room: f64,
     draw: impl Fn(&mut Plot, &Across<'_>, f64, &Row),
 ) -> Vec<String> {
-    let across = Across { scale, width: PANEL - NAMES - room };
+    let across = Across { scale, width: ROOM - room };
     let of_case = |(case, rows): &(&str, Vec<&Row>)| {
         let bottom = TOP + ROW * rows.len() as f64;
         let title = words::of_case(case);

@@ -10,11 +10,12 @@ use super::words;
 use crate::rows::Row;
 use crate::stats::ends;
 
-/// Room around the plot; below it there are marks, and the lines' names.
+/// Room around the plot; below it there are marks, and the lines' names, and then nothing.
 const TOP: f64 = 24.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 16.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 22.0;
 const MARKS: f64 = 26.0;
+const BELOW: f64 = 10.0;
 /// Height of the plot.
 const HEIGHT: f64 = 180.0;
 /// Parts of the axis that figures are counted in.
@@ -94,7 +95,7 @@ fn panel(
     let title = words::of_case(case);
     let bottom = TOP + HEIGHT;
     let names = ROW * rows.len().div_ceil(NAMES_ACROSS) as f64;
-    let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names));
+    let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names + BELOW));
     plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
     let (right, width) = (PANEL - RIGHT, PANEL - RIGHT - LEFT);
     let y_of = |part: f64| TOP + HEIGHT * (1.0 - up.part(part));

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::plot::escaped;
 use super::words;
 use crate::rows::{Row, SuiteRows};
-use crate::stats::{Ratio, Spread, Tail};
-use crate::text::{figure, number, times};
+use crate::stats::{Spread, Tail};
+use crate::text::{figure, number, times_between};
 
 /// A column: its head, and what a row has there.
 type Column<'a> = (String, Box<dyn Fn(&Row) -> Option<String> + 'a>);
@@ -96,7 +96,7 @@ fn figures(suite: &SuiteRows) -> Vec<Column<'_>> {
         column("95 %", of_several(|one| one.p95)),
         column("least", of_several(|one| one.min)),
         column("most", of_several(|one| one.max)),
-        column("times (95 % sure)", |row: &Row| row.times.map(|times| ratio(&times))),
+        column("times (95 % sure)", |row: &Row| row.times.map(|times| times_between(&times))),
         column("beyond", |row: &Row| row.added.map(|added| figure(row.unit, added.median))),
         column("in terms of", other),
     ]
@@ -108,6 +108,7 @@ fn tails() -> Vec<Column<'static>> {
         |of: fn(&Tail) -> f64| move |row: &Row| row.tail.map(|tail| figure(row.unit, of(&tail)));
     vec![
         column("events", |row: &Row| row.tail.map(|tail| number(tail.count as f64))),
+        column("min", |row: &Row| row.tail?.min.map(|min| figure(row.unit, min))),
         column("mean", tail(|one| one.mean)),
         column("deviation", tail(|one| one.deviation)),
         column("50 %", tail(|one| one.p50)),
@@ -140,13 +141,4 @@ fn accounts() -> Vec<Column<'static>> {
 /// A column of this head.
 fn column<'a>(head: &str, cell: impl Fn(&Row) -> Option<String> + 'a) -> Column<'a> {
     (head.to_owned(), Box::new(cell))
-}
-
-fn ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some((low, high)) => {
-            format!("{} ({}–{})", times(ratio.median), times(low), times(high))
-        }
-        None => times(ratio.median),
-    }
 }

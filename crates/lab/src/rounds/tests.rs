@@ -146,6 +146,84 @@ fn who_hangs_costs_its_own_rows() {
     assert_eq!((asked[3], found.rows[3].status), (0, RowStatus::Absent));
 }
 
+/// Fails in these of its turns.
+fn failing(turns: &'static [u32]) -> Script {
+    Box::new(move |turn| {
+        let is_bad = turns.contains(&turn);
+        if is_bad { Err(Error::output("flaky", format!("turn {turn}"))) } else { figure(2.0) }
+    })
+}
+
+#[test]
+fn a_round_that_fails_now_and_then_costs_itself() {
+    let (found, asked) = measured(
+        &rounds(12),
+        vec![
+            (entry("once"), failing(&[11])),
+            (entry("a third"), failing(&[4, 6, 8, 10])),
+            (entry("more"), failing(&[4, 6, 8, 10, 12])),
+            (entry("at once"), failing(&[1])),
+            (entry("as often as not"), failing(&[3, 4])),
+        ],
+    );
+    assert_eq!(asked, [12, 12, 12, 1, 4]);
+    let told: Vec<(RowStatus, usize, usize)> = found
+        .rows
+        .iter()
+        .map(|row| (row.status, row.failed_rounds, row.samples.iter().flatten().count()))
+        .collect();
+    let failed = |rounds| (RowStatus::Failed, rounds, 0);
+    let good = |rounds, of| (RowStatus::Measured, rounds, of);
+    assert_eq!(told, [good(1, 11), good(4, 8), failed(5), failed(1), failed(2)]);
+    let once = &found.rows[0];
+    assert_eq!(once.samples[10..], [None, Some(2.0)]);
+    assert_eq!(once.reason.as_deref(), Some("flaky: turn 11"));
+    assert_eq!(once.fate(), "measured, but for a round that failed");
+    // Two of three are two thirds, and too few.
+    let (found, _) = measured(&rounds(3), vec![(entry("few"), failing(&[3]))]);
+    assert_eq!(found.rows[0].status, RowStatus::Failed);
+}
+
+#[test]
+fn who_hangs_late_keeps_what_there_was_and_has_no_more_turns() {
+    let hung = |at: u32| {
+        move |turn: u32| match turn == at {
+            true => Err(Error::Overdue { what: "hung".to_owned(), limit_s: 60 }),
+            false => figure(2.0),
+        }
+    };
+    for (at, status) in [(11, RowStatus::Measured), (4, RowStatus::Failed)] {
+        let other = Entry { case: "another".to_owned(), ..entry("hung") };
+        let rows: Vec<(Entry, Script)> = vec![
+            (entry("hung"), Box::new(hung(at))),
+            (other, failing(&[])),
+            (entry("goes on"), failing(&[])),
+        ];
+        let (found, asked) = measured(&rounds(12), rows);
+        assert_eq!((asked[0], asked[2]), (at, 12));
+        assert!(asked[1] == at || asked[1] == at - 1, "{asked:?}");
+        assert!(found.rows[..2].iter().all(|row| row.status == status), "{found:?}");
+        assert_eq!((found.rows[0].failed_rounds, found.rows[1].failed_rounds), (1, 0));
+    }
+}
+
+#[test]
+fn who_has_failed_does_not_keep_others_from_being_sure() {
+    let beside = |other| Entry { beside: Some(other), ..entry("other") };
+    let (found, asked) = measured_for(
+        1e6,
+        &Settings::default(),
+        vec![
+            (entry("broken"), failing(&[1])),
+            (beside(0), failing(&[])),
+            (entry("sound"), failing(&[])),
+            (beside(2), failing(&[])),
+        ],
+    );
+    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
+    assert_eq!((asked[0], found.rows[1].times), (1, None));
+}
+
 #[test]
 fn who_cannot_begin_has_failed_and_nothing_is_told_in_terms_of_it() {
     let failed = Entry { failed: Some("it does not compile".to_owned()), ..entry("broken") };
@@ -195,7 +273,30 @@ fn an_interruption_keeps_what_there_is() {
     assert_eq!((found.rounds, found.rows[0].median()), (2, Some(1.0)));
     let at_once = |_| Err(Error::Interrupted);
     let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(at_once))]);
-    assert_eq!(found.rows[0].status, RowStatus::Absent);
+    assert_eq!((found.rows[0].status, found.rounds), (RowStatus::Absent, 0));
+    assert_eq!(found.rows[0].reason.as_deref(), Some("not reached: interrupted"));
+}
+
+#[test]
+fn half_a_round_is_a_round_in_which_some_have_nothing() {
+    // Whoever is third in a round is interrupted in the first; in the other lot, in the second.
+    for whole in [0, 1] {
+        let turns = std::rc::Rc::new(std::cell::Cell::new(0));
+        let script = || -> Script {
+            let turns = turns.clone();
+            Box::new(move |_| {
+                turns.set(turns.get() + 1);
+                if turns.get() == 3 * whole + 3 { Err(Error::Interrupted) } else { figure(1.0) }
+            })
+        };
+        let rows = ["one", "two", "three"].map(|name| (entry(name), script()));
+        let (found, _) = measured(&rounds(9), rows.into());
+        let rounds: Vec<usize> = found.rows.iter().map(|row| row.samples.len()).collect();
+        assert_eq!((found.rounds, rounds.iter().max()), (whole + 1, Some(&(whole as usize + 1))));
+        assert_eq!(rounds.iter().sum::<usize>(), 3 * whole as usize + 2);
+        let unreached = found.rows.iter().filter(|row| row.status == RowStatus::Absent).count();
+        assert_eq!(unreached, usize::from(whole == 0));
+    }
 }
 
 #[test]
@@ -257,4 +358,16 @@ fn what_is_told_in_terms_of_each_other_is_measured_together() {
 fn a_seed_repeats_an_order_and_nought_is_a_seed() {
     assert_eq!(turns(0), turns(0));
     assert_ne!(turns(0), turns(1));
+}
+
+#[test]
+fn what_is_divided_by_nought_has_no_interval() {
+    let beside = || Entry { beside: Some(0), ..entry("other") };
+    let other = |at_four: f64| move |turn: u32| figure(if turn == 4 { at_four } else { 2.0 });
+    for (at_four, has_interval) in [(2.0, true), (0.0, false), (-1.0, false)] {
+        let rows: Vec<(Entry, Script)> =
+            vec![(entry("one"), Box::new(other(at_four))), (beside(), Box::new(|_| figure(3.0)))];
+        let times = measured(&rounds(8), rows).0.rows[1].times.expect("a ratio");
+        assert_eq!((times.median, times.interval.is_some()), (1.5, has_interval));
+    }
 }

@@ -9,11 +9,13 @@
 use super::programs::{Linked, Programs, Storage, Under};
 use crate::child;
 use crate::error::{Error, Result};
+use crate::place::Place;
 use crate::results::Account;
 use crate::rows::Unit;
 use crate::singles::Singles;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
-use crate::tracers::name;
+use crate::tracers::probed::{Probed, Prober};
+use crate::tracers::{FLOW_BYTES, name};
 use crate::workload::numbers;
 
 /// Its name.
@@ -21,11 +23,15 @@ const NAME: &str = "cases";
 /// Events between two pauses, so that who drains to disk keeps up: a buffer has room for twenty
 /// times as many.
 const BURST: u64 = 10_000;
+/// The same where each is a breakpoint, which takes ten times as long.
+const BURST_HIT: u64 = 1_000;
 /// How long a pause is, in µs.
 const PAUSE_US: u64 = 2_000;
 /// Bursts of a turn.
 const BURSTS: u64 = 30;
 const BURSTS_QUICK: u64 = 5;
+/// Events before the loop, where it has none: those of the programs.
+const ELSEWHERE: u64 = 100;
 
 /// A case, as the thesis has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +66,35 @@ struct Turn {
     /// Name of the work in the program.
     work: &'static str,
     is_claim: bool,
+    /// Who puts a breakpoint on its probe, if its events are one.
+    prober: Option<Prober>,
 }
 
 impl Turn {
     const fn new(tracer: &'static str, linked: Linked, case: Case, work: &'static str) -> Self {
-        Self { tracer, linked, case, work, is_claim: false }
+        Self { tracer, linked, case, work, is_claim: false, prober: None }
+    }
+
+    /// One of a probe.
+    const fn probed(prober: Prober, case: Case, work: &'static str) -> Self {
+        let turn = Self::new(prober.name(), Linked::Nothing, case, work);
+        Self { prober: Some(prober), ..turn }
+    }
+
+    /// Who puts a breakpoint on the probe in this case.
+    fn attached(self) -> Option<Prober> {
+        self.prober.filter(|_| self.case != Case::Off)
+    }
+
+    /// Events of a burst.
+    fn burst(self) -> u64 {
+        let is_hit = self.case == Case::Active && self.prober.is_some();
+        if is_hit { BURST_HIT } else { BURST }
+    }
+
+    /// Events of a run of so many bursts that are recorded: the first one warms up.
+    fn emitted(self, bursts: u64) -> u64 {
+        if self.case == Case::NotHit { ELSEWHERE } else { (bursts + 1) * self.burst() }
     }
 
     const fn under(self) -> Under {
@@ -77,6 +107,7 @@ impl Turn {
 
     const fn program(self) -> &'static str {
         match self.linked {
+            Linked::Nothing if self.prober.is_some() => "cases-usdt",
             Linked::Nothing => "cases-bare",
             Linked::Trackway => "cases-trackway",
             Linked::Lttng => "cases-lttng",
@@ -92,6 +123,11 @@ fn turns() -> Vec<Turn> {
         turns.push(Turn::new(tracer, linked, Case::Active, "event"));
         turns.push(Turn::new(tracer, linked, Case::NotHit, "not-hit"));
         turns.push(Turn::new(tracer, linked, Case::Off, "event"));
+    }
+    for prober in [Prober::Ftrace, Prober::Perf, Prober::Bpftrace] {
+        turns.push(Turn::probed(prober, Case::Active, "event"));
+        turns.push(Turn::probed(prober, Case::NotHit, "not-hit"));
+        turns.push(Turn::probed(prober, Case::Off, "event"));
     }
     let claim = Turn::new(name::TRACKWAY_CLAIM, ours, Case::Active, "event");
     turns.push(Turn { is_claim: true, ..claim });
@@ -114,14 +150,37 @@ impl Cases {
     /// Compiles what a turn needs: an entry that says why it cannot be had, if it cannot.
     fn set_up(&mut self, hall: &Hall<'_>, turn: Turn) -> Result<Entry> {
         hall.progress.say(&format!("setting up {}", turn.tracer));
-        if let Some(reason) = Programs::missing(hall.place, turn.linked) {
-            return Ok(Entry { absent: Some(reason), ..Entry::default() });
+        let absent = match turn.prober {
+            Some(prober) => prober.absence(hall.place),
+            None => Programs::missing(hall.place, turn.linked),
+        };
+        if absent.is_some() {
+            return Ok(Entry { absent, ..Entry::default() });
         }
         match self.programs.set_up(hall.place, turn.linked, turn.program()) {
             Ok(_) => Ok(Entry::default()),
             Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
         }
+    }
+
+    /// Runs a turn's program: what it printed, and what became of its events.
+    fn run(&self, place: &Place, turn: Turn, bursts: u64) -> Result<(String, Option<Account>)> {
+        let program = place.path(turn.program()).display().to_string();
+        let [count, burst, pause] =
+            [bursts, turn.burst(), PAUSE_US].map(|number| number.to_string());
+        let words = [program, turn.work.to_owned(), count, burst, pause];
+        if let Some(prober) = turn.attached() {
+            let (emitted, buffer_kib) = (turn.emitted(bursts), FLOW_BYTES >> 10);
+            let probed = Probed { before: &[], words: &words, emitted, buffer_kib };
+            return prober.run(place, &probed).map(|(output, account)| (output, Some(account)));
+        }
+        let (under, words) = (turn.under(), words.each_ref().map(String::as_str));
+        let mut command = self.programs.begin(place, under, &words)?;
+        let finished = child::run(&mut command, turn.tracer)?;
+        let (emitted, _) = parts(&finished.stdout)?;
+        let account = self.programs.end(place, under, &finished.stderr, emitted)?;
+        Ok((finished.stdout, account))
     }
 
     /// Tells each event that is recorded in terms of ours of the same work; what is nought but for
@@ -149,7 +208,7 @@ impl Suite for Cases {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { 7.0 } else { 90.0 }
+        if settings.quick { 10.0 } else { 130.0 }
     }
 
     fn tracers(&self) -> Vec<&'static str> {
@@ -185,16 +244,13 @@ impl Suite for Cases {
     fn sample(&mut self, hall: &Hall<'_>, row: usize) -> Result<Sample> {
         let turn = self.rows[row];
         let bursts = if hall.settings.quick { BURSTS_QUICK } else { BURSTS };
-        let program = hall.place.path(turn.program()).display().to_string();
-        let [count, burst, pause] = [bursts, BURST, PAUSE_US].map(|number| number.to_string());
-        let words = [program.as_str(), turn.work, &count, &burst, &pause];
-        let mut command = self.programs.begin(hall.place, turn.under(), &words)?;
-        let finished = child::run(&mut command, turn.tracer)?;
-        let [emitted, singles] = parts(&finished.stdout);
-        let [emitted] = numbers(emitted, "emitted")?;
-        let singles = Singles::parse(singles, bursts * BURST)?;
-        let account: Option<Account> =
-            self.programs.end(hall.place, turn.under(), &finished.stderr, emitted)?;
+        let (output, account) = self.run(hall.place, turn, bursts)?;
+        let (emitted, singles) = parts(&output)?;
+        if let Some(account) = account.filter(|account| account.emitted != emitted) {
+            let message = format!("{emitted} events were emitted: {}", account.words());
+            return Err(Error::output(turn.tracer, message));
+        }
+        let singles = Singles::parse(singles, bursts * turn.burst())?;
         Ok(Sample { account, ..singles.sample() })
     }
 
@@ -204,8 +260,10 @@ impl Suite for Cases {
 }
 
 /// How many events a program says it has emitted, and what it says of those that were timed.
-fn parts(output: &str) -> [&str; 2] {
-    output.split_once('\n').map_or([output, ""], |(first, rest)| [first, rest])
+fn parts(output: &str) -> Result<(u64, &str)> {
+    let (first, rest) = output.split_once('\n').unwrap_or((output, ""));
+    let [emitted] = numbers(first, "emitted")?;
+    Ok((emitted, rest))
 }
 
 #[cfg(test)]
@@ -218,7 +276,8 @@ mod tests {
             let turns = turns().into_iter().filter(move |turn| turn.tracer == tracer);
             turns.map(|turn| turn.case).collect::<Vec<Case>>()
         };
-        for tracer in [name::TRACKWAY, name::LTTNG] {
+        let probers = [Prober::Ftrace, Prober::Perf, Prober::Bpftrace].map(Prober::name);
+        for tracer in [name::TRACKWAY, name::LTTNG].into_iter().chain(probers) {
             assert_eq!(cases_of(tracer), [Case::Active, Case::NotHit, Case::Off]);
         }
         assert_eq!(turns()[0].case, Case::Bare);
@@ -246,6 +305,9 @@ mod tests {
         });
         let expected = [
             (name::LTTNG, name::TRACKWAY, true),
+            (name::FTRACE_UPROBE, name::TRACKWAY, true),
+            (name::PERF, name::TRACKWAY, true),
+            (name::BPFTRACE, name::TRACKWAY, true),
             (name::TRACKWAY_CLAIM, name::TRACKWAY, true),
             (name::TRACEF, "trackway-printf", true),
         ];
@@ -254,7 +316,22 @@ mod tests {
 
     #[test]
     fn what_is_emitted_comes_before_what_is_timed() {
-        assert_eq!(parts("emitted 3\ntiming 1 2\nsingle 1 2\n")[0], "emitted 3");
-        assert_eq!(parts("emitted 3"), ["emitted 3", ""]);
+        let text = "emitted 3\ntiming 1 2\nsingle 1 2\n";
+        assert_eq!(parts(text).expect("both"), (3, "timing 1 2\nsingle 1 2\n"));
+        assert_eq!(parts("emitted 3").expect("one"), (3, ""));
+        assert!(parts("timing 1 2\n").is_err());
+    }
+
+    #[test]
+    fn a_breakpoint_is_hit_fewer_times_and_only_where_somebody_put_it() {
+        let turn = |case| Turn::probed(Prober::Ftrace, case, "event");
+        let [active, not_hit, off] = [Case::Active, Case::NotHit, Case::Off].map(turn);
+        assert_eq!((active.burst(), active.emitted(BURSTS)), (BURST_HIT, 31 * BURST_HIT));
+        assert_eq!((not_hit.burst(), not_hit.emitted(BURSTS)), (BURST, ELSEWHERE));
+        let attached = [active, not_hit, off].map(|turn| turn.attached().is_some());
+        assert_eq!(attached, [true, true, false]);
+        let works = crate::workload::SOURCES.iter().filter(|one| one.name.starts_with("cases-"));
+        let has_some = |text: &str| text.contains(&format!("lab_bare, {ELSEWHERE}}}"));
+        assert_eq!(works.filter(|one| has_some(one.text)).count(), 3);
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod payload;
 pub(crate) mod preload;
 mod programs;
 pub(crate) mod reading;
+mod scaling;
 pub(crate) mod sessions;
 pub(crate) mod sharing;
 pub(crate) mod size;
@@ -25,7 +26,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(cases::Cases::default()),
-        Box::new(events::Events::scaling()),
+        Box::new(scaling::Scaling::new()),
         Box::new(paths::Paths::new()),
         Box::new(breakdown::Breakdown::new()),
         Box::<syscall::Syscall>::default(),

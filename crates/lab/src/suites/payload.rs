@@ -155,7 +155,8 @@ impl Payloads {
         trackway::in_window(&mut command, place.window_dir());
         let finished = child::run(&mut command, OURS)?;
         let batches = workload::batches(&finished.stdout)?;
-        let account = trackway::account(&place.path(TRACE), &finished.stderr, emitted(&batches))?;
+        let (trace, emitted) = (place.path(TRACE), emitted(&batches));
+        let account = trackway::account_of_thread(&trace, &finished.stderr, emitted)?;
         Ok((batches, account))
     }
 

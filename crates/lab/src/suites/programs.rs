@@ -13,7 +13,9 @@ use crate::results::Account;
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::Lttng;
-use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
+use crate::tracers::trackway::{
+    account_of_thread, availability, in_window, link_flags, off_window_dir,
+};
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{FLOW_BYTES, RING_BYTES};
 
@@ -147,7 +149,7 @@ impl Programs {
         match (under.linked, under.storage) {
             (Linked::Nothing, _) | (_, Storage::Off) => return Ok(None),
             (Linked::Trackway, _) => {
-                return account(&place.path(TRACE), messages, emitted).map(Some);
+                return account_of_thread(&place.path(TRACE), messages, emitted).map(Some);
             }
             (Linked::Lttng, storage) => {
                 ust_session::end(self.daemon()?, SESSION, storage == Storage::Ring)?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use trackway_ctf::read::{Body, DecodeError, Enumeration, EventSink, Integer, Scope, Sink};
@@ -155,31 +156,46 @@ impl Sink for First {
 }
 
 /// Those that a command made, as it says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Made {
     nonce: u32,
     begin: u32,
     during: u32,
     end: u32,
+    /// On which CPU each of them was.
+    cpus: Vec<u32>,
 }
 
 impl Made {
     /// Of a command's output; `None` if it makes none.
     pub(crate) fn of(stdout: &str) -> Result<Option<Self>> {
-        let line = stdout.lines().find(|line| line.starts_with("marks "));
-        line.map(|line| {
-            let numbers = crate::workload::numbers::<4>(line, "marks")?;
-            let wrong = |_| Error::output("workload", format!("'{line}'"));
-            let [nonce, begin, during, end] = numbers.map(u32::try_from);
-            let (nonce, begin) = (nonce.map_err(wrong)?, begin.map_err(wrong)?);
-            let (during, end) = (during.map_err(wrong)?, end.map_err(wrong)?);
-            Ok(Self { nonce, begin, during, end })
-        })
-        .transpose()
+        let mut lines = stdout.lines().skip_while(|line| !line.starts_with("marks "));
+        let Some(line) = lines.next() else { return Ok(None) };
+        let wrong = || Error::output("workload", format!("'{line}' and its CPUs"));
+        let numbers = crate::workload::numbers::<4>(line, "marks")?;
+        let [nonce, begin, during, end] = numbers.map(u32::try_from);
+        let cpus = lines.next().and_then(|line| line.strip_prefix("mark-cpus "));
+        let cpus = cpus.ok_or_else(wrong)?.split(' ').map(str::parse);
+        let made = Self {
+            nonce: nonce.map_err(|_| wrong())?,
+            begin: begin.map_err(|_| wrong())?,
+            during: during.map_err(|_| wrong())?,
+            end: end.map_err(|_| wrong())?,
+            cpus: cpus.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
+        };
+        if made.cpus.len() != made.count() as usize {
+            return Err(wrong());
+        }
+        Ok(Some(made))
     }
 
     const fn count(&self) -> u32 {
         self.begin.saturating_add(self.during).saturating_add(self.end)
+    }
+
+    /// The number of the first one of the end.
+    const fn end_from(&self) -> u32 {
+        self.begin.saturating_add(self.during)
     }
 
     /// Names of their threads.
@@ -189,7 +205,10 @@ impl Made {
     }
 
     /// What became of them, on these sides, where a tracer keeps events so, and says that of all
-    /// events: those that it lost or has overwritten are what may be missing.
+    /// events: those that it lost or has overwritten are what may be missing. A buffer of each CPU
+    /// overwrites its oldest: so of a CPU's marks, only those before the first that is there can
+    /// have been overwritten, and what is missing between is lost, or makes an account that does
+    /// not add up.
     ///
     /// # Errors
     ///
@@ -202,15 +221,12 @@ impl Made {
         keep: Keep,
         all: &Account,
     ) -> Result<Account> {
-        let mut recorded = 0;
+        let (mut recorded, mut oldest) = (0, 0);
         for &side in sides {
-            let of = |from: u32, count: u32| {
-                let is_seen = |number: &u32| seen.0.contains(&(side, self.nonce, *number));
-                (from..from.saturating_add(count)).filter(is_seen).count() as u64
-            };
-            let begin = Part { seen: of(0, self.begin), made: self.begin.into() };
-            let from = self.begin.saturating_add(self.during);
-            let end = Part { seen: of(from, self.end), made: self.end.into() };
+            let is_seen = |number: u32| seen.0.contains(&(side, self.nonce, number));
+            let of = |numbers: Range<u32>| numbers.filter(|number| is_seen(*number)).count() as u64;
+            let begin = Part { seen: of(0..self.begin), made: self.begin.into() };
+            let end = Part { seen: of(self.end_from()..self.count()), made: self.end.into() };
             let is_whole = end.proves(all.lost)
                 && match keep {
                     Keep::Disk => begin.proves(all.lost),
@@ -225,19 +241,31 @@ impl Made {
                 );
                 return Err(Error::output(tracer, message));
             }
-            recorded += of(0, self.count());
+            recorded += of(0..self.count());
+            oldest += self.before_first(is_seen);
         }
         let emitted = u64::from(self.count()) * sides.len() as u64;
-        let missing = emitted - recorded;
-        // What could go first: of a flight recorder, all but the newest is to.
-        let overwritten = missing.min(all.overwritten);
+        let overwritten = oldest.min(all.overwritten);
         Ok(Account {
             emitted,
             recorded,
-            lost: (missing - overwritten).min(all.lost),
+            lost: (emitted - recorded - overwritten).min(all.lost),
             overwritten,
             record_bytes: all.bytes_of(recorded),
         })
+    }
+
+    /// How many there are before the first that is seen of their CPU. Those of the end are none of
+    /// them: the newest go last.
+    fn before_first(&self, is_seen: impl Fn(u32) -> bool) -> u64 {
+        let (mut begun, mut before) = (BTreeSet::new(), 0);
+        for (number, cpu) in (0..self.end_from()).zip(&self.cpus) {
+            if is_seen(number) {
+                begun.insert(cpu);
+            }
+            before += u64::from(!begun.contains(cpu));
+        }
+        before
     }
 }
 
@@ -268,7 +296,8 @@ mod tests {
     const SIDES: [Side; 2] = [Side::Call, Side::Exit];
 
     fn made() -> Made {
-        Made::of("noise\nmarks 20000 2 3 4\nload 1 2 3\n").expect("numbers").expect("marks")
+        let stdout = "noise\nmarks 20000 2 3 4\nmark-cpus 0 1 0 0 1 0 1 0 1\nload 1 2 3\n";
+        Made::of(stdout).expect("numbers").expect("marks")
     }
 
     /// What is seen of these marks, by a tracer that says so of all events.
@@ -289,10 +318,13 @@ mod tests {
 
     #[test]
     fn marks_are_what_commands_say() {
-        assert_eq!(made(), Made { nonce: 20_000, begin: 2, during: 3, end: 4 });
+        let cpus = vec![0, 1, 0, 0, 1, 0, 1, 0, 1];
+        assert_eq!(made(), Made { nonce: 20_000, begin: 2, during: 3, end: 4, cpus });
         assert_eq!(made().names().last().as_deref(), Some("mark-20000-8"));
         assert_eq!(Made::of("load 1 2 3\n").expect("nothing wrong"), None);
-        assert!(Made::of("marks 1 2 x 4\n").is_err());
+        for wrong in ["marks 1 2 x 4\nmark-cpus 0", "marks 1 1 0 1", "marks 1 1 0 1\nmark-cpus 0"] {
+            assert!(Made::of(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -302,9 +334,29 @@ mod tests {
         assert!(found.is_complete());
         let some = account([0, 1, 5, 6, 7, 8], Keep::Disk, 400, 0).expect("with losses");
         assert_eq!((some.emitted, some.recorded, some.lost), (18, 12, 6));
-        let late = account(4..9, Keep::Flight, 0, 900).expect("the newest");
-        assert_eq!((late.recorded, late.overwritten), (10, 8));
-        assert!(late.is_complete());
+    }
+
+    #[test]
+    fn what_is_overwritten_is_the_oldest_of_each_cpu() {
+        // The newest on each CPU. No mark tells a recorder that was off before from one that has
+        // overwritten so much: that it says so is all there is.
+        let found = account(4..9, Keep::Flight, 0, 900).expect("the newest");
+        assert_eq!((found.recorded, found.overwritten, found.is_complete()), (10, 8, true));
+        let none = account([1, 4, 5, 6, 7, 8], Keep::Flight, 0, 900).expect("all of one CPU");
+        assert_eq!((none.overwritten, none.is_complete()), (6, true));
+        let few = account(4..9, Keep::Flight, 0, 7).expect("fewer than are missing");
+        assert!(!few.is_complete());
+        // On at the begin, then off for a while: a hole on one CPU, or on both.
+        for numbers in [&[0, 1, 3, 4, 5, 6, 7, 8][..], &[0, 1, 5, 6, 7, 8]] {
+            let numbers = || numbers.iter().copied();
+            let hole = account(numbers(), Keep::Flight, 0, 900).expect("both ends");
+            assert!(!hole.is_complete() && hole.overwritten == 0, "{hole:?}");
+            let lost = account(numbers(), Keep::Flight, 6, 900).expect("it says so");
+            assert!(lost.is_complete());
+        }
+        account(0..8, Keep::Flight, 0, 900).expect_err("the last is not there");
+        let lost = account(4..8, Keep::Flight, 2, 900).expect("the last are lost");
+        assert_eq!((lost.lost, lost.overwritten, lost.is_complete()), (2, 8, true));
     }
 
     #[test]

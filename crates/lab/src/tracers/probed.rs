@@ -128,6 +128,8 @@ fn by_bpftrace(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> 
     let command = bpftrace::command(&script, probed.words, &output);
     let stdout = probed.run(&words(&command), name::BPFTRACE)?;
     let said = Said::take(&output)?;
+    // It ends the program's lines by empty ones of its own.
+    let stdout = stdout.trim().to_owned();
     let (emitted, recorded, lost) = (probed.emitted, said.count("@"), said.lost);
     Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))
 }

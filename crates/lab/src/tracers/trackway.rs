@@ -18,7 +18,8 @@ use crate::tracer::{Availability, Flow, Starts, Tracer};
 use crate::workload::{self, Batch};
 
 pub(crate) use parts::{
-    account, allocated_bytes, availability, in_window, link_flags, off_window_dir,
+    account, account_of_thread, allocated_bytes, availability, in_window, link_flags,
+    off_window_dir,
 };
 
 /// The workload in C.
@@ -60,12 +61,20 @@ impl Way {
 #[derive(Debug)]
 struct Latest {
     messages: String,
-    emitted: u64,
+    /// By thread.
+    emitted: Vec<u64>,
+    payload: Payload,
 }
 
 impl Latest {
     fn account(&self, place: &Place) -> Result<Account> {
-        account(&place.path(TRACE), &self.messages, self.emitted)
+        let (trace, messages) = (place.path(TRACE), &self.messages);
+        match self.emitted.as_slice() {
+            &[emitted] if self.payload.is_numbered() => {
+                account_of_thread(&trace, messages, emitted)
+            }
+            emitted => account(&trace, messages, emitted.iter().sum()),
+        }
     }
 }
 
@@ -148,8 +157,8 @@ impl Trackway {
         self.program == CXX_PROGRAM
     }
 
-    /// How many events the latest run had.
-    const fn set_emitted(&mut self, emitted: u64) {
+    /// How many events each thread of the latest run had.
+    fn set_emitted(&mut self, emitted: Vec<u64>) {
         if let Some(latest) = &mut self.latest {
             latest.emitted = emitted;
         }
@@ -257,7 +266,7 @@ impl Tracer for Trackway {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
         let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
         let batches = workload::batches(&output)?;
-        self.set_emitted(batches.iter().map(|batch| batch.events).sum());
+        self.set_emitted(workload::emitted_by_thread(&batches));
         Ok(batches)
     }
 
@@ -299,12 +308,13 @@ impl Tracer for Trackway {
             self.record(place, &[&context[..], &options].concat(), bytes)?
         };
         let finished = child::run(command.args(arguments), self.name())?;
-        self.latest = Some(Latest { messages: finished.stderr, emitted: 0 });
+        let (messages, payload) = (finished.stderr, case.payload);
+        self.latest = Some(Latest { messages, emitted: Vec::new(), payload });
         Ok(finished.stdout)
     }
 
     fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
-        self.set_emitted(emitted.iter().sum());
+        self.set_emitted(emitted.to_vec());
         self.read_back(place)
     }
 

@@ -45,10 +45,7 @@ impl Uftrace {
         let mut replay = Command::new("uftrace");
         replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
         let finished = child::run(replay.arg(place.path(OUTPUT)), "uftrace replay")?;
-        let (numbers, is_lossy) = calls(&finished.stdout);
-        // It says that records are lost, of which a call has three: calls that are not there.
-        let lost = if is_lossy { numbers.missing(emitted) } else { 0 };
-        numbers.account(name::UFTRACE, emitted, lost, 0)
+        account(&finished.stdout, emitted)
     }
 }
 
@@ -102,17 +99,26 @@ impl Tracer for Uftrace {
     fn tear_down(&mut self) {}
 }
 
-/// The calls of a replay, and whether it says that some are lost: lines `lab_value(17);` and
-/// `/* LOST 3 records!! */`.
-fn calls(replay: &str) -> (Numbers, bool) {
-    let (mut numbers, mut is_lossy) = (Numbers::default(), false);
+/// What became of so many calls, by a replay.
+fn account(replay: &str, emitted: u64) -> Result<Account> {
+    let (numbers, records_lost) = calls(replay);
+    // A call has several records, and is not there if one of them is lost: no more calls can be
+    // missing than records.
+    let lost = numbers.missing(emitted).min(records_lost);
+    numbers.account(name::UFTRACE, emitted, lost, 0)
+}
+
+/// The calls of a replay, and how many records it says are lost: lines `lab_value(17);` and
+/// `/* LOST 3 records!! */`. One that says it without a number says nothing.
+fn calls(replay: &str) -> (Numbers, u64) {
+    let (mut numbers, mut lost) = (Numbers::default(), 0_u64);
     for line in BufReader::new(replay.as_bytes()).lines().map_while(|line| line.ok()) {
         if let Some(number) = number_after(&line, &format!("{FUNCTION}(")) {
             numbers.add(number);
         }
-        is_lossy |= line.contains("LOST ");
+        lost = lost.saturating_add(number_after(&line, "LOST ").unwrap_or(0));
     }
-    (numbers, is_lossy)
+    (numbers, lost)
 }
 
 #[cfg(test)]
@@ -121,10 +127,21 @@ mod tests {
 
     #[test]
     fn calls_are_counted_with_their_numbers() {
-        let (numbers, is_lossy) = calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
+        let (numbers, lost) = calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
         let whole = numbers.account("uftrace", 3, 0, 0).expect("all");
-        assert_eq!((whole.recorded, is_lossy), (3, false));
-        let (numbers, is_lossy) = calls("lab_value(0);\n/* LOST 3 records!! */\nlab_value(2);\n");
-        assert_eq!((numbers.missing(3), is_lossy), (1, true));
+        assert_eq!((whole.recorded, lost), (3, 0));
+        let replay = "lab_value(0);\n/* LOST 3 records!! */\nlab_value(2);\n/* LOST 4 records!! */";
+        let (numbers, lost) = calls(replay);
+        assert_eq!((numbers.missing(3), lost), (1, 7));
+        assert_eq!(calls("/* LOST some records */\n").1, 0);
+    }
+
+    #[test]
+    fn what_is_lost_excuses_no_more_calls_than_records() {
+        let replay = "lab_value(0);\n/* LOST 3 records!! */\n";
+        let found = account(replay, 4).expect("three calls and three records");
+        assert_eq!((found.recorded, found.lost, found.is_complete()), (1, 3, true));
+        let error = account(replay, 1000).unwrap_err().to_string();
+        assert!(error.contains("999 events are not there"), "{error}");
     }
 }

@@ -116,8 +116,9 @@ impl Ust {
     pub(crate) fn absence_of_libc(place: &Place) -> Option<String> {
         let loads = || {
             let [program, nothing] = place.kit.nothing();
-            let output = Command::new(program).arg(nothing).env("LD_PRELOAD", LTTNG_LIBC).output();
-            output.is_ok_and(|output| output.status.success() && output.stderr.is_empty())
+            let mut command = Command::new(program);
+            let tried = child::run(command.arg(nothing).env("LD_PRELOAD", LTTNG_LIBC), LTTNG_LIBC);
+            tried.is_ok_and(|finished| finished.stderr.is_empty())
         };
         let missing = || (!loads()).then(|| format!("{LTTNG_LIBC} is not installed"));
         Self::absence(place).or_else(missing)
@@ -165,7 +166,7 @@ impl Ust {
         let ended = ust_session::end(&self.0, SESSION, false);
         let finished = run?;
         ended?;
-        let all = readback::kept(&trace, &[])?;
+        let all = readback::counted(&trace, 0)?;
         let whole = Whole::new("lttng-ust", &trace, finished, known, all);
         place.clear(TRACE);
         whole

@@ -8,9 +8,13 @@
  *     kernel openat BATCHES EVENTS          the same for names of each length: "batch BYTES …"
  *     kernel paced BURSTS EVENTS PERIOD_US  so many calls each turn: "emitted 0 EVENTS NS CPU_NS"
  *     kernel for THREADS MILLISECONDS       as fast as it goes: "emitted THREAD EVENTS NS CPU_NS"
+ *     kernel batches THREADS BATCHES EVENTS calls of getppid in each of several threads, pinned to
+ *                                           a CPU each: "batch THREAD NUMBER EVENTS NS"
  *     kernel load PIDS COMMAND…             runs it: "load NS CPU_NS TRACERS_NS", the last of
  *                                           those processes (a,b; 0: who started us) meanwhile,
- *                                           and the line of marks.h
+ *                                           and the lines of marks.h
+ *     kernel written FOLDER PIDS COMMAND…   the same, and "written BYTES": what the folder has
+ *                                           more when the command has ended
  *     kernel drain PIPE FILE                moves what comes, as trace-cmd does, until it is ended
  */
 #include "harness.h"
@@ -177,13 +181,15 @@ int main(int argc, char **argv)
         return paced(strtoull(second, NULL, 10), strtoull(third, NULL, 10),
                      strtoull(argv[4], NULL, 10));
     if (strcmp(what, "load") == 0 && argc > 3)
-        return lab_load(second, argv + 3);
+        return lab_load(NULL, second, argv + 3);
+    if (strcmp(what, "written") == 0 && argc > 4)
+        return lab_load(second, third, argv + 4);
     if (strcmp(what, "drain") == 0 && argc > 3)
         return drain(second, third);
     static const struct lab_work works[] = {{"getppid", call_getppid}, {NULL, NULL}};
-    if (strcmp(what, "for") == 0 && argc > 3) {
-        char *arguments[] = {argv[0], "for", "getppid", argv[2], argv[3], NULL};
-        return lab_main(5, arguments, works);
+    if ((strcmp(what, "for") == 0 && argc == 4) || (strcmp(what, "batches") == 0 && argc == 5)) {
+        char *arguments[] = {argv[0], argv[1], "getppid", argv[2], argv[3], argv[4], NULL};
+        return lab_main(argc + 1, arguments, works);
     }
     return 2;
 }

@@ -3,6 +3,7 @@
 #ifndef LAB_LOAD_H
 #define LAB_LOAD_H
 
+#include <ftw.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,10 +39,33 @@ static void lab_print_load(uint64_t ns, const struct rusage *usage, uint64_t tra
            (unsigned long long)tracers_ns);
 }
 
-/* Runs a command, and prints both lines; 0, or 1 if it failed. Marks of its begin and its end are
- * not in its time. */
-static int lab_load(const char *pids, char **command)
+/* Bytes of the files that lab_bytes_in has found. */
+static uint64_t lab_bytes;
+
+static int lab_add_bytes(const char *path, const struct stat *status, int kind, struct FTW *at)
 {
+    (void)path;
+    (void)at;
+    if (kind == FTW_F && S_ISREG(status->st_mode))
+        lab_bytes += (uint64_t)status->st_size;
+    return 0;
+}
+
+/* Of all files in a folder and below. */
+static uint64_t lab_bytes_in(const char *folder)
+{
+    enum { OPEN_FOLDERS_MAX = 16 };
+    lab_bytes = 0;
+    nftw(folder, lab_add_bytes, OPEN_FOLDERS_MAX, FTW_PHYS);
+    return lab_bytes;
+}
+
+/* Runs a command, and prints both lines, and, if there is a folder that tracers write to,
+ * "written BYTES": by how much it has grown when the command has ended; 0, or 1 if it failed. Marks
+ * of its begin and its end are not in its time. */
+static int lab_load(const char *folder, const char *pids, char **command)
+{
+    const uint64_t bytes_before = folder != NULL ? lab_bytes_in(folder) : 0;
     sigset_t ended, before;
     sigemptyset(&ended);
     sigaddset(&ended, SIGCHLD);
@@ -60,6 +84,8 @@ static int lab_load(const char *pids, char **command)
     if (child < 0 || lab_marks_wait(&marks, child, &status, &usage) != child || status != 0)
         return 1;
     const uint64_t end = lab_now_ns(), cpu_after = lab_cpu_of(pids);
+    if (folder != NULL)
+        printf("written %llu\n", (unsigned long long)(lab_bytes_in(folder) - bytes_before));
     lab_marks_end(&marks);
     lab_print_load(end - begin, &usage, cpu_after - cpu_before);
     return 0;

@@ -7,6 +7,7 @@
  * which is beyond all that there are; for 2^62 + that many bytes, which nobody has; and ends. N
  * counts from 0, in the order of time. "marks NONCE BEGIN DURING END" says how many there were: at
  * the begin and at the end some on each CPU, during the command one every LAB_MARK_MS, anywhere.
+ * Each stays on one CPU, so that one buffer has all of it: "mark-cpus CPU…" says on which, of each.
  */
 #ifndef LAB_MARKS_H
 #define LAB_MARKS_H
@@ -19,29 +20,32 @@
 enum { LAB_MARK_MS = 50, LAB_MARKS_DURING_MAX = 4000, LAB_MARK_CPUS_MAX = 256 };
 /* At the end more often than once, with pauses: what was full has been drained by then. */
 enum { LAB_MARK_ENDS = 3, LAB_MARK_PAUSE_MS = 20 };
+enum { LAB_MARKS_MAX = LAB_MARKS_DURING_MAX + (1 + LAB_MARK_ENDS) * LAB_MARK_CPUS_MAX };
 enum { LAB_NONCE_BITS = 14, LAB_MARK_STACK_BYTES = 1 << 17 };
 
 struct lab_marks {
     cpu_set_t cpus;
     int nonce; /* of this run: another bench, or memory of an earlier run, has another */
     int begin, during, end;
+    short cpu_of[LAB_MARKS_MAX];
 };
 
 struct lab_mark {
-    int cpu; /* or -1: any */
+    int cpu; /* or -1: wherever it is, and there it stays */
     int nonce, number;
 };
 
 static void *lab_mark_thread(void *argument)
 {
-    const struct lab_mark *mark = argument;
+    struct lab_mark *mark = argument;
     const int value = mark->nonce << 16 | mark->number;
     /* So that no compiler sees that it is too much, or that nobody needs it. */
     volatile size_t bytes = ((size_t)1 << 62) + (size_t)value;
     void *volatile memory;
     char name[32];
-    if (mark->cpu >= 0)
-        lab_pin(mark->cpu);
+    if (mark->cpu < 0)
+        mark->cpu = sched_getcpu();
+    lab_pin(mark->cpu);
     snprintf(name, sizeof name, "mark-%d-%d", mark->nonce, mark->number);
     prctl(PR_SET_NAME, name);
     syscall(SYS_getpgid, value);
@@ -51,7 +55,7 @@ static void *lab_mark_thread(void *argument)
 }
 
 /* Makes the next one. If there can be no thread, there is none: its reader will miss it. */
-static void lab_mark(const struct lab_marks *marks, int cpu)
+static void lab_mark(struct lab_marks *marks, int cpu)
 {
     struct lab_mark mark = {cpu, marks->nonce, marks->begin + marks->during + marks->end};
     pthread_attr_t attributes;
@@ -60,10 +64,11 @@ static void lab_mark(const struct lab_marks *marks, int cpu)
     pthread_attr_setstacksize(&attributes, LAB_MARK_STACK_BYTES);
     if (pthread_create(&thread, &attributes, lab_mark_thread, &mark) == 0)
         pthread_join(thread, NULL);
+    marks->cpu_of[mark.number] = (short)(mark.cpu < 0 ? 0 : mark.cpu);
     pthread_attr_destroy(&attributes);
 }
 
-static void lab_mark_each_cpu(const struct lab_marks *marks, int *count)
+static void lab_mark_each_cpu(struct lab_marks *marks, int *count)
 {
     for (int cpu = 0; cpu < LAB_MARK_CPUS_MAX; cpu++)
         if (CPU_ISSET(cpu, &marks->cpus)) {
@@ -110,7 +115,10 @@ static void lab_marks_end(struct lab_marks *marks)
         nanosleep(&pause, NULL);
         lab_mark_each_cpu(marks, &marks->end);
     }
-    printf("marks %d %d %d %d\n", marks->nonce, marks->begin, marks->during, marks->end);
+    printf("marks %d %d %d %d\nmark-cpus", marks->nonce, marks->begin, marks->during, marks->end);
+    for (int number = 0; number < marks->begin + marks->during + marks->end; number++)
+        printf(" %d", marks->cpu_of[number]);
+    printf("\n");
 }
 
 #endif

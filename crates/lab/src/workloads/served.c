@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     if (keeper < 0)
         return 3;
     const int result =
-        is_served((uint16_t)atoi(argv[2])) ? lab_load(argv[1], argv + 4 + words) : 4;
+        is_served((uint16_t)atoi(argv[2])) ? lab_load(NULL, argv[1], argv + 4 + words) : 4;
     close(both[1]);
     waitpid(keeper, NULL, 0);
     return result;

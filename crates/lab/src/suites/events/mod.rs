@@ -18,7 +18,7 @@ use crate::tracer::{Availability, Tracer};
 use crate::tracers::{self, baseline, name};
 use turn::Turn;
 
-pub(crate) use turn::THREADS;
+pub(crate) use turn::{THREADS, of_batches};
 
 /// A row: which tracer does what.
 #[derive(Debug, Clone, Copy)]

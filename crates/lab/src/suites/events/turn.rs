@@ -218,7 +218,7 @@ fn starts(tracer: &mut dyn Tracer, hall: &Hall<'_>) -> Result<Sample> {
 
 /// ns of an event, of batches that count: the median, which does not see those that were
 /// interrupted, and beside it the mean, which does.
-fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
+pub(crate) fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
     let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
     let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();
     let events: f64 = counted().map(|batch| batch.events as f64).sum();

@@ -33,7 +33,7 @@ impl Events {
         })
     }
 
-    /// What it costs where others emit at the same time.
+    /// What it costs where others emit at the same time: the part of `scaling` in user space.
     pub(crate) fn scaling() -> Self {
         let about = About {
             name: "scaling",
@@ -62,7 +62,7 @@ impl Events {
     pub(crate) fn startup() -> Self {
         let about = About {
             name: "startup",
-            title: "Start of a program that is linked with a tracer",
+            title: "Start of a program that is linked with a tracer: the fastest of a turn",
             repeats: "design, bars",
             unit: Unit::Us,
             x_axis: "",

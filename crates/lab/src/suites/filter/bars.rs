@@ -35,7 +35,7 @@ fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
     let rows = Chain::ALL.into_iter().filter_map(row);
     most_of_all(
         &format!("filter, {}: worst chain at most {OF_C} of C (aim 1.1)", of(operands, predicates)),
-        rows.map(|row| Told::times(Some(row))),
+        rows.map(|row| Told::times(suite, Some(row))),
         OF_C,
         Form::of(2, ""),
     )

@@ -534,7 +534,7 @@ pub(crate) fn bars(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
     vec![
         most(
             &format!("buffer, u32: rseq at most {ABOVE_FLOOR} of no protection"),
-            Told::times(find(Way::Rseq, one)),
+            Told::times(suite, find(Way::Rseq, one)),
             ABOVE_FLOOR,
             Form::PART,
         ),

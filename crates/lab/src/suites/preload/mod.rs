@@ -183,8 +183,9 @@ impl Preload {
 /// What the helper is to cost at most.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |way: Way, program: Program| suite.row(way.tracer(), program.name());
-    let percent =
-        |row: Option<&Row>| Told::times(row).map(|told| told.map(|times| (times - 1.0) * 100.0));
+    let percent = |row: Option<&Row>| {
+        Told::times(suite, row).map(|told| told.map(|times| (times - 1.0) * 100.0))
+    };
     let beyond = |way| ByRound::beyond(suite, row(way, Program::Words));
     let pairs = |way| ByRound::of(row(way, Program::Pairs));
     // What is not installed here has no row that could fail.

@@ -78,10 +78,11 @@ impl Host for Theirs<'_> {
 
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
         ust_session::end(self.daemon, session, kind == Kind::Flight)?;
-        let (trace, emitted) = (self.trace(session), &[emitted]);
+        let trace = self.trace(session);
         match kind {
-            Kind::Flight => readback::overwritten(&trace, emitted, Size::Same),
-            Kind::Disk => readback::kept(&trace, emitted),
+            Kind::Flight => readback::overwritten(&trace, &[emitted], Size::Same),
+            // Processes that each number their own, or only some of the numbers.
+            Kind::Disk => readback::counted(&trace, emitted),
         }
     }
 

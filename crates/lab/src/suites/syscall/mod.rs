@@ -51,6 +51,8 @@ const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
 /// of recorders: percent of a CPU, and events a second that there were.
 const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
+/// Of the events that it has in the end, percent that were still in buffers when the last was made.
+const LATER: &str = "written after the program's end, %";
 /// What was taken out of each single call: reading the clock twice.
 const CLOCK: &str = "measuring a single call, ns";
 /// Events that the tracer says it has lost, of everything that it traced.
@@ -227,7 +229,8 @@ impl Syscall {
             words("for", &[hall.cpus as u64, ms])
         };
         let program = hall.place.path(PROGRAM).display().to_string();
-        let before = [program.clone(), "load".to_owned()];
+        let folder = hall.place.path("").display().to_string();
+        let before = [program.clone(), "written".to_owned(), folder];
         let after = [&[program], arguments.as_slice()].concat();
         let job = Job {
             events: KernelEvents::OneCall(GETPPID),
@@ -341,20 +344,26 @@ fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.le
     Ok(samples)
 }
 
-/// What arrived on disk, of a second.
+/// What arrived on disk, of a second: until the program had ended, by the part of the tracer's
+/// bytes that was written then. The rest was in buffers, which are written in no time of the program's.
 fn drained(ran: &Ran) -> Result<Sample> {
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
     let threads = crate::workload::emitted(&lines.join("\n"))?;
     let emitted = 2 * threads.iter().map(|thread| thread.events).sum::<u64>();
     let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or(0).max(1);
     let [ns, _, tracers_ns] = ran.numbers("load")?;
-    let account = ran.found.unwrap_or_default().account_of_call(emitted);
-    let each_second = |events: u64| events as f64 / (longest_ns as f64 / 1e9);
+    let [written] = ran.numbers("written")?;
+    let found = ran.found.unwrap_or_default();
+    let account = found.account_of_call(emitted);
+    // Headers of packets are written, too, and are in no event's bytes.
+    let in_time = (written as f64 / found.bytes.max(1) as f64).min(1.0);
+    let each_second = |events: f64| events / (longest_ns as f64 / 1e9);
     Ok(Sample {
-        figure: each_second(account.recorded),
+        figure: each_second(account.recorded as f64 * in_time),
         account: Some(account),
         extra: vec![
-            (EMITTED, each_second(emitted)),
+            (EMITTED, each_second(emitted as f64)),
+            (LATER, (1.0 - in_time) * 100.0),
             (RECORDER, tracers_ns as f64 / ns.max(1) as f64 * 100.0),
         ],
         ..Sample::default()

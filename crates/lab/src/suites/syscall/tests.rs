@@ -64,6 +64,20 @@ fn single_calls_are_told_without_what_measuring_takes() {
 }
 
 #[test]
+fn what_is_in_buffers_when_the_program_ends_has_not_arrived() {
+    let drained = |written: u64| {
+        let stdout = format!("emitted 0 500 1000000 9\nload 1000000 1 2\nwritten {written}\n");
+        let found = Found { events: 1000, bytes: 8000, ..Found::default() };
+        super::drained(&Ran { stdout, found: Some(found), ..Ran::default() }).expect("a sample")
+    };
+    let half = drained(4000);
+    assert_eq!((half.figure, half.account.map(|one| one.recorded)), (500_000.0, Some(1000)));
+    assert!(half.extra.contains(&(LATER, 50.0)) && half.extra.contains(&(EMITTED, 1e6)));
+    assert_eq!(drained(8100).figure, 1e6);
+    assert_eq!(drained(0).figure, 0.0);
+}
+
+#[test]
 fn what_is_lost_misses_the_bar_however_little_the_recorder_took() {
     let drained = |lost, percent| {
         let row = steady(KernelTracer::Trackway.name(), PACED, 1e6);

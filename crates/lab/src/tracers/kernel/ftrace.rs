@@ -17,9 +17,14 @@ use crate::tracers::marks::{Made, Seen};
 /// What instances of it are called.
 const NAME: &str = "kernel";
 
-/// Runs a job with ftrace's events of that kind on.
-pub(super) fn run(tracefs: &Tracefs, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+/// Runs a job with ftrace's events of that kind on, by this clock.
+pub(super) fn run(
+    tracefs: &Tracefs,
+    (tracer, clock): (KernelTracer, &str),
+    job: &Job<'_>,
+) -> Result<Ran> {
     let instance = Instance::new(tracefs, NAME, BUFFER_KIB)?;
+    instance.write("trace_clock", clock)?;
     let drains = match job.keep {
         Keep::Disk => drain(&instance, job.place)?,
         Keep::Flight => Drains(Vec::new()),

@@ -52,6 +52,12 @@ pub(crate) enum KernelTracer {
     TrackwayUser,
     /// ftrace's events of all calls at once, in an instance of their own.
     FtraceRaw,
+    /// The same, of times that each CPU has by itself.
+    FtraceLocal,
+    /// The same, of times that no CPU has before another: behind a lock of them all.
+    FtraceGlobal,
+    /// The same, of a number that all CPUs count on instead of a time.
+    FtraceCounter,
     /// ftrace's events of each call.
     FtraceSyscalls,
     /// perf record.
@@ -76,6 +82,9 @@ impl KernelTracer {
             Self::TrackwayTracefs => "trackway-tracefs",
             Self::TrackwayUser => "trackway-user-kernel",
             Self::FtraceRaw => "ftrace",
+            Self::FtraceLocal => "ftrace-local",
+            Self::FtraceGlobal => "ftrace-global",
+            Self::FtraceCounter => "ftrace-counter",
             Self::FtraceSyscalls => "ftrace-syscalls",
             Self::Perf => "perf",
             Self::Bpftrace => "bpftrace",
@@ -103,6 +112,18 @@ impl KernelTracer {
             self,
             Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs | Self::TrackwayUser
         )
+    }
+
+    /// The clock of ftrace's instance, if it is ftrace: unless that is what rows differ in, the one
+    /// that other tracers have.
+    const fn ftrace_clock(self) -> Option<&'static str> {
+        match self {
+            Self::FtraceRaw | Self::FtraceSyscalls => Some("mono"),
+            Self::FtraceLocal => Some("local"),
+            Self::FtraceGlobal => Some("global"),
+            Self::FtraceCounter => Some("counter"),
+            _ => None,
+        }
     }
 }
 
@@ -291,9 +312,7 @@ impl KernelTracers {
                 Some(reason.to_owned())
             }
             _ if !is_root() => Some(ONLY_ROOT.to_owned()),
-            KernelTracer::FtraceRaw | KernelTracer::FtraceSyscalls => {
-                self.tracefs.as_ref().err().cloned()
-            }
+            _ if tracer.ftrace_clock().is_some() => self.tracefs.as_ref().err().cloned(),
             _ if tracer.is_ours() => ours::availability(place, tracer).err(),
             _ => None,
         }
@@ -301,14 +320,14 @@ impl KernelTracers {
 
     /// Runs a job under a tracer.
     pub(crate) fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
-        match (tracer, &self.tracefs) {
-            (KernelTracer::Untraced, _) => untraced(job),
-            (KernelTracer::FtraceRaw | KernelTracer::FtraceSyscalls, Ok(tracefs)) => {
-                ftrace::run(tracefs, tracer, job)
-            }
-            (KernelTracer::Perf, _) => peers::by_perf(job),
-            (KernelTracer::Bpftrace, _) => peers::by_bpftrace(job),
-            (KernelTracer::Strace, _) => peers::by_strace(job),
+        if let (Some(clock), Ok(tracefs)) = (tracer.ftrace_clock(), &self.tracefs) {
+            return ftrace::run(tracefs, (tracer, clock), job);
+        }
+        match tracer {
+            KernelTracer::Untraced => untraced(job),
+            KernelTracer::Perf => peers::by_perf(job),
+            KernelTracer::Bpftrace => peers::by_bpftrace(job),
+            KernelTracer::Strace => peers::by_strace(job),
             _ if tracer.is_ours() => ours::run(tracer, job),
             _ => Err(Error::output(tracer.name(), "it cannot be had")),
         }

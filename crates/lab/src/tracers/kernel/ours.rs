@@ -1,6 +1,6 @@
 //! Trackway itself: `trackway record --kernel`.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::count;
 use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
@@ -22,16 +22,18 @@ pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::
         return Err(whole::NO_HELPER.to_owned());
     }
     let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
-    let output = command
-        .args(place.kit.nothing())
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
+    let tried = child::run_for(command.args(place.kit.nothing()), tracer.name(), super::LIMIT_S);
     place.clear(TRACE);
-    let talk = String::from_utf8_lossy(&output.stderr);
-    let line = talk.lines().next().unwrap_or("it fails").trim_start_matches("trackway: ");
-    let line = line.trim_start_matches("error: ");
-    if output.status.success() { Ok(()) } else { Err(line.to_owned()) }
+    tried.map(|_| ()).map_err(|error| match error {
+        Error::Program { message, .. } => reason(&message).to_owned(),
+        error => error.to_string(),
+    })
+}
+
+/// Of a status and what the recorder said, the first words that say why.
+fn reason(message: &str) -> &str {
+    let line = message.lines().nth(1).unwrap_or("it fails").trim_start_matches("trackway: ");
+    line.trim_start_matches("error: ")
 }
 
 /// What is to be recorded, up to the command.
@@ -124,6 +126,12 @@ mod tests {
         let numbers = ["recorded", "lost", "overwritten"].map(|word| number(talk, word));
         assert_eq!(numbers, [Some(632_045), Some(1_784_837), Some(7)]);
         assert_eq!(number("trackway: 1 event recorded, 0 lost", "lost"), None);
+    }
+
+    #[test]
+    fn why_it_cannot_be_had_is_what_it_says() {
+        assert_eq!(reason("exit status: 1\ntrackway: error: no BPF\nhint: none"), "no BPF");
+        assert_eq!(reason("signal: 9"), "it fails");
     }
 
     #[test]

@@ -14,17 +14,9 @@ use crate::tracers::baseline::needs_compiler;
 
 /// What became of the events of a recording, by its summary and by the trace.
 pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
-    let what = "trackway record";
-    let summary = RecorderSummary::parse(messages)
-        .ok_or_else(|| Error::output(what, format_args!("no summary in '{messages}'")))?;
+    let summary = summary(messages)?;
     let counted = readback::count(trace)?.unwrap_or_default();
-    if counted.events != summary.recorded {
-        let message = format!(
-            "it says that it recorded {} events, and the trace has {}",
-            summary.recorded, counted.events
-        );
-        return Err(Error::output(what, message));
-    }
+    summary.agrees("recorded", summary.recorded, counted.events)?;
     Ok(Account {
         emitted,
         recorded: summary.recorded,
@@ -32,6 +24,16 @@ pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Acco
         overwritten: summary.overwritten,
         record_bytes: counted.record_bytes,
     })
+}
+
+/// The same of a single thread, whose events are looked for by their numbers, as others' are.
+pub(crate) fn account_of_thread(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
+    readback::summarized(trace, emitted, &summary(messages)?)
+}
+
+fn summary(messages: &str) -> Result<RecorderSummary> {
+    let missing = || Error::output("trackway record", format!("no summary in '{messages}'"));
+    RecorderSummary::parse(messages).ok_or_else(missing)
 }
 
 /// What a program needs to be compiled with the header and linked with the library.
