@@ -689,7 +689,20 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
         let kernel = ground.status("k")["kernel"].clone();
         let lost = kernel["lost"].as_u64().expect("a number");
         passed_over += kernel["passed-over"].as_u64().expect("a number");
+        let by_event = kernel["lost-by-event"].as_array().expect("a list").clone();
         let talk = ground.ok("session destroy k").1;
+        // Of each of the events that lost most, how many: most first, and the same at the end.
+        let counts: Vec<u64> =
+            by_event.iter().map(|of| of[1].as_u64().expect("a number")).collect();
+        assert!(counts.is_sorted_by(|more, less| more >= less) && counts.len() <= 5, "{kernel}");
+        assert!(
+            counts.iter().sum::<u64>() <= lost && (lost == 0 || !counts.is_empty()),
+            "{kernel}"
+        );
+        let is_said = |of: &serde_json::Value| {
+            talk.contains(&format!(" × {}\n", of[0].as_str().expect("a name")))
+        };
+        assert!(by_event.iter().all(is_said), "{kernel}\n{talk}");
         // Beside it is what the program's own buffers had no room for.
         let trace = format!("{trace}/kernel");
         let stats = ground.ok(&format!("print --stats {trace}")).0;

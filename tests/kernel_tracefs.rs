@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use trackway_tests::cgroup::Group;
-use trackway_tests::steps::wait_for;
+use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{
     World, build_dir, copy_program, discarded_by_babeltrace, has, is_root, skipped, source_dir,
 };
@@ -178,6 +178,8 @@ fn both_ways_record_the_same_events_and_fields() {
                  syscall_entry_openat:filename syscall_exit_mkdirat:pathname \
                  syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");
+    let metadata = text(&fs::read(world.path("bpf/kernel/metadata")).expect("metadata"));
+    assert!(metadata.contains("trackway_empty_fields = \"\";"), "{metadata}");
 }
 
 /// RUN both ways for whole subsystems. EXPECT the same events declared, field by field; and the
@@ -333,6 +335,34 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     }
 }
 
+/// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it says one of the
+/// command's, and not by tracefs; and by both the one that the command sends to its parent.
+#[test]
+fn what_others_do_to_a_command_is_there_by_bpf_alone() {
+    let world = World::new("tracefs-others");
+    if !is_possible(&world) {
+        return;
+    }
+    for (via, is_there) in [("bpf", true), ("tracefs", false)] {
+        let place = world.path(&format!("pid-{via}"));
+        let file = place.display();
+        let script = format!("echo $$ > {file}.new; mv {file}.new {file}; exec sleep 60");
+        let options = ["--kernel", "signal_generate", "--kernel-via", via];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for("the command to run", || place.exists());
+                let pid = fs::read_to_string(&place).expect("its number");
+                send(pid.trim().parse().expect("a number"), libc::SIGTERM);
+            });
+            record(&world, via, &options, &["sh", "-c", &script]);
+        });
+        let lines = lines(&world, via);
+        let has = |signal: &str| lines.iter().any(|line| line.contains(signal));
+        assert_eq!(has(" sig = 15, "), is_there, "{via}: {lines:?}");
+        assert!(has(" sig = 17, "), "{via}: {lines:?}");
+    }
+}
+
 /// RUN a command outside a control group that nobody is in. EXPECT nothing of anybody, and to be
 /// told how it was followed.
 #[test]
@@ -394,6 +424,7 @@ fn what_tracefs_cannot_do_is_refused() {
         (["--filter", "*openat: filename == \"/x\""], no_name),
         (["--filter", "*openat: $ctx.procname == \"x\""], no_context),
         (["--context", "prio"], "by tracefs there is no context 'prio'"),
+        (["--kernel", "!sched_swich"], "no kernel event matches 'sched_swich'"),
         (["--pid", "2147483647"], "there is no process 2147483647"),
     ] {
         let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];

@@ -159,7 +159,7 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
                     summary.recorded,
                     summary.lost
                 ));
-                summary.say_deleted(notices);
+                summary.say_deleted("events", notices);
                 summary.say_cut(notices);
                 summary.say_damage(notices);
                 summary.say_departed(notices);

@@ -244,7 +244,7 @@ impl Desk {
             }
             Effect::SetKernel(spec) => self.select_kernel(&spec, parts, notices)?,
             Effect::Start => {
-                self.kernel.iter_mut().for_each(Draining::start);
+                self.kernel.as_mut().map_or(Ok(()), Draining::start)?;
                 parts.start();
             }
             Effect::Stop => {

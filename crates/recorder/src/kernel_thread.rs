@@ -10,11 +10,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::RecordError;
+use crate::completion::{self, By};
 use crate::kernel::failed;
 use crate::live::Live;
 use crate::report::Notices;
 use crate::trace::Trace;
+use crate::{RecordError, Summary};
 
 /// How often buffers are looked at.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -23,7 +24,17 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
 /// How many packets are given up at the end, one after the other, where a full disk has no room for
 /// those that say what was lost.
-pub(crate) const GIVEN_UP_MAX: usize = 4;
+const GIVEN_UP_MAX: usize = 4;
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Ended<C> {
+    pub(crate) counts: C,
+    /// Whether all could be written.
+    pub(crate) written: io::Result<()>,
+    /// Whether the streams tell all losses.
+    pub(crate) closed: io::Result<()>,
+}
 
 /// What is done with buffers by the thread.
 pub(crate) trait Drains: Send + Sized + 'static {
@@ -43,6 +54,33 @@ pub(crate) trait Drains: Send + Sized + 'static {
 
     /// The trace, and how far it is written, while somebody follows.
     fn live(&mut self) -> (&Trace, &mut Option<Live>);
+
+    /// Says in the trace what was lost at its end.
+    ///
+    /// # Errors
+    ///
+    /// If there is a stream that cannot say it; all others do.
+    fn close(&mut self) -> io::Result<()>;
+
+    /// Takes the largest of the streams' last packets out of the trace again, whose events are lost
+    /// then: whether there was one.
+    fn give_largest_up(&mut self) -> bool;
+
+    /// The same as [`Self::close`], where there may be no room for that.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, whatever is given up.
+    fn close_at_end(&mut self) -> io::Result<()> {
+        let mut closed = self.close();
+        for _ in 0..GIVEN_UP_MAX {
+            if closed.is_ok() || !self.give_largest_up() {
+                break;
+            }
+            closed = self.close();
+        }
+        closed
+    }
 
     /// What has changed of whom is recorded, to be said.
     fn news(&mut self) -> Vec<String> {
@@ -100,6 +138,25 @@ impl<D: Drains> DrainThread<D> {
         let gone = || failed("cannot write kernel events", "the thread has ended");
         self.orders.send(order).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())
+    }
+
+    /// Has it write what is left, by `end`; if it has ended, nothing is known of it.
+    pub(crate) fn write_end<C: Default + Send + 'static>(
+        &self,
+        end: impl FnOnce(&mut D) -> Ended<C> + Send + 'static,
+    ) -> Ended<C> {
+        self.ask(end).unwrap_or_else(|error| {
+            let gone = || Err(io::Error::other(error.to_string()));
+            Ended { counts: C::default(), written: gone(), closed: gone() }
+        })
+    }
+
+    /// Marks the trace as whole. Where that cannot be, who reads it is told that it may not be.
+    pub(crate) fn mark(&self, summary: Summary) {
+        let _ = self.ask(move |drainer| {
+            let facts = drainer.live().0.facts()?;
+            completion::mark(&facts, By::Record(&summary))
+        });
     }
 
     /// See [`Drains::set_followed`].

@@ -11,12 +11,11 @@ mod members;
 mod output;
 
 use std::collections::HashSet;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
-use std::{io, iter, mem};
 
 use trackway_kernel::catalogue::model::Event;
-use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::context::Context;
 use trackway_kernel::ftrace::convert::{Converter, staged};
@@ -24,21 +23,21 @@ use trackway_kernel::ftrace::filter::Filter;
 use trackway_kernel::ftrace::instance::{Instance, InstanceError, Wanted};
 use trackway_kernel::record::cgroup::Folders;
 use trackway_session::protocol::KernelStatus;
-use trackway_session::{KernelSpec, Tracefiles};
+use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::drain::{Drainer, Ended, SeenCpu};
+use self::drain::{Drainer, SeenCpu};
 use self::members::{Follower, Moves};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
-use crate::kernel_thread::{DrainThread, unwritten};
+use crate::kernel_thread::{DrainThread, Ended, unwritten};
 use crate::place::Place;
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
-use crate::{RecordError, kernel_meanings};
+use crate::{RecordError, kernel_meanings, metadata};
 
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
@@ -207,8 +206,7 @@ impl ByTracefs {
         kernel::refuse_other_clock()?;
         let chosen = options.cpus.as_deref().map(crate::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
-        let selection = Selection::new(&options.patterns)?;
-        let events = catalogue.select(&selection)?.events;
+        let events = kernel::selected_of_tracefs(&catalogue, &options.patterns)?;
         let cpus = crate::cpus::online().len().max(1);
         let filters = (&options.filters[..], options.whose());
         let as_staged = |event: &Event| staged(event, kernel::PAYLOAD_BYTES_MAX);
@@ -247,6 +245,20 @@ impl ByTracefs {
     /// What its events are asked.
     pub(crate) const fn filters(&self) -> &TakenFilters {
         self.filters.taken()
+    }
+
+    /// Bytes of a CPU's buffer.
+    pub(crate) fn cpu_bytes(&self) -> u64 {
+        self.shared.cpu_bytes
+    }
+
+    /// Which sizes there can be.
+    pub(crate) fn sizes() -> String {
+        format!(
+            "{} or more; and no more than {} for all CPUs together, if none is asked for",
+            ByteCount(CPU_BYTES_MIN),
+            ByteCount(BUFFERS_BYTES)
+        )
     }
 
     /// Says what of the events will not be in the trace.
@@ -359,12 +371,11 @@ fn make_trace(
 /// What the trace says of itself in its `env`: which fields are empty whatever the program said.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
     let empty = empty_fields(converter);
-    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", empty)]
+    vec![("trackway_kernel_via", "tracefs".to_owned()), (metadata::EMPTY_FIELDS, empty)]
 }
 
 fn empty_fields(converter: &Converter) -> String {
-    let names = converter.empty.iter().map(|(event, field)| format!("{event}:{field}"));
-    names.collect::<Vec<_>>().join(" ")
+    metadata::empty_fields(converter.empty.iter().map(|(event, field)| (&**event, &**field)))
 }
 
 impl Draining {
@@ -375,24 +386,29 @@ impl Draining {
     }
 
     /// Records again.
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start(&mut self) -> Result<(), RecordError> {
+        let started = self.shared.instance.record(true);
+        started.map_err(|error| failed("cannot record kernel events again", error))?;
         self.is_stopped = false;
-        let _ = self.shared.instance.record(true);
+        Ok(())
     }
 
     /// Records nothing any more.
-    pub(crate) fn stop(&mut self) {
-        if mem::replace(&mut self.is_stopped, true) {
-            return;
+    pub(crate) fn stop(&mut self) -> Result<(), RecordError> {
+        if self.is_stopped {
+            return Ok(());
         }
-        let _ = self.shared.instance.record(false);
-        crate::kernel::wait_for_those_under_way();
+        let stopped = self.shared.instance.record(false);
+        stopped.map_err(|error| failed("cannot stop recording kernel events", error))?;
+        self.is_stopped = true;
+        kernel::wait_for_those_under_way();
         self.stopped_ts = monotonic_ns();
+        Ok(())
     }
 
     /// The same; and what was recorded is in the trace then, but for a flight recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
-        self.stop();
+        self.stop()?;
         if self.shared.overwrite {
             return Ok(());
         }
@@ -402,12 +418,10 @@ impl Draining {
     /// Forgets what was recorded and lost; it is stopped while that is done.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
-        self.stop();
+        self.stop()?;
         let cleared = self.thread.clear();
-        if !was_stopped {
-            self.start();
-        }
-        cleared
+        let started = if was_stopped { Ok(()) } else { self.start() };
+        cleared.and(started)
     }
 
     /// Writes events at once, because somebody follows, or not any more.
@@ -479,26 +493,18 @@ impl Draining {
 
     /// Ends it, and writes what is left. The instance is gone then.
     pub(crate) fn finish(mut self) -> Summary {
-        self.stop();
+        let stopped = self.stop().map_err(|error| error.to_string());
         let moves = self.follower.take().map(Follower::finish);
         let keeps = self.keeps_flight_recorder;
         let end_ts = self.stopped_ts;
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
-        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
-            let gone = || Err(io::Error::other(error.to_string()));
-            Ended { counts: Counts::default(), written: gone(), closed: gone() }
-        });
+        let Ended { counts, written, closed } =
+            self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = closed.is_ok();
-        let written = written.and(closed).map_err(|error| error.to_string());
+        let written = stopped.and(written.and(closed).map_err(|error| error.to_string()));
         let is_filtered = self.was_filtered || self.converter.asks_any();
         let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
         if tells_all && (keeps || !self.shared.overwrite) {
-            let mark = counts.as_summary();
-            // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.thread.ask(move |drainer| {
-                let facts = drainer.output.trace.facts()?;
-                completion::mark(&facts, By::Record(&mark))
-            });
+            self.thread.mark(counts.as_summary());
         }
         self.thread.end();
         summary
@@ -540,6 +546,8 @@ impl Counts {
             lost: self.lost,
             overwritten: self.overwritten,
             damaged: self.damaged,
+            deleted: self.deleted,
+            bytes: self.bytes,
             ..crate::Summary::default()
         }
     }
@@ -548,16 +556,9 @@ impl Counts {
 impl Summary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let Counts { recorded, lost, overwritten, deleted, damaged, bytes, .. } = self.counts;
-        let bytes = Grouped(bytes);
-        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
-        notices.say(format_args!(
-            "kernel: {} recorded, {} lost, {} overwritten{}",
-            Counted(recorded, "event"),
-            Grouped(lost),
-            Grouped(overwritten),
-            place.unwrap_or_default()
-        ));
+        let Counts { lost, overwritten, damaged, .. } = self.counts;
+        let counts = self.counts.as_summary();
+        counts.say_of_kernel(folder, notices);
         if let Some(why) = &self.unwritten {
             notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
         }
@@ -569,13 +570,7 @@ impl Summary {
                 "filters were not asked about those lost or overwritten: perhaps fewer were meant"
             ));
         }
-        if deleted > 0 {
-            notices.say(format_args!(
-                "{} of the kernel's events made room for newer ones: of each stream only the \
-                 newest trace files are kept",
-                Grouped(deleted)
-            ));
-        }
+        counts.say_deleted("kernel's events", notices);
         if damaged > 0 {
             notices.say(format_args!(
                 "{} pages or records of the kernel's made no sense",

@@ -8,7 +8,7 @@ use trackway_kernel::ftrace::instance::{self, InstanceError};
 use trackway_kernel::record::probe::{self, Refusal};
 
 use trackway_session::protocol::KernelStatus;
-use trackway_session::{FilterSpec, KernelSpec, Tracefiles};
+use trackway_session::{ByteCount, FilterSpec, KernelSpec, Tracefiles};
 
 use crate::RecordError;
 use crate::command::Entrance;
@@ -103,11 +103,13 @@ impl Kernel {
         }
     }
 
-    /// Says it where buffers are not of the size that was asked for.
+    /// Says it where buffers are not of the size that was asked for, or not of the usual one.
     pub(crate) fn say_size(&self, size_bytes: u64, notices: &Notices) {
-        if let Self::Bpf(kernel) = self {
-            kernel.say_size(size_bytes, notices);
-        }
+        let (cpu_bytes, sizes) = match self {
+            Self::Bpf(kernel) => (kernel.cpu_bytes(), kernel::Kernel::sizes()),
+            Self::Tracefs(kernel) => (kernel.cpu_bytes(), ByTracefs::sizes()),
+        };
+        say_other_size(size_bytes, cpu_bytes, &sizes, notices);
     }
 
     /// Writes what is recorded to the trace at `root`.
@@ -125,6 +127,18 @@ impl Kernel {
                 Draining::Tracefs(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
             }
         })
+    }
+}
+
+/// Says it if a CPU's buffers are not of the size that was asked for (0: none was), and which there
+/// can be.
+fn say_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
+    let wanted_bytes = if size_bytes == 0 { kernel::CPU_BYTES } else { size_bytes };
+    if cpu_bytes != wanted_bytes {
+        let (is, wanted) = (ByteCount(cpu_bytes), ByteCount(wanted_bytes));
+        notices.say(format_args!(
+            "the kernel's buffers have {is} for each CPU, not {wanted}: {sizes}"
+        ));
     }
 }
 
@@ -215,20 +229,22 @@ impl Draining {
         }
     }
 
-    /// Records nothing any more.
+    /// Records nothing any more. Where that fails, what comes behind ([`Self::stop_and_write`],
+    /// [`Self::finish`]) tries it again, and tells.
     pub(crate) fn stop(&mut self) {
         match self {
             Self::Bpf(draining) => draining.stop(),
-            Self::Tracefs(draining) => draining.stop(),
+            Self::Tracefs(draining) => drop(draining.stop()),
         }
     }
 
     /// Records again.
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.start(),
-            Self::Tracefs(draining) => draining.start(),
+            Self::Tracefs(draining) => return draining.start(),
         }
+        Ok(())
     }
 
     /// The same as [`Self::stop`]; and what was recorded is in the trace then, as far as it can be.
@@ -293,5 +309,27 @@ impl Summary {
             Self::Bpf(summary) => summary.say(folder, notices),
             Self::Tracefs(summary) => summary.say(folder, notices),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_another_size_are_said_whoever_chose_it() {
+        let said = |size_bytes, cpu_bytes| {
+            let notices = Notices::kept();
+            say_other_size(size_bytes, cpu_bytes, "as there are", &notices);
+            notices.all().join("|")
+        };
+        assert_eq!(said(0, kernel::CPU_BYTES), "");
+        assert_eq!(said(1 << 20, 1 << 20), "");
+        let with = "the kernel's buffers have";
+        let said_of =
+            |is: &str, not: &str| format!("{with} {is} for each CPU, not {not}: as there are");
+        // Of many CPUs, as of a size that is no power of two.
+        assert_eq!(said(0, 2 << 20), said_of("2.0 MiB", "8.0 MiB"));
+        assert_eq!(said(300 << 10, 256 << 10), said_of("256.0 KiB", "300.0 KiB"));
     }
 }

@@ -39,6 +39,15 @@ struct Declared {
     types: HashSet<String>,
 }
 
+/// What the kernel's trace calls, in its `env`, its fields that are empty whatever happened.
+pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
+
+/// Such fields of events as they are named there.
+pub(crate) fn empty_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let named = fields.map(|(event, field)| format!("{event}:{field}"));
+    named.collect::<Vec<_>>().join(" ")
+}
+
 impl Metadata {
     /// Writes the metadata of a new trace in `folder`.
     pub(crate) fn create(folder: Arc<Place>, trace: &TraceDescription) -> io::Result<Self> {
@@ -123,10 +132,16 @@ impl Metadata {
         self.written_bytes = 0;
     }
 
-    /// Says something in other words, where it stands first.
-    pub(crate) fn reword(&mut self, old: &str, new: &str) {
-        if old != new {
-            self.text = self.text.replacen(old, new, 1);
+    /// Names these fields as empty, as [`empty_fields`] has them, and no others any more, where the
+    /// trace began with a remark about such.
+    pub(crate) fn name_empty_fields(&mut self, fields: &str) {
+        let begin = format!("\t{EMPTY_FIELDS} = \"");
+        let Some(at) = self.text.find(&begin) else { return };
+        let from = at + begin.len();
+        let Some(length) = self.text[from..].find('"') else { return };
+        let named = from..from + length;
+        if self.text[named.clone()] != *fields {
+            self.text.replace_range(named, fields);
             self.written_bytes = 0;
         }
     }
@@ -196,19 +211,22 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_was_declared_is_known_again() {
-        let trace = TraceDescription {
+    fn description(domain: trackway_ctf::write::Domain) -> TraceDescription {
+        TraceDescription {
             uuid: [1; 16],
             hostname: "host".into(),
-            domain: trackway_ctf::write::Domain::User(0),
+            domain,
             trace_name: "t".into(),
             creation_datetime: "20261121T025621+0000".into(),
             boot_uuid: [2; 16],
             clock_offset_ns: 5,
             contexts: Contexts::default(),
-        };
-        let mut text = metadata_preamble(&trace);
+        }
+    }
+
+    #[test]
+    fn what_was_declared_is_known_again() {
+        let mut text = metadata_preamble(&description(trackway_ctf::write::Domain::User(0)));
         let mut declared = Declared { classes: HashSet::from([0]), ..Declared::default() };
         assert_eq!(Declared::of(&text), declared);
         let event = |name: &str| EventDescription {
@@ -242,6 +260,24 @@ mod tests {
         declared.classes.insert(3);
         declared.events.extend([(0, 0), (0, 77), (3, 0)]);
         assert_eq!(Declared::of(&text), declared);
+    }
+
+    #[test]
+    fn empty_fields_are_named_in_the_place_of_those_before() {
+        let remarks = vec![(EMPTY_FIELDS, String::new()), ("another", "e:f".into())];
+        let domain = trackway_ctf::write::Domain::Kernel { release: "6.18".into(), remarks };
+        let text = metadata_preamble(&description(domain));
+        let folder = Arc::new(Place::open(Path::new("/")).expect("a folder"));
+        let (declared, written_bytes) = (Declared::default(), text.len());
+        let mut metadata = Metadata { folder, text: text.clone(), declared, written_bytes };
+        metadata.name_empty_fields("");
+        assert_eq!((metadata.written_bytes, &metadata.text), (text.len(), &text));
+        for fields in ["fork:parent_pid fork:child_pid", "fork:parent_pid", ""] {
+            metadata.name_empty_fields(fields);
+            let named = format!("{EMPTY_FIELDS} = \"{fields}\"");
+            let expected = text.replace(&format!("{EMPTY_FIELDS} = \"\""), &named);
+            assert_eq!((metadata.written_bytes, &metadata.text), (0, &expected));
+        }
     }
 
     #[test]

@@ -154,6 +154,13 @@ pub struct Summary {
 /// Events that the summary names losses of.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
+/// Says how much was lost of each of those events.
+pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
+    for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
+        notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
+    }
+}
+
 impl Summary {
     /// Says it: one line, in a form that scripts may read, then what was lost.
     pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
@@ -170,10 +177,8 @@ impl Summary {
             Grouped(self.bytes),
             folder.display()
         ));
-        for (name, lost) in self.lost_by_event.iter().take(LOST_SHOWN_MAX) {
-            notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
-        }
-        self.say_deleted(notices);
+        say_lost(&self.lost_by_event, notices);
+        self.say_deleted("events", notices);
         self.say_cut(notices);
         self.say_damage(notices);
         self.say_departed(notices);
@@ -190,11 +195,24 @@ impl Summary {
             }
     }
 
-    /// Says how many events made room for newer ones on the disk, if any did.
-    pub fn say_deleted(&self, notices: &Notices) {
+    /// The first line of a summary of the kernel's events.
+    pub(crate) fn say_of_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
+        let bytes = Grouped(self.bytes);
+        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
+        notices.say(format_args!(
+            "kernel: {} recorded, {} lost, {} overwritten{}",
+            Counted(self.recorded, "event"),
+            Grouped(self.lost),
+            Grouped(self.overwritten),
+            place.unwrap_or_default()
+        ));
+    }
+
+    /// Says how many of such events made room for newer ones on the disk, if any did.
+    pub fn say_deleted(&self, events: &str, notices: &Notices) {
         if self.deleted > 0 {
             notices.say(format_args!(
-                "{} of the events made room for newer ones: of each stream only the newest trace \
+                "{} of the {events} made room for newer ones: of each stream only the newest trace \
                  files are kept",
                 Grouped(self.deleted)
             ));

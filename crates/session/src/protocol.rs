@@ -361,9 +361,25 @@ pub struct KernelStatus {
     /// What the kernel passed over while another event was recorded on the same CPU: of those lost,
     /// where everything is recorded; of everything, where some processes are.
     pub passed_over: u64,
+    /// Events with the most losses, most first, five at most; by BPF.
+    #[serde(default)]
+    pub lost_by_event: Vec<(String, u64)>,
+    /// Of those lost, events that interrupted so many others that there was no buffer for them.
+    #[serde(default)]
+    pub too_deep: u64,
+    /// Events that interrupted so many others that their filters could not be asked: some of them
+    /// may have been wanted.
+    #[serde(default)]
+    pub unasked: u64,
     /// Events whose filters asked for something that was not in memory.
     #[serde(default)]
     pub unread: u64,
+    /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
+    #[serde(default)]
+    pub unknown_calls: [u64; 2],
+    /// Whether some of the former are recorded all the same.
+    #[serde(default)]
+    pub has_calls_without_number: bool,
     /// Bytes of its trace.
     pub bytes: u64,
     /// Bytes of memory of its buffers.

@@ -321,7 +321,7 @@ fn whose(status: &Status) -> String {
 }
 
 fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
-    let KernelStatus { spec, events, recorded, lost, overwritten, passed_over, .. } = status;
+    let KernelStatus { spec, events, recorded, lost, overwritten, .. } = status;
     let way = if status.is_by_tracefs { ", by tracefs" } else { "" };
     writeln!(output, "kernel: {}{way}", kind_of(spec.mode, None))?;
     let overwritten = match overwritten {
@@ -330,24 +330,7 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
     };
     let (recorded, lost) = (Grouped(*recorded), Grouped(*lost));
     writeln!(output, "  events    {recorded} recorded, {lost} lost{overwritten}")?;
-    if *passed_over > 0 {
-        let is_of_all = spec.pids.is_empty()
-            && spec.cgroups.is_empty()
-            && spec.cpus.is_none()
-            && !status.is_of_command
-            && spec.filters.is_empty();
-        let passed_over = Grouped(*passed_over);
-        let (most, whose) = match is_of_all {
-            true => ("", "of those lost"),
-            false => ("up to ", "more, counted of everything"),
-        };
-        let why = "passed over while another event was recorded";
-        writeln!(output, "  passed    {most}{passed_over} {whose}: {why}")?;
-    }
-    if status.unread > 0 {
-        let unread = Grouped(status.unread);
-        writeln!(output, "  unread    {unread} events: what a filter asks for was not in memory")?;
-    }
+    write_kernel_losses(status, output)?;
     writeln!(output, "  on        {} ({})", spec.on.join(", "), Counted(*events as u64, "event"))?;
     if status.is_of_command {
         writeln!(output, "  only      the command, and what it starts")?;
@@ -365,6 +348,49 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
     if status.deleted > 0 {
         let deleted = Grouped(status.deleted);
         writeln!(output, "  deleted   {deleted} of the events, with their trace files")?;
+    }
+    Ok(())
+}
+
+/// Says what of the kernel's events was lost, or may have been.
+fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
+    let KernelStatus { spec, too_deep, unasked, .. } = status;
+    for (event, lost) in &status.lost_by_event {
+        writeln!(output, "  lost      {} × {event}", Grouped(*lost))?;
+    }
+    if *too_deep > 0 {
+        let too_deep = Grouped(*too_deep);
+        writeln!(output, "  too deep  {too_deep} of those lost: they interrupted too many others")?;
+    }
+    if *unasked > 0 {
+        let why = "interrupted too many others for filters to be asked";
+        writeln!(output, "  unasked   up to {} more: they {why}", Grouped(*unasked))?;
+    }
+    if status.passed_over > 0 {
+        let is_of_all = spec.pids.is_empty()
+            && spec.cgroups.is_empty()
+            && spec.cpus.is_none()
+            && !status.is_of_command
+            && spec.filters.is_empty();
+        let passed_over = Grouped(status.passed_over);
+        let (most, whose) = match is_of_all {
+            true => ("", "of those lost"),
+            false => ("up to ", "more, counted of everything"),
+        };
+        let why = "passed over while another event was recorded";
+        writeln!(output, "  passed    {most}{passed_over} {whose}: {why}")?;
+    }
+    if status.unread > 0 {
+        let unread = Grouped(status.unread);
+        writeln!(output, "  unread    {unread} events: what a filter asks for was not in memory")?;
+    }
+    let at_most = if status.has_calls_without_number { "up to " } else { "" };
+    let kinds = [("numbers", at_most), ("numbers of 32 bits", "")];
+    for (count, (kind, at_most)) in status.unknown_calls.into_iter().zip(kinds) {
+        if count > 0 {
+            let count = Grouped(count);
+            writeln!(output, "  calls     {at_most}{count} by unknown {kind}: not recorded")?;
+        }
     }
     Ok(())
 }
@@ -551,5 +577,25 @@ mod tests {
         assert!(!shown(0).contains("interpreted"));
         assert!(shown(1).contains("\n  slow      filters are interpreted in 1 process: no memory"));
         assert!(shown(2000).contains("in 2,000 processes: "));
+    }
+
+    #[test]
+    fn what_the_kernel_lost_is_said_with_its_reasons() {
+        let shown = |status: KernelStatus| {
+            let mut output = Vec::new();
+            write_kernel_losses(&status, &mut output).expect("room");
+            String::from_utf8(output).expect("a text")
+        };
+        assert_eq!(shown(KernelStatus::default()), "");
+        let lost_by_event = vec![("sched_switch".into(), 3000), ("kfree".into(), 1)];
+        let (unasked, unknown_calls) = (1234, [7, 1]);
+        let status = KernelStatus { lost_by_event, too_deep: 2, ..KernelStatus::default() };
+        assert_eq!(
+            shown(KernelStatus { unasked, unknown_calls, ..status }),
+            "  lost      3,000 × sched_switch\n  lost      1 × kfree\n  too deep  2 of those \
+             lost: they interrupted too many others\n  unasked   up to 1,234 more: they \
+             interrupted too many others for filters to be asked\n  calls     7 by unknown \
+             numbers: not recorded\n  calls     1 by unknown numbers of 32 bits: not recorded\n"
+        );
     }
 }

@@ -131,7 +131,8 @@ impl Buffers {
 
     /// The same for what happens on one CPU. If the calling thread is on it, no event there sees
     /// both: the kernel does not take a CPU from who goes through a tracepoint's programs, and who
-    /// interrupts us goes through all of them before we go on.
+    /// interrupts us goes through all of them before we go on. (From Linux 7.0 on it may, between
+    /// two programs of a raw tracepoint: then such an event may be recorded by both, or by none.)
     pub fn set_version_on(&self, cpu: usize, event: usize, version: Option<u32>) {
         if cpu >= self.cpus || event >= self.layout.events() {
             return;

@@ -179,9 +179,9 @@ impl Cgroups {
         self.folders.0.len() as i32
     }
 
-    /// The threads that are in them now, as far as they can be read.
-    pub(super) fn threads(&self) -> Vec<u32> {
-        self.folders.threads().0
+    /// As [`Folders::threads`].
+    pub(super) fn threads(&self) -> (Vec<u32>, io::Result<()>) {
+        self.folders.threads()
     }
 }
 
@@ -200,4 +200,34 @@ fn find(path: &Path) -> Option<PathBuf> {
     let found = mounted.map(|at| Path::new(at).join(below)).find(|folder| folder.is_dir());
     // What is there, but no group, is told of as that.
     found.or_else(|| path.is_dir().then(|| path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_cannot_be_read_are_told_beside_those_that_can() {
+        let place = trackway_testkit::TemporaryFolder::new();
+        let group = |name: &str| {
+            let folder = place.join(name);
+            fs::create_dir(&folder).expect("a folder");
+            for file in ["cgroup.procs", "cgroup.controllers"] {
+                fs::write(folder.join(file), "").expect("a file");
+            }
+            folder
+        };
+        let (whole, other) = (group("whole"), group("other"));
+        fs::write(whole.join("cgroup.threads"), "7\n9\n").expect("a file");
+        fs::write(other.join("cgroup.threads"), "3\n").expect("a file");
+        let folders = Folders::find(&[whole, other.clone()]).expect("groups");
+        let (mut threads, read) = folders.threads();
+        threads.sort_unstable();
+        assert!(read.is_ok() && threads == [3, 7, 9], "{threads:?}");
+        // No file that could be read.
+        fs::remove_file(other.join("cgroup.threads")).expect("ours");
+        fs::create_dir(other.join("cgroup.threads")).expect("a folder");
+        let (threads, read) = folders.threads();
+        assert!(read.is_err() && threads == [7, 9], "{threads:?}");
+    }
 }

@@ -84,9 +84,15 @@ impl Scope {
     }
 
     /// Finds the threads that are in the control groups, once programs know of those that come.
-    pub fn find_threads(&self) {
-        let threads = self.cgroups.as_ref().map(Cgroups::threads).unwrap_or_default();
+    ///
+    /// # Errors
+    ///
+    /// If not all could be read; those that were are found.
+    pub fn find_threads(&self) -> io::Result<()> {
+        let Some(cgroups) = &self.cgroups else { return Ok(()) };
+        let (threads, read) = cgroups.threads();
         threads.into_iter().for_each(|tid| self.set(tid, true));
+        read
     }
 
     /// Looks whether there are other control groups where those were that are recorded, and records
@@ -94,7 +100,8 @@ impl Scope {
     pub fn renew(&self) -> Vec<(&Path, io::Result<()>)> {
         let renewed = self.cgroups.as_ref().map(Cgroups::renew).unwrap_or_default();
         if !renewed.is_empty() {
-            self.find_threads();
+            // Whom it does not find is one from his next event on.
+            let _ = self.find_threads();
         }
         renewed
     }

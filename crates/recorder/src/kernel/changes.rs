@@ -48,7 +48,8 @@ impl Draining {
         let declared = self.declare(&numbered, catalogue.btf());
         let attached = declared.and_then(|()| {
             self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
-            self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)
+            self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)?;
+            self.name_empty_fields()
         });
         let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
         let mut changed: Vec<usize> = others.iter().map(|&(number, _)| number).collect();
@@ -137,6 +138,16 @@ impl Draining {
                 metadata.declare_meaning(0, *id, event, meanings);
             }
             metadata.write()
+        })?;
+        written.map_err(|error| failed("cannot write kernel events", error))
+    }
+
+    /// Has the trace say which fields are empty, before there are events that have such.
+    fn name_empty_fields(&self) -> Result<(), RecordError> {
+        let fields = self.kernel.empty_fields();
+        let written = self.thread.ask(move |drainer| {
+            drainer.trace.metadata.name_empty_fields(&fields);
+            drainer.trace.metadata.write()
         })?;
         written.map_err(|error| failed("cannot write kernel events", error))
     }

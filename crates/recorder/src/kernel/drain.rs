@@ -1,6 +1,7 @@
 //! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
 //! has of it, [`Drainer`] what the thread has ([`crate::kernel_thread`]).
 
+use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +15,17 @@ use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
+use super::Kernel;
 use super::newcomers::Newcomers;
 use super::summary::KernelSummary;
-use super::{Kernel, Known};
 use crate::command::Entrance;
 use crate::completion::{self, By};
-use crate::kernel_thread::{DrainThread, Drains, GIVEN_UP_MAX, unwritten};
+use crate::kernel_thread::{DrainThread, Drains, Ended, unwritten};
 use crate::live::Live;
+use crate::metadata::{EMPTY_FIELDS, empty_fields};
 use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
-use crate::report::Notices;
+use crate::report::{LOST_SHOWN_MAX, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, Summary, changes, cpus, snapshot};
 
@@ -118,15 +120,6 @@ struct KernelCounts {
     bytes: u64,
 }
 
-/// How it ended.
-struct Ended {
-    counts: KernelCounts,
-    /// Whether all could be written.
-    written: io::Result<()>,
-    /// Whether the streams tell all losses.
-    closed: io::Result<()>,
-}
-
 impl Kernel {
     /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
     fn make_trace(
@@ -136,7 +129,7 @@ impl Kernel {
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
         let contexts = self.contexts.fields();
-        let remarks = self.remarks();
+        let remarks = vec![(EMPTY_FIELDS, self.empty_fields())];
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
@@ -146,15 +139,12 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// What the trace says of itself in its `env`: which fields are empty whatever happened, of the
-    /// events that are known as it is made.
-    fn remarks(&self) -> Vec<(&'static str, String)> {
-        let of = |known: &Known| {
-            let event = known.description.name.clone();
-            known.empty.clone().into_iter().map(move |field| format!("{event}:{field}"))
-        };
-        let empty: Vec<String> = self.events.iter().flat_map(of).collect();
-        if empty.is_empty() { Vec::new() } else { vec![("trackway_empty_fields", empty.join(" "))] }
+    /// Which fields are empty whatever happened, of the events that are known so far.
+    pub(super) fn empty_fields(&self) -> String {
+        empty_fields(self.events.iter().flat_map(|known| {
+            let event = known.description.name.as_str();
+            known.empty.iter().map(move |field| (event, field.as_str()))
+        }))
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -186,7 +176,7 @@ impl Kernel {
         })?;
         let starts = self.starts;
         let mut draining = Draining {
-            newcomers: Newcomers::new(self.buffers.cpus()),
+            newcomers: Newcomers::new(self.buffers.cpus(), self.is_of_cpus),
             kernel: self,
             thread,
             uuid,
@@ -259,7 +249,7 @@ impl Draining {
         let written = self.thread.ask(|drainer| {
             drainer.turn(true, false)?;
             let is_flight = drainer.works.iter().any(|work| work.overwrite);
-            if is_flight { Ok(()) } else { drainer.close(Closed::ForNow) }
+            if is_flight { Ok(()) } else { drainer.close_streams(Closed::ForNow) }
         })?;
         written.map_err(unwritten)
     }
@@ -311,7 +301,12 @@ impl Draining {
             overwritten: counts.overwritten,
             deleted: counts.deleted,
             passed_over: lost.missed(),
+            lost_by_event: self.lost_by_event(&lost),
+            too_deep: lost.too_deep,
+            unasked: lost.unasked,
             unread: lost.unread.iter().sum(),
+            unknown_calls: lost.unknown_calls,
+            has_calls_without_number: self.kernel.has_calls_without_number(),
             bytes: counts.bytes,
             memory_bytes: self.memory_bytes(),
             ..KernelStatus::default()
@@ -367,11 +362,8 @@ impl Draining {
         let keeps = self.keeps_flight_recorder;
         let told = self.tell_missed().map_err(|error| error.to_string());
         let end_ts = self.stopped_ts;
-        let ended = self.thread.ask(move |drainer| drainer.end(keeps, end_ts));
-        let Ended { counts, written, closed } = ended.unwrap_or_else(|error| {
-            let gone = || Err(io::Error::other(error.to_string()));
-            Ended { counts: KernelCounts::default(), written: gone(), closed: gone() }
-        });
+        let Ended { counts, written, closed } =
+            self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = told.is_ok() && closed.is_ok();
         let written = written.and(closed).map_err(|error| error.to_string());
         let lost = self.lost().since(&self.forgotten);
@@ -384,6 +376,8 @@ impl Draining {
             bytes: counts.bytes,
             lost: self.total(&lost).saturating_add(counts.unwritten),
             lost_at_end: counts.unwritten,
+            lost_by_event: self.lost_by_event(&lost),
+            too_deep: lost.too_deep,
             missed: lost.missed(),
             missed_lost: self.missed_lost(&lost),
             unasked: lost.unasked,
@@ -394,21 +388,11 @@ impl Draining {
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
-        let of_event =
-            |number: usize| lost.by_event[number].saturating_add(lost.missed_lost[number]);
-        let worst = (0..events.len()).max_by_key(|&number| of_event(number));
-        summary.worst = worst
-            .map(|number| (events[number].description.name.clone(), of_event(number)))
-            .filter(|(_, lost)| *lost > 0);
         let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
         summary.unread =
             unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
         if tells_all && (keeps || !self.is_overwriting()) {
-            let mark = summary.as_summary();
-            // Without it, who reads the trace is told that it may not be whole.
-            let _ = self.thread.ask(move |drainer| {
-                drainer.trace.facts().and_then(|facts| completion::mark(&facts, By::Record(&mark)))
-            });
+            self.thread.mark(summary.as_summary());
         }
         let Self { kernel, thread, .. } = self;
         thread.end();
@@ -444,6 +428,19 @@ impl Draining {
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
             unknown_calls: self.kernel.unknown_calls(),
         }
+    }
+
+    /// Events with the most losses, most first.
+    fn lost_by_event(&self, lost: &Lost) -> Vec<(String, u64)> {
+        let of_event = |number: usize| {
+            let name = &self.kernel.events[number].description.name;
+            (name.clone(), lost.by_event[number].saturating_add(lost.missed_lost[number]))
+        };
+        let numbers = 0..self.kernel.events.len();
+        let mut all: Vec<_> = numbers.map(of_event).filter(|(_, lost)| *lost > 0).collect();
+        all.sort_by_key(|&(_, lost)| Reverse(lost));
+        all.truncate(LOST_SHOWN_MAX);
+        all
     }
 
     /// How many events that is.
@@ -510,6 +507,20 @@ impl Drains for Drainer {
         changes::remove_streams(&self.trace.channel)
     }
 
+    fn close(&mut self) -> io::Result<()> {
+        self.close_streams(Closed::ForGood)
+    }
+
+    fn give_largest_up(&mut self) -> bool {
+        let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+        let work = self.works.iter_mut().max_by_key(largest);
+        let is_given_up = work.is_some_and(RegionWork::give_last_up);
+        if is_given_up {
+            self.lose_the_rest();
+        }
+        is_given_up
+    }
+
     fn live(&mut self) -> (&Trace, &mut Option<Live>) {
         (&self.trace, &mut self.live)
     }
@@ -563,7 +574,7 @@ impl Drainer {
     }
 
     /// Says in the trace what was lost at its end.
-    fn close(&mut self, how: Closed) -> io::Result<()> {
+    fn close_streams(&mut self, how: Closed) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
         for work in works {
@@ -574,26 +585,17 @@ impl Drainer {
 
     /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
     /// leaves no trace.
-    fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended {
+    fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
             self.works.iter_mut().for_each(RegionWork::look);
             (Ok(()), Ok(()), 0)
         } else {
             let written = self.turn(true, true);
-            let mut unwritten = self.lose_the_rest();
+            self.lose_the_rest();
             // Where there is no room for a sub-buffer there may be some for empty packets.
-            let mut closed = self.close(Closed::ForGood);
-            for _ in 0..GIVEN_UP_MAX {
-                let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
-                let work = self.works.iter_mut().max_by_key(largest);
-                if closed.is_ok() || !work.is_some_and(RegionWork::give_last_up) {
-                    break;
-                }
-                unwritten = self.lose_the_rest();
-                closed = self.close(Closed::ForGood);
-            }
-            (written, closed, unwritten)
+            let closed = self.close_at_end();
+            (written, closed, self.lose_the_rest())
         };
         // Of what little room is left on a full disk, the mark of the trace needs some.
         if written.is_ok() && closed.is_ok() {

@@ -172,7 +172,7 @@ struct Known {
     description: EventDescription,
     /// What its fields stand for.
     meanings: Vec<Option<Meaning>>,
-    /// Those of its fields that are zero, whatever they are.
+    /// Those of its fields that are zero, whatever they are; of some of its programs, at least.
     empty: Vec<String>,
     /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
     /// passed over.
@@ -188,6 +188,18 @@ struct Known {
     missed: u64,
     /// How many of those are lost: all were wanted at that time.
     missed_lost: u64,
+}
+
+impl Known {
+    /// Takes note that these of its fields may be zero, whatever they are: of what one of its
+    /// programs records.
+    fn lack<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
+        for field in fields {
+            if !self.empty.iter().any(|empty| empty == field) {
+                self.empty.push(field.to_owned());
+            }
+        }
+    }
 }
 
 /// A program on a tracepoint.
@@ -420,7 +432,8 @@ impl Kernel {
         };
         let scope = scope.map_err(unavailable)?;
         self.attach_heir(&scope, catalogue)?;
-        scope.find_threads();
+        let found = scope.find_threads();
+        found.map_err(|error| failed("cannot record control groups", error))?;
         self.scope = Some(Arc::new(scope));
         Ok(())
     }
@@ -519,7 +532,10 @@ impl Kernel {
             (Program::None | Program::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
-            Some(known) => known.call = of_call.or(known.call),
+            Some(known) => {
+                known.call = of_call.or(known.call);
+                known.lack(staged.unknown_fields());
+            }
             None => self.events.push(Known {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
@@ -602,21 +618,19 @@ impl Kernel {
         self.files_limit
     }
 
-    /// Says it where buffers are not of the size that was asked for.
-    pub(crate) fn say_size(&self, size_bytes: u64, notices: &Notices) {
-        let is_bytes = self.buffers.layout().geometry(0).ring_bytes();
-        if size_bytes == 0 || size_bytes == is_bytes {
-            return;
-        }
-        notices.say(format_args!(
-            "the kernel's buffers have {} for each CPU, not {}: a power of two from {} to {}, and \
-             no more than {} for all CPUs together",
-            ByteCount(is_bytes),
-            ByteCount(size_bytes),
+    /// Bytes of a CPU's buffers for events that interrupt no others.
+    pub(crate) fn cpu_bytes(&self) -> u64 {
+        self.buffers.layout().geometry(0).ring_bytes()
+    }
+
+    /// Which sizes there can be.
+    pub(crate) fn sizes() -> String {
+        format!(
+            "a power of two from {} to {}, and no more than {} for all CPUs together",
             ByteCount(1 << (SUB_SHIFT + 1)),
             ByteCount((SUB_COUNT_MAX as u64) << SUB_SHIFT),
             ByteCount(BUFFERS_BYTES_MAX as u64)
-        ));
+        )
     }
 
     /// What the command's process does before it runs the command: from there on it, and what it
@@ -724,11 +738,25 @@ pub(crate) fn selected(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
+    let selection = selection(catalogue, patterns)?;
+    Ok(catalogue.events(&catalogue.meant(&selection)?).events)
+}
+
+/// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
+pub(crate) fn selected_of_tracefs(
+    catalogue: &Catalogue,
+    patterns: &[String],
+) -> Result<Vec<Event>, RecordError> {
+    Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
+}
+
+/// What these patterns select: each that excludes something has to be for some event.
+fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
         catalogue.meant(&Selection::new(&[excluded])?)?;
     }
-    Ok(catalogue.events(&catalogue.meant(&Selection::new(patterns)?)?).events)
+    Ok(Selection::new(patterns)?)
 }
 
 pub(crate) fn name_of(event: &Event) -> EventName {

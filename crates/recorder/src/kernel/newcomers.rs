@@ -13,15 +13,17 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Those that have come so far.
 #[derive(Debug)]
 pub(super) struct Newcomers {
-    /// CPUs that have buffers: those with lower numbers.
+    /// CPUs that have buffers, or are not wanted: those with lower numbers.
     with_buffers: usize,
     said: RefCell<Vec<u32>>,
     looked: Cell<Instant>,
 }
 
 impl Newcomers {
-    /// None, where so many CPUs have buffers.
-    pub(super) fn new(with_buffers: usize) -> Self {
+    /// None, where so many CPUs have buffers; none ever, where only some CPUs are wanted
+    /// (`is_of_cpus`), since those had to be there.
+    pub(super) fn new(with_buffers: usize, is_of_cpus: bool) -> Self {
+        let with_buffers = if is_of_cpus { usize::MAX } else { with_buffers };
         let (said, looked) = (RefCell::default(), Cell::new(Instant::now()));
         Self { with_buffers, said, looked }
     }
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn cpus_that_come_are_said_once_each() {
-        let newcomers = Newcomers::new(2);
+        let newcomers = Newcomers::new(2, false);
         let said = |online: &[u32]| {
             let notices = Notices::kept();
             newcomers.say_of(online, &notices);
@@ -78,5 +80,9 @@ mod tests {
         assert!(said(&[0, 2, 3, 4]).contains("CPUs 3, 4 came while"));
         assert_eq!(newcomers.count(&[0, 2, 3, 4]), 3);
         assert_eq!(newcomers.count(&[0, 1]), 0);
+        // Those that were not asked for are no loss.
+        let (newcomers, notices) = (Newcomers::new(2, true), Notices::kept());
+        newcomers.say_of(&[0, 2, 3], &notices);
+        assert_eq!((notices.all().len(), newcomers.count(&[0, 2, 3])), (0, 0));
     }
 }

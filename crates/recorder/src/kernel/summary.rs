@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::Summary;
-use crate::report::{Counted, Grouped, Notices};
+use crate::report::{Counted, Grouped, Notices, say_lost};
 
 /// What was recorded.
 #[derive(Debug, Clone, Default)]
@@ -24,8 +24,10 @@ pub(crate) struct KernelSummary {
     pub(super) unasked: u64,
     /// Events whose filters asked for what was not in memory, and how many of each.
     pub(super) unread: Vec<(String, u64)>,
-    /// The event that lost most, and how many.
-    pub(super) worst: Option<(String, u64)>,
+    /// Events with the most losses, most first.
+    pub(super) lost_by_event: Vec<(String, u64)>,
+    /// Of those lost, events that interrupted so many others that there was no buffer for them.
+    pub(super) too_deep: u64,
     /// Whether some found no room.
     pub(super) had_no_room: bool,
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
@@ -45,15 +47,9 @@ pub(crate) struct KernelSummary {
 impl KernelSummary {
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let bytes = Grouped(self.bytes);
-        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
-        notices.say(format_args!(
-            "kernel: {} recorded, {} lost, {} overwritten{}",
-            Counted(self.recorded, "event"),
-            Grouped(self.lost),
-            Grouped(self.overwritten),
-            place.unwrap_or_default()
-        ));
+        let counts = self.as_summary();
+        counts.say_of_kernel(folder, notices);
+        say_lost(&self.lost_by_event, notices);
         if let Some(why) = &self.unwritten {
             notices.say(format_args!(
                 "the trace has not all of the kernel's events: {why}; of those lost, {} were still \
@@ -64,6 +60,12 @@ impl KernelSummary {
         if self.missed > 0 {
             self.say_missed(notices);
         }
+        if self.too_deep > 0 {
+            notices.say(format_args!(
+                "{} of those lost interrupted too many others",
+                Grouped(self.too_deep)
+            ));
+        }
         if self.unasked > 0 {
             notices.say(format_args!(
                 "up to {} more may be lost: they interrupted too many others for their filters to \
@@ -71,18 +73,9 @@ impl KernelSummary {
                 Grouped(self.unasked)
             ));
         }
-        if self.deleted > 0 {
-            notices.say(format_args!(
-                "{} of the kernel's events made room for newer ones: of each stream only the \
-                 newest trace files are kept",
-                Grouped(self.deleted)
-            ));
-        }
+        counts.say_deleted("kernel's events", notices);
         self.say_unread(notices);
         self.say_odd(notices);
-        if let Some((event, lost)) = &self.worst {
-            notices.say(format_args!("{event} lost most: {}", Grouped(*lost)));
-        }
         if self.had_no_room {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
         }
@@ -159,6 +152,8 @@ impl KernelSummary {
             lost: self.lost,
             overwritten: self.overwritten,
             damaged: self.damaged,
+            deleted: self.deleted,
+            bytes: self.bytes,
             ..Summary::default()
         }
     }
@@ -191,6 +186,15 @@ mod tests {
              kernel's events: No space left on device; of those lost, 667 were still to be \
              written|1,333 of those lost the kernel passed over while another of its events was \
              recorded|1 sub-buffer of the kernel's could not be read"
+        );
+        let lost_by_event = vec![("sched_switch".to_owned(), 3000), ("kfree".to_owned(), 1)];
+        let too_deep = 2;
+        let summary =
+            KernelSummary { lost: 3003, lost_by_event, too_deep, ..KernelSummary::default() };
+        assert_eq!(
+            said(&summary),
+            "kernel: 0 events recorded, 3,003 lost, 0 overwritten|lost 3,000 × sched_switch|lost \
+             1 × kfree|2 of those lost interrupted too many others"
         );
         let mut summary = KernelSummary { unknown_calls: [7, 1], ..KernelSummary::default() };
         let calls = "kernel: 0 events recorded, 0 lost, 0 overwritten|system calls by unknown \

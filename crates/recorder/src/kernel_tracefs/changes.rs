@@ -8,7 +8,6 @@ use std::io;
 use std::sync::Arc;
 
 use trackway_kernel::catalogue::model::Event;
-use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::convert::{Converter, staged};
 use trackway_kernel::ftrace::filter::Filter;
@@ -48,9 +47,7 @@ impl Draining {
         notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         let catalogue = Catalogue::open()?;
-        // Whether each is for something; of those, tracefs has no calls by the numbers of 32 bits.
-        kernel::selected(&catalogue, patterns)?;
-        let events = catalogue.select(&Selection::new(patterns)?)?.events;
+        let events = kernel::selected_of_tracefs(&catalogue, patterns)?;
         let is_known = |event: &&Event| {
             let name = kernel::name_of(event);
             self.events.iter().any(|known| known.name == name)
@@ -213,9 +210,7 @@ impl Draining {
         let before = &*self.converter;
         let (left_out, empty) = (before.left_out.len(), before.empty.len());
         say_what_is_missing(&converter.left_out[left_out..], &converter.empty[empty..], notices);
-        let (old, new) = (empty_fields(before), empty_fields(&converter));
-        let remark = |fields: &str| format!("trackway_empty_fields = \"{fields}\"");
-        let (old, new) = (remark(&old), remark(&new));
+        let fields = empty_fields(&converter);
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
@@ -227,7 +222,7 @@ impl Draining {
                 let meanings = kernel_meanings::of_fields(meanings);
                 metadata.declare_meaning(0, id, event, &meanings);
             }
-            metadata.reword(&old, &new);
+            metadata.name_empty_fields(&fields);
             metadata.write()
         })?;
         self.converter = converter;

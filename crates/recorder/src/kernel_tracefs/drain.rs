@@ -10,7 +10,7 @@ use trackway_sys::clock::monotonic_ns;
 use super::output::{Held, Output};
 use super::{Counts, Shared};
 use crate::changes;
-use crate::kernel_thread::{Drains, GIVEN_UP_MAX};
+use crate::kernel_thread::{Drains, Ended};
 use crate::live::Live;
 use crate::trace::Trace;
 
@@ -28,16 +28,6 @@ pub(super) struct Drainer {
     page: Vec<u8>,
     /// While somebody follows.
     live: Option<Live>,
-}
-
-/// How it ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) counts: Counts,
-    /// Whether all could be written.
-    pub(super) written: io::Result<()>,
-    /// Whether the streams tell all losses.
-    pub(super) closed: io::Result<()>,
 }
 
 /// What a flight recorder has of a CPU at some moment.
@@ -69,6 +59,18 @@ impl Drains for Drainer {
         }
         self.output.forget();
         changes::remove_streams(&self.output.trace.channel)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let mut closed = Ok(());
+        for place in 0..self.output.streams.len() {
+            closed = closed.and(self.output.close(place));
+        }
+        closed
+    }
+
+    fn give_largest_up(&mut self) -> bool {
+        self.output.give_largest_up()
     }
 
     fn live(&mut self) -> (&Trace, &mut Option<Live>) {
@@ -171,7 +173,7 @@ impl Drainer {
 
     /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
     /// told to be lost. Nothing was recorded after `end_ts`.
-    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended {
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<Counts> {
         self.live = None;
         let places = 0..self.output.streams.len();
         let written = match self.shared.overwrite {
@@ -193,28 +195,13 @@ impl Drainer {
                 self.output.lose_the_rest(place);
             }
             // Where there is no room for a packet there may be some for empty ones.
-            closed = self.close();
-            for _ in 0..GIVEN_UP_MAX {
-                if closed.is_ok() || !self.output.give_largest_up() {
-                    break;
-                }
-                closed = self.close();
-            }
+            closed = self.close_at_end();
         }
         // Of what little room is left on a full disk, the mark of the trace needs some.
         if written.is_ok() && closed.is_ok() {
             self.output.extend_streams(end_ts);
         }
         Ended { counts: Counts::of(&self.output), written, closed }
-    }
-
-    /// Says in the trace what was lost at its end.
-    fn close(&mut self) -> io::Result<()> {
-        let mut closed = Ok(());
-        for place in 0..self.output.streams.len() {
-            closed = closed.and(self.output.close(place));
-        }
-        closed
     }
 
     /// Numbers so far; what cannot be written now is no reason to say nothing.
