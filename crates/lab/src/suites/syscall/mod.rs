@@ -345,7 +345,8 @@ fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.le
 }
 
 /// What arrived on disk, of a second: until the program had ended, by the part of the tracer's
-/// bytes that was written then. The rest was in buffers, which are written in no time of the program's.
+/// bytes that was written then. The rest was in buffers, which are written in no time of the
+/// program's.
 fn drained(ran: &Ran) -> Result<Sample> {
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
     let threads = crate::workload::emitted(&lines.join("\n"))?;
