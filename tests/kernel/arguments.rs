@@ -1,6 +1,8 @@
 //! What lies behind the pointers that system calls get, as it is recorded.
 
-use trackway_tests::World;
+use std::fs;
+
+use trackway_tests::{World, has_kernel_events};
 
 use crate::{lines, program, record, text};
 
@@ -200,6 +202,35 @@ fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
         let tail = format!("mode = 0x{mode:X}, incomplete = 0x{incomplete}");
         assert_eq!(entry, format!("filename = \"{text}\", {tail}"));
     }
+}
+
+/// RUN a call of which not all that it leads to is recorded. EXPECT that to be said as it begins,
+/// and in the trace.
+#[test]
+fn fields_that_are_left_out_are_said() {
+    let world = World::new("kernel-left-out");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let said = |calls: &str| {
+        let output = record(&world, &["--kernel", calls], &["true"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let metadata =
+            fs::read_to_string(world.path("trace/kernel/metadata")).expect("it is there");
+        (text(&output.stderr), metadata)
+    };
+    let (talk, metadata) = said("syscalls:waitid");
+    assert!(
+        talk.contains(
+            "1 field of the kernel's events is not recorded: infop of syscall_exit_waitid"
+        ),
+        "{talk}"
+    );
+    let left_out = "trackway_left_out_fields = \"syscall_exit_waitid:infop\";";
+    assert!(metadata.contains(left_out), "{metadata}");
+    let (talk, metadata) = said("syscalls:read,syscalls:getpgid");
+    assert!(!talk.contains("not recorded"), "{talk}");
+    assert!(metadata.contains("trackway_left_out_fields = \"\";"), "{metadata}");
 }
 
 /// RUN programs with few arguments, and with many; with none, and with what are none. EXPECT them,

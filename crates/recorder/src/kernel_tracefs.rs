@@ -38,7 +38,7 @@ use crate::kernel_thread::{DrainThread, unwritten};
 use crate::place::Place;
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
-use crate::{RecordError, kernel_meanings};
+use crate::{RecordError, kernel_left_out, kernel_meanings};
 
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
@@ -252,6 +252,7 @@ impl ByTracefs {
     /// Says what of the events will not be in the trace.
     pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
         say_what_is_missing(&self.converter.left_out, &self.converter.empty, notices);
+        kernel_left_out::say(names(&self.converter.left_out_fields), notices);
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -358,13 +359,21 @@ fn make_trace(
 
 /// What the trace says of itself in its `env`: which fields are empty whatever the program said.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
-    let empty = empty_fields(converter);
-    vec![("trackway_kernel_via", "tracefs".to_owned()), ("trackway_empty_fields", empty)]
+    let mut remarks = vec![("trackway_kernel_via", "tracefs".to_owned())];
+    remarks.extend(remarks_of_fields(converter));
+    remarks
 }
 
-fn empty_fields(converter: &Converter) -> String {
-    let names = converter.empty.iter().map(|(event, field)| format!("{event}:{field}"));
-    names.collect::<Vec<_>>().join(" ")
+fn remarks_of_fields(converter: &Converter) -> [(&'static str, String); 2] {
+    let of = |fields| kernel_left_out::remark(names(fields));
+    [
+        ("trackway_empty_fields", of(&converter.empty)),
+        (kernel_left_out::KEY, of(&converter.left_out_fields)),
+    ]
+}
+
+fn names(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    fields.iter().map(|(event, field)| (&**event, &**field))
 }
 
 impl Draining {

@@ -17,7 +17,8 @@ use trackway_session::FilterSpec;
 use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::kernel_filters::{KernelFilters, Whose};
-use crate::{RecordError, cpus, kernel_meanings};
+use crate::report::Notices;
+use crate::{RecordError, cpus, kernel_left_out, kernel_meanings};
 
 impl Draining {
     /// Records the events that these patterns select, and no others: how many are new, and how many
@@ -28,6 +29,7 @@ impl Draining {
         patterns: &[String],
         filters: Option<&[FilterSpec]>,
         meanwhile: &mut dyn FnMut(),
+        notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         // Here, too: it may be long after the limit was another one.
         let _ = trackway_sys::process::raise_descriptor_limit();
@@ -38,6 +40,7 @@ impl Draining {
         let with_tracepoint = |(_, event): &&(usize, &Event)| self.kernel.has_tracepoint(event);
         load::check_limit(numbered.iter().filter(with_tracepoint))?;
         self.filter(&numbered, catalogue.btf())?;
+        let known = self.kernel.events.len();
         let mut others = Vec::new();
         let mut before = None;
         if let Some(filters) = filters {
@@ -72,6 +75,7 @@ impl Draining {
             known.is_filtered = filters.has(number);
         }
         self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
+        kernel_left_out::say(self.kernel.left_out(known), notices);
         Ok((numbers.len(), gone.len()))
     }
 
@@ -108,6 +112,7 @@ impl Draining {
         numbered: &[(usize, &Event)],
         btf: Option<&Btf>,
     ) -> Result<(), RecordError> {
+        let left_out = self.kernel.left_out_remark();
         let mut declared = Vec::new();
         for &(number, event) in numbered {
             if number < self.kernel.events.len() {
@@ -121,6 +126,7 @@ impl Draining {
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
+                left_out: staged.left_out,
                 is_filtered: self.kernel.filters.has(number),
                 call: None,
                 is_on: false,
@@ -131,8 +137,10 @@ impl Draining {
             });
             declared.push((number as u32, meanings, staged.description));
         }
+        let now_left_out = self.kernel.left_out_remark();
         let written = self.thread.ask(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
+            metadata.reword(&left_out, &now_left_out);
             for (id, meanings, event) in &declared {
                 metadata.declare_meaning(0, *id, event, meanings);
             }
@@ -173,6 +181,11 @@ impl Kernel {
             return Err(failed("cannot record more kernel events", why));
         }
         Ok(numbered)
+    }
+
+    /// What the trace's `env` says of fields that are left out, word by word.
+    fn left_out_remark(&self) -> String {
+        format!("{} = \"{}\"", kernel_left_out::KEY, kernel_left_out::remark(self.left_out(0)))
     }
 
     /// Attaches programs of events, which record nothing yet. Where it fails, some may be there.

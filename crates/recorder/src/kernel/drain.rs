@@ -25,7 +25,7 @@ use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::trace::{self, Trace};
-use crate::{RecordError, Summary, changes, cpus, snapshot};
+use crate::{RecordError, Summary, changes, cpus, kernel_left_out, snapshot};
 
 /// How often sub-buffers that are still open are written as far as they are: who follows the trace
 /// sees events that much later at most, and a recorder that is killed loses no more.
@@ -146,15 +146,20 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// What the trace says of itself in its `env`: which fields are empty whatever happened, of the
-    /// events that are known as it is made.
+    /// What the trace says of itself in its `env`: which fields are not recorded, and which are empty
+    /// whatever happened, of the events that are known as it is made.
     fn remarks(&self) -> Vec<(&'static str, String)> {
         let of = |known: &Known| {
             let event = known.description.name.clone();
             known.empty.clone().into_iter().map(move |field| format!("{event}:{field}"))
         };
         let empty: Vec<String> = self.events.iter().flat_map(of).collect();
-        if empty.is_empty() { Vec::new() } else { vec![("trackway_empty_fields", empty.join(" "))] }
+        let left_out = kernel_left_out::remark(self.left_out(0));
+        let mut remarks = vec![(kernel_left_out::KEY, left_out)];
+        if !empty.is_empty() {
+            remarks.push(("trackway_empty_fields", empty.join(" ")));
+        }
+        remarks
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of

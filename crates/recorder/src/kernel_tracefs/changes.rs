@@ -15,12 +15,12 @@ use trackway_kernel::ftrace::filter::Filter;
 use trackway_session::FilterSpec;
 
 use super::drain::Drainer;
-use super::{Draining, add, empty_fields, say_what_is_missing};
+use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
 use crate::kernel::failed;
 use crate::kernel_filters::{KernelFilters, Whose};
 use crate::kernel_thread::unwritten;
 use crate::report::Notices;
-use crate::{RecordError, kernel, kernel_meanings};
+use crate::{RecordError, kernel, kernel_left_out, kernel_meanings};
 
 /// What all events that are known, and new ones, are to be asked.
 struct Asked {
@@ -213,9 +213,11 @@ impl Draining {
         let before = &*self.converter;
         let (left_out, empty) = (before.left_out.len(), before.empty.len());
         say_what_is_missing(&converter.left_out[left_out..], &converter.empty[empty..], notices);
-        let (old, new) = (empty_fields(before), empty_fields(&converter));
-        let remark = |fields: &str| format!("trackway_empty_fields = \"{fields}\"");
-        let (old, new) = (remark(&old), remark(&new));
+        let left_out = &converter.left_out_fields[before.left_out_fields.len()..];
+        kernel_left_out::say(names(left_out), notices);
+        let said =
+            |of: &Converter| remarks_of_fields(of).map(|(key, of)| format!("{key} = \"{of}\""));
+        let (old, new) = (said(before), said(&converter));
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
@@ -227,7 +229,7 @@ impl Draining {
                 let meanings = kernel_meanings::of_fields(meanings);
                 metadata.declare_meaning(0, id, event, &meanings);
             }
-            metadata.reword(&old, &new);
+            old.iter().zip(&new).for_each(|(old, new)| metadata.reword(old, new));
             metadata.write()
         })?;
         self.converter = converter;
