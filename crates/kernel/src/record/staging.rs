@@ -134,9 +134,9 @@ impl Step {
             Self::Copy { size, .. } | Self::Text { size, .. } | Self::Register { size, .. } => {
                 *size
             }
-            Self::DynamicText(..) => VARIABLE_BYTES_MAX,
-            Self::Dynamic(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
             // One more tells whether there is more.
+            Self::DynamicText(..) => VARIABLE_BYTES_MAX + 1,
+            Self::Dynamic(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
             Self::UserText(_) => USER_TEXT_BYTES_MAX + 1,
             Self::UserTextAgain(_) => 4 + USER_TEXT_BYTES_MAX + 1,
             Self::UserTexts(_) => 4 + TEXTS_BYTES_MAX,

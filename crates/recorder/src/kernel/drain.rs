@@ -68,6 +68,8 @@ pub(super) struct Lost {
     unasked: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
     unread: Vec<u64>,
+    /// Nor: of each event, texts and sequences of the kernel's that were cut.
+    cut: Vec<u64>,
     /// System calls by unknown numbers, of 64 bits and of 32.
     unknown_calls: [u64; 2],
 }
@@ -84,6 +86,7 @@ impl Lost {
         take(&mut self.missed, &before.missed);
         take(&mut self.missed_lost, &before.missed_lost);
         take(&mut self.unread, &before.unread);
+        take(&mut self.cut, &before.cut);
         take(&mut self.unknown_calls, &before.unknown_calls);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
@@ -405,9 +408,11 @@ impl Draining {
         summary.worst = worst
             .map(|number| (events[number].description.name.clone(), of_event(number)))
             .filter(|(_, lost)| *lost > 0);
-        let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
-        summary.unread =
-            unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
+        let of_each = |counts: &[u64]| {
+            let some = events.iter().zip(counts).filter(|(_, count)| **count > 0);
+            some.map(|(event, count)| (event.description.name.clone(), *count)).collect()
+        };
+        (summary.unread, summary.cut) = (of_each(&lost.unread), of_each(&lost.cut));
         if tells_all && (keeps || !self.is_overwriting()) {
             let mark = summary.as_summary();
             // Without it, who reads the trace is told that it may not be whole.
@@ -447,6 +452,7 @@ impl Draining {
             too_deep: buffers.too_deep(),
             unasked: buffers.unasked(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
+            cut: (0..events.len()).map(|event| buffers.cut(event)).collect(),
             unknown_calls: self.kernel.unknown_calls(),
         }
     }
