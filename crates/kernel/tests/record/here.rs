@@ -19,7 +19,7 @@ use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::{EventDescription, FieldKind, Scalar};
-use trackway_testkit::folder::Folder;
+use trackway_testkit::folder::TemporaryFolder;
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
@@ -161,7 +161,7 @@ fn texts_of_the_kernels_that_are_cut_are_counted() {
             None => Loaded::new(&code).map(|loaded| loaded.attach(event.id.expect("a number"))),
         };
         let attached = attached.unwrap_or_else(|error| panic!("{error}")).expect("it is there");
-        let folder = Folder::new();
+        let folder = TemporaryFolder::new();
         let deep = folder.join("d".repeat(100));
         std::fs::create_dir_all(&deep).expect("a folder");
         let paths = [255, 256, 300].map(|length| {
