@@ -103,6 +103,25 @@ fn addresses_of_sockets_are_taken_apart() {
         assert_has(fields, "family = 0, dport = 0, _v4addr_length = 0, ");
         assert_has(fields, incomplete);
     }
+    // What is cut is said: paths and names, and what is behind other families.
+    let (fields, _) = find(&events, "connect", "qqqq");
+    assert_has(
+        fields,
+        &format!("[0] = \"{}\" ], addrlen = 128, incomplete = 0x2", "q".repeat(108)),
+    );
+    let (fields, _) = find(&events, "connect", "@within");
+    assert_has(fields, "[0] = \"@within\" ], addrlen = 15, incomplete = 0x2");
+    let (fields, _) = find(&events, "connect", "@behind");
+    assert_has(fields, "[0] = \"@behind\" ], addrlen = 9, incomplete = 0x0");
+    let (fields, _) = find(&events, "connect", "addrlen = 32");
+    assert_has(fields, "family = 17, ");
+    assert_has(fields, "_sa_data_length = 18, ");
+    assert_has(fields, "incomplete = 0x2");
+    // No address, though a length was left.
+    let of_messages = events.iter().filter(|(name, _)| name == "syscall_entry_sendmsg");
+    let (_, fields) = of_messages.last().expect("the second one");
+    assert_has(fields, "family = 0, dport = 0, ");
+    assert_has(fields, "incomplete = 0x0");
     let (fields, _) = find(&events, "sendmsg", "");
     assert_has(fields, &format!("family = 2, dport = 4661, {internet}, {none}, flags"));
 }
@@ -252,6 +271,9 @@ fn arguments_of_a_program_are_texts() {
     assert_has(entry, "_argv_length = 16, argv = [ [0] = \"many\", ");
     assert_has(entry, "[15] = \"many\" ], envp = 0x");
     assert_has(entry, "incomplete = 0x2");
+    let (entry, _) = find(&events, "execve", "/nowhere/fits");
+    assert_has(entry, &format!("_argv_length = 1, argv = [ [0] = \"{}\" ], ", "w".repeat(255)));
+    assert_has(entry, "incomplete = 0x0");
     let (entry, _) = find(&events, "execve", "/nowhere/none");
     assert_has(entry, "_argv_length = 0, argv = [ ], envp = 0x0, incomplete = 0x0");
     let (entry, _) = find(&events, "execve", "/nowhere/bad");

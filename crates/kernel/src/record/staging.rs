@@ -139,7 +139,7 @@ impl Step {
             Self::Dynamic(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
             Self::UserText(_) => USER_TEXT_BYTES_MAX + 1,
             Self::UserTextAgain(_) => 4 + USER_TEXT_BYTES_MAX + 1,
-            Self::UserTexts(_) => 4 + TEXTS_BYTES_MAX,
+            Self::UserTexts(_) => 4 + TEXTS_BYTES_MAX + 1,
             Self::User(_, size) => *size,
             Self::SocketAddress(..) | Self::Message(_) => SOCKET_FIELDS_BYTES_MAX,
             Self::Structure(..) | Self::Structures(..) | Self::Within => 0,
