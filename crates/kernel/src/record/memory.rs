@@ -36,10 +36,16 @@ impl Maker<'_> {
         if staged.steps.contains(&Step::Incomplete) {
             asm.storei(STACK, stack::INCOMPLETE, 0);
         }
-        let is_again = staged.steps.iter().any(|step| matches!(step, Step::UserTextAgain(_)));
-        if let Some(threads) = staged.unread.filter(|_| is_again) {
+        let has = |is_it: fn(&Step) -> bool| staged.steps.iter().any(is_it);
+        let is_again = has(|step| matches!(step, Step::UserTextAgain(_)));
+        // A call before this one may have returned without being recorded: its bit is still there.
+        if let Some(threads) = staged.unread
+            && (is_again || has(|step| matches!(step, Step::UserText(_))))
+        {
             scope::take(asm, threads);
-            asm.store(STACK, stack::UNREAD, 1);
+            if is_again {
+                asm.store(STACK, stack::UNREAD, 1);
+            }
         }
     }
 
