@@ -157,6 +157,8 @@ fn structures_are_taken_apart() {
     assert_has(exit, "ret = 0, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
     let (entry, _) = find(&events, "nanosleep", "rqtp = 0x10");
     assert_has(entry, "rqtp_tv_sec = 0, rqtp_tv_nsec = 0, rmtp = 0x0, incomplete = 0x1");
+    let (_, exit) = find(&events, "nanosleep", "rqtp_tv_nsec = 4000000000");
+    assert_has(exit, "ret = -22, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
     // What is left of a thousand seconds.
     let (_, exit) = find(&events, "nanosleep", "rqtp_tv_sec = 1000");
     let left = exit.split("rmtp_tv_sec = ").nth(1).and_then(|left| left.split(',').next());

@@ -40,8 +40,8 @@ pub enum When {
     Entered,
     /// When it has succeeded.
     Succeeded,
-    /// When it has not.
-    Failed,
+    /// When a signal has interrupted it.
+    Interrupted,
 }
 
 /// A pointer that a call gets: in which register, and when what is behind it is read.
@@ -181,7 +181,7 @@ impl Call {
         let when = match self.phase {
             Phase::Enter => When::Entered,
             // What is left of the time, when a sleep was interrupted.
-            Phase::Exit if field.name == "rmtp" => When::Failed,
+            Phase::Exit if field.name == "rmtp" => When::Interrupted,
             Phase::Exit => When::Succeeded,
         };
         let pointer = Pointer { at, when };

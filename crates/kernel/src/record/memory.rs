@@ -25,6 +25,9 @@ const PACKET: i32 = 17;
 const VSOCK: i32 = 40;
 const INTERNET_BYTES: i32 = 8;
 const INTERNET_6_BYTES: i32 = 24;
+/// ERESTART_RESTARTBLOCK (include/linux/errno.h): what a sleep returns, inside the kernel, that has
+/// written how much of it is left. (One until a moment has written nothing, and returns another.)
+const RESTART_BLOCK: i32 = 516;
 /// Most bytes that are read of one: one byte more than is kept tells whether there is more.
 const SOCKET_READ_BYTES_MAX: u32 = SOCKET_BYTES_MAX + 1;
 
@@ -125,9 +128,12 @@ impl Maker<'_> {
                 asm.load(1, CONTEXT, result);
                 asm.jumpi(jump::JSLT, 1, 0, is_not);
             }
-            When::Failed => {
+            When::Interrupted => {
+                let is_it = asm.label();
                 asm.load(1, CONTEXT, result);
-                asm.jumpi(jump::JSGE, 1, 0, is_not);
+                asm.jumpi(jump::JEQ, 1, -libc::EINTR, is_it);
+                asm.jumpi(jump::JNE, 1, -RESTART_BLOCK, is_not);
+                asm.place(is_it);
             }
         }
         self.register(3, pointer.at);
