@@ -19,8 +19,8 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/context.h include/trackway/dynamic.h
 
-.PHONY: help build programs helpers demo test systemd fuzz torture ways sanitize models kill arch \
-	bench asm install uninstall clean
+.PHONY: help build programs helpers demo test test-kernels systemd fuzz torture ways sanitize models \
+	kill arch bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,13 @@ demo: ## record a real program and look at the trace
 test: ## run all tests
 	@scripts/packages test
 	@scripts/test
+
+test-kernels: ## another kernel, on a machine of its own (a part of make test): [KERNEL=vmlinuz]
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	@scripts/kernel amd64
+	$(KERNEL:%=TRACKWAY_TEST_KERNEL=%) \
+		$(CARGO) test --locked --quiet -p trackway-tests --test kernels -- --nocapture
 
 systemd: ## the unit under a real systemd, in machines of its own (a part of make test; root only)
 	@scripts/packages test

@@ -12,10 +12,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use trackway_tests::steps::Running;
-use trackway_tests::{Recording, Summary, World, has, skipped, source_dir};
+use trackway_tests::{Recording, Summary, World, has, machine, skipped, source_dir};
 
 /// A processor, and what there is for it in Debian.
 struct Processor {
@@ -46,8 +44,6 @@ const RISCV64: Processor = Processor {
 
 /// Length of the longest text of `arch/storm.c`.
 const TEXT_MAX: u32 = 40;
-/// How long a machine may take from its start to its end.
-const MACHINE_PATIENCE: Duration = Duration::from_secs(400);
 
 impl Processor {
     /// Where the programs for it are: `scripts/arch` builds them.
@@ -68,13 +64,13 @@ impl Processor {
         None
     }
 
-    /// Compiles `tests/arch/NAME.c`.
+    /// Compiles `tests/NAME.c`.
     fn compile(&self, world: &World, name: &str, flags: &[&str]) -> PathBuf {
-        let program = world.path(name);
+        let program = world.path(name.rsplit('/').next().unwrap_or(name));
         let mut compiler = Command::new(self.compiler);
         compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
         compiler.arg("-I").arg(source_dir().join("include"));
-        compiler.arg(source_dir().join("tests/arch").join(format!("{name}.c")));
+        compiler.arg(source_dir().join("tests").join(format!("{name}.c")));
         let output = compiler.arg("-o").arg(&program).output().expect("the compiler runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         program
@@ -104,7 +100,7 @@ impl Processor {
     fn records(&self) {
         let Some(folder) = self.programs() else { return };
         let world = World::new("arch");
-        let storm = self.compile(&world, "storm", &[]);
+        let storm = self.compile(&world, "arch/storm", &[]);
         let storm = [storm.to_str().expect("a path"), "threads", "3", "3000"];
         // There are no sequences: it goes by claim.
         for way in ["claim", "lockless", "rseq"] {
@@ -142,7 +138,7 @@ impl Processor {
     fn survives_kills(&self) {
         let Some(folder) = self.programs() else { return };
         let world = World::new("arch-killed");
-        let storm = self.compile(&world, "storm", &[]);
+        let storm = self.compile(&world, "arch/storm", &[]);
         let options = ["--on=storm:*", "--reserve=claim", "--buffer-size=32M"];
         let program = [storm.to_str().expect("a path"), "killed", "12"];
         let recording = self.record(&world, &folder, &options, &program);
@@ -179,7 +175,7 @@ impl Processor {
             return skipped("the preload helpers are not built for it (make arch)");
         }
         let world = World::new("arch-preload");
-        let program = self.compile(&world, "storm", &[]);
+        let program = self.compile(&world, "arch/storm", &[]);
         let program = [program.to_str().expect("a path"), "killed", "3"];
         let options = ["--preload=fork,fd,libc", "--reserve=claim", "--buffer-size=16M"];
         let recording = self.record(&world, &folder, &options, &program);
@@ -292,91 +288,15 @@ fn events_of(world: &World, trace: &Path) -> Vec<String> {
     events.collect()
 }
 
-/// What a machine's first process said (`arch/init.c`): commands with what they wrote and what
-/// they came to, and files.
-#[derive(Default)]
-struct Console {
-    commands: Vec<(String, String, i32)>,
-    files: BTreeMap<String, Vec<u8>>,
-    is_whole: bool,
-}
-
-impl Console {
-    fn read(text: &str) -> Self {
-        let mut console = Self::default();
-        let mut lines = text.lines().map(|line| line.trim_end_matches('\r'));
-        while let Some(line) = lines.next() {
-            let Some(command) = line.strip_prefix(">> ") else { continue };
-            console.is_whole |= command == "off";
-            if command.starts_with("take ") {
-                continue;
-            }
-            let mut said = String::new();
-            let mut bytes = Vec::new();
-            let file = command.strip_prefix("file ");
-            for line in lines.by_ref() {
-                if let Some(status) = line.strip_prefix("<< ") {
-                    let status = status.parse().unwrap_or(0);
-                    console.commands.push((command.into(), std::mem::take(&mut said), status));
-                    break;
-                }
-                if file.is_some() {
-                    decode_base64(line, &mut bytes);
-                } else {
-                    // Progress is written over with the next line's beginning.
-                    said.push_str(line.rsplit("\x1b[K").next().unwrap_or(line));
-                    said.push('\n');
-                }
-            }
-            if let Some(path) = file {
-                console.commands.pop();
-                console.files.insert(path.into(), bytes);
-            }
-        }
-        console
-    }
-
-    /// Writes the files below `from` to `to`.
-    fn save(&self, from: &str, to: &Path) {
-        for (path, bytes) in &self.files {
-            let Some(path) = path.strip_prefix(from) else { continue };
-            let path = to.join(path.trim_start_matches('/'));
-            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-            fs::write(path, bytes).expect("a file");
-        }
-    }
-}
-
-fn decode_base64(line: &str, into: &mut Vec<u8>) {
-    for four in line.as_bytes().chunks_exact(4) {
-        let mut bits = 0_u32;
-        let mut count = 3;
-        for &digit in four {
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => {
-                    count -= 1;
-                    0
-                }
-            };
-            bits = bits << 6 | u32::from(value);
-        }
-        into.extend(&bits.to_be_bytes()[1..1 + count]);
-    }
-}
-
 /// The file system of a machine: its programs, the libraries that they need, and what it does.
 fn make_file_system(world: &World, folder: &Path, plan: &str) -> PathBuf {
     let root = world.path("root");
     for folder in ["bin", "lib"] {
         fs::create_dir_all(root.join(folder)).expect("a folder");
     }
-    fs::rename(AARCH64.compile(world, "init", &["-static"]), root.join("init")).expect("init");
-    fs::rename(AARCH64.compile(world, "storm", &[]), root.join("bin/storm")).expect("storm");
+    fs::rename(AARCH64.compile(world, "machine/init", &["-static"]), root.join("init"))
+        .expect("init");
+    fs::rename(AARCH64.compile(world, "arch/storm", &[]), root.join("bin/storm")).expect("storm");
     for name in ["trackway", "libtrackway.so"] {
         let to = root.join("bin").join(name);
         let mut strip = Command::new("aarch64-linux-gnu-strip");
@@ -391,33 +311,7 @@ fn make_file_system(world: &World, folder: &Path, plan: &str) -> PathBuf {
         fs::copy(from, root.join("lib").join(name)).expect("a library");
     }
     fs::write(root.join("plan"), plan).expect("the plan");
-    let image = world.path("image");
-    let pack = format!("find . | cpio -o -H newc --quiet > {}", image.display());
-    let status = Command::new("sh").args(["-c", &pack]).current_dir(&root).status();
-    assert!(status.expect("cpio runs").success());
-    image
-}
-
-/// Starts a machine with this kernel and file system, and waits until it is off.
-fn run_machine(world: &World, kernel: &Path, image: &Path, processor: &str) -> Console {
-    let said = world.path("console");
-    let mut machine = world.command("qemu-system-aarch64");
-    machine.args(["-machine", "virt", "-accel", "tcg", "-cpu", processor, "-smp", "2"]);
-    machine.args(["-m", "1024", "-nic", "none", "-display", "none", "-monitor", "none"]);
-    machine.arg("-no-reboot").arg("-serial").arg(format!("file:{}", said.display()));
-    machine.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
-    machine.args(["-append", "console=ttyAMA0 quiet panic=-1"]);
-    let begin = Instant::now();
-    let mut machine = Running::start(&mut machine);
-    while machine.runs() && begin.elapsed() < MACHINE_PATIENCE {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let text = String::from_utf8_lossy(&fs::read(&said).unwrap_or_default()).into_owned();
-    let messages = if machine.runs() { "it did not end".into() } else { machine.finish().stderr };
-    let console = Console::read(&text);
-    let end: String = text.lines().rev().take(20).collect::<Vec<_>>().join("\n");
-    assert!(console.is_whole, "{}\n{end}", String::from_utf8_lossy(&messages));
-    console
+    machine::pack(world, &root)
 }
 
 /// On a machine with a kernel of its own, where there are sequences, preempted and moved threads,
@@ -457,7 +351,9 @@ fn an_aarch64_machine_records_by_sequence() {
     for processor in ["cortex-a72", "max,pauth-impdef=on"] {
         let world = World::new("arch-machine");
         let image = make_file_system(&world, &folder, &plan);
-        let console = run_machine(&world, &kernel, &image, processor);
+        let mut emulator = world.command("qemu-system-aarch64");
+        emulator.args(["-machine", "virt", "-cpu", processor]);
+        let console = machine::run(&world, emulator, &kernel, &image, "ttyAMA0");
         for (command, said, status) in &console.commands {
             assert_eq!(*status, 0, "{processor}: {command}\n{said}");
         }

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod cgroup;
 mod compiled;
 pub mod lttng;
+pub mod machine;
 pub mod steps;
 
 use std::ffi::OsStr;

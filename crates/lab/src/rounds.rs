@@ -61,6 +61,14 @@ impl Limits {
     }
 }
 
+/// Seconds that a suite takes about; where somebody says how many rounds, at most.
+pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
+    // In the time that it says it has the fewest rounds that are enough, or more.
+    let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
+    let times = |rounds: u32| f64::from(rounds.max(1)) / f64::from(in_that_time);
+    suite.seconds(settings) * settings.rounds.map_or(1.0, times)
+}
+
 /// Measures a suite, and tells `keep` after each round what there is.
 ///
 /// Interruptions end it: what was measured is in what it gives.

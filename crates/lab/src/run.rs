@@ -53,7 +53,8 @@ pub struct Offer {
 pub fn offers(settings: &Settings) -> Vec<Offer> {
     let offer = |suite: Box<dyn Suite>| {
         let About { name, title, repeats, .. } = suite.about();
-        let (seconds, is_only_by_name) = (suite.seconds(settings), suite.is_only_by_name());
+        let seconds = rounds::seconds(suite.as_ref(), settings);
+        let is_only_by_name = suite.is_only_by_name();
         Offer { name, title, repeats, seconds, is_only_by_name }
     };
     suites::all().into_iter().map(offer).collect()
@@ -106,7 +107,8 @@ pub fn run_suites(
     let began = Instant::now();
     for at in 0..chosen.len() {
         // What suites before took longer or shorter than they said is in the past.
-        let left: f64 = chosen[at..].iter().map(|suite| suite.seconds(settings)).sum();
+        let left: f64 =
+            chosen[at..].iter().map(|suite| rounds::seconds(suite.as_ref(), settings)).sum();
         progress.expect(left);
         let suite = &mut chosen[at];
         let name = suite.about().name;

@@ -173,7 +173,8 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     trackway_lab::check(&order)?;
     let folder = folder(arguments.out.as_deref())?;
     let seconds: f64 = measured(arguments).map(|offer| offer.seconds).sum();
-    eprintln!("about {}, with results in {}", time(seconds), folder.display());
+    let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
+    eprintln!("{how} {}, with results in {}", time(seconds), folder.display());
     let report = trackway_lab::run_suites(&order, &mut |so_far: &Report| {
         // Whoever is killed has this. If there is no room now, there may be at the end.
         let _ = trackway_lab::write_report(so_far, &folder);

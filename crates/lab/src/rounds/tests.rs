@@ -84,6 +84,17 @@ fn rounds(rounds: u32) -> Settings {
 }
 
 #[test]
+fn rounds_that_are_asked_for_are_in_the_time_that_is_told() {
+    let told = |settings: &Settings| {
+        let (entries, samples, asked) = Default::default();
+        let suite = Planted { entries, samples, asked, seconds: 60.0, has_left: false };
+        seconds(&suite, settings)
+    };
+    let quick = Settings { quick: true, ..rounds(3) };
+    assert_eq!([told(&Settings::default()), told(&rounds(24)), told(&quick)], [60.0, 180.0, 180.0]);
+}
+
+#[test]
 fn a_tracer_that_was_silently_off_is_not_measured() {
     let off = |recorded| {
         move |_| {

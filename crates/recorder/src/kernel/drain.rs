@@ -335,8 +335,8 @@ impl Draining {
 
     /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
     /// every now and then. Streams end with their last packets, and do not last to its moment
-    /// ([`RegionWork::extend`]): the packet that was being written goes on in the next snapshot, and
-    /// in both together an empty one that tells the moment would lie within it.
+    /// ([`RegionWork::extend`]): the packet that was being written goes on in the next snapshot,
+    /// and in both together an empty one that tells the moment would lie within it.
     pub(crate) fn write_snapshot(
         &self,
         mut works: Vec<RegionWork>,

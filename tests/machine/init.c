@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The first process of a machine that scripts/arch starts: runs the commands in /plan, one a line,
- * words between spaces, and switches the machine off. Says on the console what they came to:
+ * The first process of a machine that a test starts (tests/src/machine.rs): runs the commands in
+ * /plan, one a line, words between spaces, and switches the machine off. Says on the console what
+ * they came to:
  *
  *   >> COMMAND
  *   (what it writes)
@@ -86,6 +87,7 @@ int main(void)
     mkdir("/tmp", 01777);
     mount("proc", "/proc", "proc", 0, NULL);
     mount("sysfs", "/sys", "sysfs", 0, NULL);
+    mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL);
     mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
     mkdir("/dev/shm", 01777);
     mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777");
