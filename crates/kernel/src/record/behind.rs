@@ -259,7 +259,7 @@ fn vector(is_compat: bool) -> Structure {
 }
 
 /// Members of a structure that are recorded, and what their fields are called: no padding, none
-/// that `is_taken` does not take, and no more than there is room for. Behind them, those others that
+/// that `is_taken` does not take, and no more than there is room for. Behind them, others, which
 /// are left out.
 fn told<'s>(
     field: &Field,

@@ -255,7 +255,12 @@ impl Staged {
         let mut staged = Self::of(event, ground, Some(call));
         // There may be one more in the end.
         let payload_max = payload_max.saturating_sub(1);
-        for field in &event.fields {
+        // Bytes that were read are not recorded, and where they are was said when it was entered.
+        let is_bytes = |field: &&Field| {
+            let bytes = matches!(field.behind, Some(Behind::Bytes(_) | Behind::Vectors(_)));
+            bytes && call.phase == Phase::Exit
+        };
+        for field in event.fields.iter().filter(|field| !is_bytes(field)) {
             let room = (FIELDS_MAX - 1).saturating_sub(staged.steps.len() + 1);
             let room = (room, staged.taken.len());
             let behind = call.behind(&event.name, &event.fields, field, room);

@@ -149,8 +149,8 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// What the trace says of itself in its `env`: which fields are not recorded, and which are empty
-    /// whatever happened, of the events that are known as it is made.
+    /// What the trace says of itself in its `env`: which fields are not recorded, and which are
+    /// empty whatever happened, of the events that are known as it is made.
     fn remarks(&self) -> Vec<(&'static str, String)> {
         let of = |known: &Known| {
             let event = known.description.name.clone();
