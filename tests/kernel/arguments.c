@@ -77,11 +77,29 @@ static int sockets(void)
     connect(fd, nothing(), sizeof internet);
     connect(fd, NULL, 16);
     connect(fd, (struct sockaddr *)&internet, 1);
+    /* Longer than one may be; with a NUL within a name, and behind one; longer than is recorded. */
+    char longer[128] = { 0 };
+    memset(longer, 'q', sizeof longer);
+    ((struct sockaddr *)longer)->sa_family = AF_UNIX;
+    connect(client, (struct sockaddr *)longer, sizeof longer);
+    static const char within[] = "\0within\0more", behind[] = "\0behind";
+    memcpy(named.sun_path, within, sizeof within);
+    connect(client, (struct sockaddr *)&named,
+            offsetof(struct sockaddr_un, sun_path) + sizeof within);
+    memcpy(named.sun_path, behind, sizeof behind);
+    connect(client, (struct sockaddr *)&named,
+            offsetof(struct sockaddr_un, sun_path) + sizeof behind - 1);
+    char wide[32] = { 0 };
+    memcpy(wide, &link, sizeof link);
+    connect(fd, (struct sockaddr *)wide, sizeof wide);
     /* Through a message. */
     struct iovec vector = { "x", 1 };
     internet.sin_port = htons(4661);
     struct msghdr message = { .msg_name = &internet, .msg_namelen = sizeof internet,
                               .msg_iov = &vector, .msg_iovlen = 1 };
+    sendmsg(fd, &message, 0);
+    /* Without an address, and a length that was left. */
+    message.msg_name = NULL;
     sendmsg(fd, &message, 0);
     return 0;
 }
@@ -104,6 +122,9 @@ static int structures(const char *path)
     if (syscall(SYS_nanosleep, &moment, &left))
         return 22;
     syscall(SYS_nanosleep, nothing(), NULL);
+    /* None that there is: nothing is written of what is left. */
+    moment = (struct timespec){ 3, 4000000000 };
+    syscall(SYS_nanosleep, &moment, &left);
     struct stat of;
     if (syscall(SYS_newfstatat, fd, "", &of, AT_EMPTY_PATH))
         return 23;
@@ -164,16 +185,33 @@ static int texts(const char *path)
     return 0;
 }
 
+/* A text that is not in memory yet, of a call whose return nobody records; then one that is. */
+static int again(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    static char page[4096] = "/nowhere/that/is/in/memory";
+    if (fd < 0 || write(fd, page, sizeof page) != sizeof page)
+        return 50;
+    char *text = mmap(NULL, sizeof page, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED || syscall(SYS_chdir, text) == 0)
+        return 51;
+    syscall(SYS_access, page, 1);
+    return 0;
+}
+
 static int run(void)
 {
-    static char longest[400];
+    static char longest[400], whole[256];
     memset(longest, 'a', sizeof longest - 1);
+    memset(whole, 'w', sizeof whole - 1);
+    char *fits[] = { whole, NULL };
     char *few[] = { "true", "", "with space", longest, NULL };
     char *environment[] = { "SECRET=secret", NULL };
     char *many[41] = { NULL };
     for (int i = 0; i < 40; i++)
         many[i] = "many";
     syscall(SYS_execve, "/nowhere/many", many, environment);
+    syscall(SYS_execve, "/nowhere/fits", fits, environment);
     syscall(SYS_execve, "/nowhere/none", NULL, NULL);
     syscall(SYS_execve, "/nowhere/bad", nothing(), NULL);
     execve("/bin/true", few, environment);
@@ -189,5 +227,7 @@ int main(int argc, char **argv)
         return structures(argv[2]);
     if (strcmp(what, "texts") == 0)
         return texts(argv[2]);
+    if (strcmp(what, "again") == 0)
+        return again(argv[2]);
     return run();
 }

@@ -1,6 +1,8 @@
 //! What lies behind the pointers that system calls get, as it is recorded.
 
-use trackway_tests::World;
+use std::fs;
+
+use trackway_tests::{World, has_kernel_events};
 
 use crate::{lines, program, record, text};
 
@@ -101,6 +103,25 @@ fn addresses_of_sockets_are_taken_apart() {
         assert_has(fields, "family = 0, dport = 0, _v4addr_length = 0, ");
         assert_has(fields, incomplete);
     }
+    // What is cut is said: paths and names, and what is behind other families.
+    let (fields, _) = find(&events, "connect", "qqqq");
+    assert_has(
+        fields,
+        &format!("[0] = \"{}\" ], addrlen = 128, incomplete = 0x2", "q".repeat(108)),
+    );
+    let (fields, _) = find(&events, "connect", "@within");
+    assert_has(fields, "[0] = \"@within\" ], addrlen = 15, incomplete = 0x2");
+    let (fields, _) = find(&events, "connect", "@behind");
+    assert_has(fields, "[0] = \"@behind\" ], addrlen = 9, incomplete = 0x0");
+    let (fields, _) = find(&events, "connect", "addrlen = 32");
+    assert_has(fields, "family = 17, ");
+    assert_has(fields, "_sa_data_length = 18, ");
+    assert_has(fields, "incomplete = 0x2");
+    // No address, though a length was left.
+    let of_messages = events.iter().filter(|(name, _)| name == "syscall_entry_sendmsg");
+    let (_, fields) = of_messages.last().expect("the second one");
+    assert_has(fields, "family = 0, dport = 0, ");
+    assert_has(fields, "incomplete = 0x0");
     let (fields, _) = find(&events, "sendmsg", "");
     assert_has(fields, &format!("family = 2, dport = 4661, {internet}, {none}, flags"));
 }
@@ -136,6 +157,8 @@ fn structures_are_taken_apart() {
     assert_has(exit, "ret = 0, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
     let (entry, _) = find(&events, "nanosleep", "rqtp = 0x10");
     assert_has(entry, "rqtp_tv_sec = 0, rqtp_tv_nsec = 0, rmtp = 0x0, incomplete = 0x1");
+    let (_, exit) = find(&events, "nanosleep", "rqtp_tv_nsec = 4000000000");
+    assert_has(exit, "ret = -22, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
     // What is left of a thousand seconds.
     let (_, exit) = find(&events, "nanosleep", "rqtp_tv_sec = 1000");
     let left = exit.split("rmtp_tv_sec = ").nth(1).and_then(|left| left.split(',').next());
@@ -202,6 +225,47 @@ fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
     }
 }
 
+/// RUN a call with a text that is not in memory yet, whose return is not recorded, and another one
+/// with a text that is there. EXPECT the other's return not to have it once more.
+#[test]
+fn what_was_missing_of_a_call_is_not_taken_for_the_next_ones() {
+    let calls = "syscalls:sys_enter_chdir,syscalls:access";
+    let Some((_, events)) = run("kernel-again", "again", calls) else { return };
+    let missing = ("syscall_entry_chdir".into(), "filename = \"\", incomplete = 0x1".into());
+    assert!(events.contains(&missing), "{events:?}");
+    let (_, exit) = find(&events, "access", "mode = 0x1,");
+    assert_eq!(exit, "ret = -2, _filename_length = 0, filename = [ ], incomplete = 0x0");
+}
+
+/// RUN a call of which not all that it leads to is recorded. EXPECT that to be said as it begins,
+/// and in the trace.
+#[test]
+fn fields_that_are_left_out_are_said() {
+    let world = World::new("kernel-left-out");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let said = |calls: &str| {
+        let output = record(&world, &["--kernel", calls], &["true"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let metadata =
+            fs::read_to_string(world.path("trace/kernel/metadata")).expect("it is there");
+        (text(&output.stderr), metadata)
+    };
+    let (talk, metadata) = said("syscalls:waitid");
+    assert!(
+        talk.contains(
+            "1 field of the kernel's events is not recorded: infop of syscall_exit_waitid"
+        ),
+        "{talk}"
+    );
+    let left_out = "trackway_left_out_fields = \"syscall_exit_waitid:infop\";";
+    assert!(metadata.contains(left_out), "{metadata}");
+    let (talk, metadata) = said("syscalls:read,syscalls:getpgid");
+    assert!(!talk.contains("not recorded"), "{talk}");
+    assert!(metadata.contains("trackway_left_out_fields = \"\";"), "{metadata}");
+}
+
 /// RUN programs with few arguments, and with many; with none, and with what are none. EXPECT them,
 /// as far as there is room, and nothing of the environment.
 #[test]
@@ -221,6 +285,9 @@ fn arguments_of_a_program_are_texts() {
     assert_has(entry, "_argv_length = 16, argv = [ [0] = \"many\", ");
     assert_has(entry, "[15] = \"many\" ], envp = 0x");
     assert_has(entry, "incomplete = 0x2");
+    let (entry, _) = find(&events, "execve", "/nowhere/fits");
+    assert_has(entry, &format!("_argv_length = 1, argv = [ [0] = \"{}\" ], ", "w".repeat(255)));
+    assert_has(entry, "incomplete = 0x0");
     let (entry, _) = find(&events, "execve", "/nowhere/none");
     assert_has(entry, "_argv_length = 0, argv = [ ], envp = 0x0, incomplete = 0x0");
     let (entry, _) = find(&events, "execve", "/nowhere/bad");

@@ -37,7 +37,7 @@ use crate::kernel_thread::{DrainThread, Ended, unwritten};
 use crate::place::Place;
 use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
-use crate::{RecordError, kernel_meanings, metadata};
+use crate::{RecordError, kernel_left_out, kernel_meanings, metadata};
 
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
@@ -264,6 +264,7 @@ impl ByTracefs {
     /// Says what of the events will not be in the trace.
     pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
         say_what_is_missing(&self.converter.left_out, &self.converter.empty, notices);
+        kernel_left_out::say(names(&self.converter.left_out_fields), notices);
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -370,12 +371,21 @@ fn make_trace(
 
 /// What the trace says of itself in its `env`: which fields are empty whatever the program said.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
-    let empty = empty_fields(converter);
-    vec![("trackway_kernel_via", "tracefs".to_owned()), (metadata::EMPTY_FIELDS, empty)]
+    let mut remarks = vec![("trackway_kernel_via", "tracefs".to_owned())];
+    remarks.extend(remarks_of_fields(converter));
+    remarks
 }
 
-fn empty_fields(converter: &Converter) -> String {
-    metadata::empty_fields(converter.empty.iter().map(|(event, field)| (&**event, &**field)))
+fn remarks_of_fields(converter: &Converter) -> [(&'static str, String); 2] {
+    let of = |fields| metadata::fields(names(fields));
+    [
+        (metadata::EMPTY_FIELDS, of(&converter.empty)),
+        (metadata::LEFT_OUT_FIELDS, of(&converter.left_out_fields)),
+    ]
+}
+
+fn names(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    fields.iter().map(|(event, field)| (&**event, &**field))
 }
 
 impl Draining {

@@ -162,7 +162,7 @@ impl Draining {
     ) -> Result<(usize, usize), RecordError> {
         match self {
             Self::Bpf(draining) => {
-                let changed = draining.select(patterns, filters, meanwhile)?;
+                let changed = draining.select(patterns, filters, meanwhile, notices)?;
                 draining.filters().taken().say(notices);
                 Ok(changed)
             }

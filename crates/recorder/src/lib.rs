@@ -30,6 +30,7 @@ mod give_back;
 mod home;
 mod kernel;
 mod kernel_filters;
+mod kernel_left_out;
 mod kernel_meanings;
 mod kernel_thread;
 mod kernel_tracefs;

@@ -41,9 +41,12 @@ struct Declared {
 
 /// What the kernel's trace calls, in its `env`, its fields that are empty whatever happened.
 pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
+/// What it calls those that are not recorded: more than an event may have, or of a kind that we do
+/// not know.
+pub(crate) const LEFT_OUT_FIELDS: &str = "trackway_left_out_fields";
 
 /// Such fields of events as they are named there.
-pub(crate) fn empty_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let named = fields.map(|(event, field)| format!("{event}:{field}"));
     named.collect::<Vec<_>>().join(" ")
 }
@@ -132,10 +135,10 @@ impl Metadata {
         self.written_bytes = 0;
     }
 
-    /// Names these fields as empty, as [`empty_fields`] has them, and no others any more, where the
-    /// trace began with a remark about such.
-    pub(crate) fn name_empty_fields(&mut self, fields: &str) {
-        let begin = format!("\t{EMPTY_FIELDS} = \"");
+    /// Names these fields, as [`fields`] has them, and no others any more, where the trace began with
+    /// a remark by this name.
+    pub(crate) fn name_fields(&mut self, remark: &str, fields: &str) {
+        let begin = format!("\t{remark} = \"");
         let Some(at) = self.text.find(&begin) else { return };
         let from = at + begin.len();
         let Some(length) = self.text[from..].find('"') else { return };
@@ -270,10 +273,10 @@ mod tests {
         let folder = Arc::new(Place::open(Path::new("/")).expect("a folder"));
         let (declared, written_bytes) = (Declared::default(), text.len());
         let mut metadata = Metadata { folder, text: text.clone(), declared, written_bytes };
-        metadata.name_empty_fields("");
+        metadata.name_fields(EMPTY_FIELDS, "");
         assert_eq!((metadata.written_bytes, &metadata.text), (text.len(), &text));
         for fields in ["fork:parent_pid fork:child_pid", "fork:parent_pid", ""] {
-            metadata.name_empty_fields(fields);
+            metadata.name_fields(EMPTY_FIELDS, fields);
             let named = format!("{EMPTY_FIELDS} = \"{fields}\"");
             let expected = text.replace(&format!("{EMPTY_FIELDS} = \"\""), &named);
             assert_eq!((metadata.written_bytes, &metadata.text), (0, &expected));

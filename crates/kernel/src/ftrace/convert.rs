@@ -45,6 +45,8 @@ pub struct Converter {
     meanings: Vec<Vec<Meaning>>,
     /// Names of events that tracefs does not give.
     pub left_out: Vec<String>,
+    /// Events and their fields that are not recorded.
+    pub left_out_fields: Vec<(String, String)>,
     /// Events and their fields that are always empty.
     pub empty: Vec<(String, String)>,
 }
@@ -96,6 +98,7 @@ impl Converter {
             descriptions: Vec::new(),
             meanings: Vec::new(),
             left_out: Vec::new(),
+            left_out_fields: Vec::new(),
             empty: Vec::new(),
         };
         for (event, filters) in events {
@@ -121,6 +124,8 @@ impl Converter {
                 self.empty.push((staged.description.name.clone(), field.name.clone()));
             }
         }
+        let name = &staged.description.name;
+        self.left_out_fields.extend(staged.left_out.iter().map(|of| (name.clone(), of.clone())));
         let incomplete = staged.arguments_followed();
         self.plans.push(Plan { id, steps, incomplete, filters: None });
         self.ask(number, Some(filters));

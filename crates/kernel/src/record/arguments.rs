@@ -65,17 +65,16 @@ impl Read {
     /// Most bytes that it adds to a record.
     pub(super) const fn bytes_max(&self) -> u32 {
         match self.what {
-            What::Integer { into: bytes, .. }
-            | What::Behind(bytes)
-            | What::Array(bytes)
-            | What::Text(bytes) => bytes,
+            What::Integer { into: bytes, .. } | What::Behind(bytes) | What::Array(bytes) => bytes,
+            // One more tells whether there is more.
+            What::Text(bytes) => bytes + 1,
             What::State { .. } => 8,
         }
     }
 
     /// The integer that it is, in r1.
     pub(super) fn load(&self, asm: &mut Asm) {
-        let mut writer = Writer { asm, base: None };
+        let mut writer = Writer { asm, base: None, count_cut: &|_| {} };
         match self.what {
             What::Integer { bytes, is_signed, .. } => writer.integer(self, bytes, is_signed),
             What::State { preempt, prev_state, exit_state } => {
@@ -96,7 +95,7 @@ impl Read {
 
     /// The address of the text that it is, in r3.
     pub(super) fn load_text(&self, asm: &mut Asm) {
-        Writer { asm, base: None }.address(self);
+        Writer { asm, base: None, count_cut: &|_| {} }.address(self);
     }
 }
 
@@ -312,9 +311,9 @@ fn jiffies(field: &Field) -> Option<Read> {
     is_long.then_some(Read { root, hops: [0; HOPS_MAX], hop_count: 0, at: None, what })
 }
 
-/// Adds fields at [`AT`], and moves that on.
-pub(super) fn write(asm: &mut Asm, steps: &[Step]) {
-    let mut writer = Writer { asm, base: None };
+/// Adds fields at [`AT`], and moves that on. Where text is cut, `count_cut` counts that.
+pub(super) fn write(asm: &mut Asm, steps: &[Step], count_cut: &dyn Fn(&mut Asm)) {
+    let mut writer = Writer { asm, base: None, count_cut };
     for step in steps {
         if let Step::Argument(read) = step {
             writer.add(read);
@@ -327,6 +326,8 @@ struct Writer<'a> {
     asm: &'a mut Asm,
     /// Where the next field is from r5, which is at [`AT`]; `None`: r5 has something else.
     base: Option<i16>,
+    /// Adds what counts that text was cut.
+    count_cut: &'a dyn Fn(&mut Asm),
 }
 
 impl Writer<'_> {
@@ -486,7 +487,12 @@ impl Writer<'_> {
         self.asm.alui(alu::ADD, AT, 7);
         self.asm.goto(is_done);
         self.asm.place(is_there);
-        self.copy_text(bytes);
+        self.end();
+        self.destination();
+        // One byte more than is kept tells whether there is more.
+        self.asm.movi(2, bytes as i32 + 1);
+        self.asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
+        text_read(self.asm, bytes, Some(self.count_cut));
         self.asm.place(is_done);
     }
 
@@ -496,7 +502,7 @@ impl Writer<'_> {
         self.destination();
         self.asm.movi(2, bytes as i32);
         self.asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-        text_read(self.asm, bytes);
+        text_read(self.asm, bytes, None);
     }
 }
 
@@ -656,7 +662,7 @@ pub(super) mod tests {
                     let mut asm = Asm::default();
                     let number = What::Integer { bytes: 2, is_signed: true, into: 4 };
                     let steps = [read(What::Array(16), 8), read(number, 8)].map(Step::Argument);
-                    write(&mut asm, &steps);
+                    write(&mut asm, &steps, &|_| {});
                     let registers = run(asm, &mut memory);
                     let mut expected = name[..length.min(15)].to_vec();
                     expected.push(0);
@@ -700,7 +706,7 @@ pub(super) mod tests {
                 memory[24..28].copy_from_slice(&state.to_le_bytes());
                 memory[264..268].copy_from_slice(&exit_state.to_le_bytes());
                 let mut asm = Asm::default();
-                write(&mut asm, &[Step::Argument(read)]);
+                write(&mut asm, &[Step::Argument(read)], &|_| {});
                 run(asm, &mut memory);
                 let recorded = u64::from_le_bytes(*memory[512..].first_chunk().expect("eight"));
                 assert_eq!(

@@ -10,7 +10,7 @@
 use trackway_schema::{ARRAY_LENGTH_MAX, Field as Described, FieldKind, NAME_BYTES_MAX, Scalar};
 
 use super::staging::{Step, VARIABLE_BYTES_MAX};
-use crate::catalogue::model::{Behind, Field, Kind, Length, Meaning, Phase, Structure};
+use crate::catalogue::model::{Behind, Field, Kind, Length, Meaning, Member, Phase, Structure};
 use crate::catalogue::{members, names};
 
 /// Longest text of a program's that is recorded, with its NUL.
@@ -40,8 +40,8 @@ pub enum When {
     Entered,
     /// When it has succeeded.
     Succeeded,
-    /// When it has not.
-    Failed,
+    /// When a signal has interrupted it.
+    Interrupted,
 }
 
 /// A pointer that a call gets: in which register, and when what is behind it is read.
@@ -121,12 +121,14 @@ pub(super) struct Group {
     pub(super) meanings: Vec<Meaning>,
     pub(super) step: Step,
     pub(super) taken: Option<Taken>,
+    /// Names of fields that there is no room for, or no kind.
+    pub(super) left_out: Vec<String>,
 }
 
 impl Group {
     pub(super) fn one(name: &str, kind: FieldKind, step: Step) -> Self {
         let fields = vec![Described { name: name.into(), kind }];
-        Self { fields, meanings: Vec::new(), step, taken: None }
+        Self { fields, meanings: Vec::new(), step, taken: None, left_out: Vec::new() }
     }
 
     fn meaning(self, meaning: Meaning) -> Self {
@@ -136,7 +138,8 @@ impl Group {
     /// The address of a socket, whose family has names.
     fn socket(event: &str, step: Step) -> Self {
         let family = names::set("family").map_or(Meaning::Plain, Meaning::Symbols);
-        Self { fields: socket(event), meanings: vec![family], step, taken: None }
+        let (fields, meanings) = (socket(event), vec![family]);
+        Self { fields, meanings, step, taken: None, left_out: Vec::new() }
     }
 }
 
@@ -178,7 +181,7 @@ impl Call {
         let when = match self.phase {
             Phase::Enter => When::Entered,
             // What is left of the time, when a sleep was interrupted.
-            Phase::Exit if field.name == "rmtp" => When::Failed,
+            Phase::Exit if field.name == "rmtp" => When::Interrupted,
             Phase::Exit => When::Succeeded,
         };
         let pointer = Pointer { at, when };
@@ -246,7 +249,7 @@ fn vector(is_compat: bool) -> Structure {
     let bytes = address.size_bytes() as u32;
     let member = |name: &str, offset, scalar| {
         let name = name.to_owned();
-        crate::catalogue::model::Member { name, offset, scalar, count: 1 }
+        Member { name, offset, scalar, count: 1 }
     };
     Structure {
         name: "iovec".into(),
@@ -255,22 +258,33 @@ fn vector(is_compat: bool) -> Structure {
     }
 }
 
-/// Members of a structure that are recorded: no padding, and no more than there is room for.
-fn told(of: &Structure, room: usize) -> impl Iterator<Item = &crate::catalogue::model::Member> {
-    let is_said = |member: &&crate::catalogue::model::Member| {
-        let is_within = u32::from(ARRAY_LENGTH_MAX) >= member.count
-            && member.offset.checked_add(member.scalar.size_bytes() as u32 * member.count)
-                <= Some(of.bytes);
+/// Members of a structure that are recorded, and what their fields are called: no padding, none
+/// that `is_taken` does not take, and no more than there is room for. Behind them, others, which
+/// are left out.
+fn told<'s>(
+    field: &Field,
+    of: &'s Structure,
+    room: usize,
+    is_taken: impl Fn(&Member) -> bool,
+) -> (Vec<(String, &'s Member)>, Vec<String>) {
+    let is_padding = |member: &&Member| {
         let inner = member.name.rsplit('.').next().unwrap_or_default();
-        let is_padding = inner.starts_with("__") || inner.contains("spare");
-        !is_padding && !inner.is_empty() && member.count > 0 && is_within
+        inner.starts_with("__") || inner.contains("spare") || inner.is_empty() || member.count == 0
     };
-    of.members.iter().filter(is_said).take(room)
-}
-
-fn name(field: &Field, rest: &str) -> Option<String> {
-    let name = format!("{}_{}", field.name, rest.replace('.', "_"));
-    (name.len() <= NAME_BYTES_MAX).then_some(name)
+    let is_within = |member: &Member| {
+        let end = member.offset.checked_add(member.scalar.size_bytes() as u32 * member.count);
+        u32::from(ARRAY_LENGTH_MAX) >= member.count && end <= Some(of.bytes)
+    };
+    let (mut told, mut left_out) = (Vec::new(), Vec::new());
+    for member in of.members.iter().filter(|member| !is_padding(member)) {
+        let name = format!("{}_{}", field.name, member.name.replace('.', "_"));
+        let has_room = told.len() < room && name.len() <= NAME_BYTES_MAX;
+        match has_room && is_within(member) && is_taken(member) {
+            true => told.push((name, member)),
+            false => left_out.push(name),
+        }
+    }
+    (told, left_out)
 }
 
 /// One structure: a field for each member.
@@ -284,7 +298,8 @@ fn structure(
         return None;
     }
     let (mut fields, mut meanings, mut taken) = (Vec::new(), Vec::new(), Vec::new());
-    for member in told(of, room) {
+    let (told, left_out) = told(field, of, room, |_| true);
+    for (name, member) in told {
         let bytes = member.scalar.size_bytes() as u32 * member.count;
         // Others have numbers in arrays of bytes.
         let is_text = member.count > 1 && of.name.ends_with("utsname");
@@ -293,14 +308,13 @@ fn structure(
             _ if is_text => FieldKind::Str,
             count => FieldKind::Array(member.scalar, count as u16),
         };
-        let Some(name) = name(field, &member.name) else { continue };
         fields.push(Described { name, kind });
         meanings.push(members::meaning(of, member));
         taken.push((member.offset, bytes, is_text));
     }
     let step = Step::Structure(pointer, u8::try_from(index).ok()?);
-    let taken = Taken { bytes: of.bytes, members: taken, size };
-    (!fields.is_empty()).then_some(Group { fields, meanings, step, taken: Some(taken) })
+    let taken = Some(Taken { bytes: of.bytes, members: taken, size });
+    (!fields.is_empty()).then_some(Group { fields, meanings, step, taken, left_out })
 }
 
 /// Some structures: for each member, a sequence of what all of them have there.
@@ -315,15 +329,15 @@ fn structures(
         return None;
     }
     let (mut fields, mut meanings, mut taken) = (Vec::new(), Vec::new(), Vec::new());
-    for member in told(of, room).filter(|member| member.count == 1) {
-        let Some(name) = name(field, &member.name) else { continue };
+    let (told, left_out) = told(field, of, room, |member| member.count == 1);
+    for (name, member) in told {
         fields.push(Described { name, kind: FieldKind::Sequence(member.scalar) });
         meanings.push(members::meaning(of, member));
         taken.push((member.offset, member.scalar.size_bytes() as u32, false));
     }
     let step = Step::Structures(pointer, count, u8::try_from(index).ok()?);
-    let taken = Taken { bytes: of.bytes, members: taken, size: None };
-    (!fields.is_empty()).then_some(Group { fields, meanings, step, taken: Some(taken) })
+    let taken = Some(Taken { bytes: of.bytes, members: taken, size: None });
+    (!fields.is_empty()).then_some(Group { fields, meanings, step, taken, left_out })
 }
 
 /// Integers: when the call returns they are what the argument is, as LTTng has it; before, the

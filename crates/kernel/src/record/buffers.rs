@@ -159,6 +159,14 @@ impl Buffers {
         self.sum(self.layout.unread(event))
     }
 
+    /// Texts and sequences of the kernel's that were cut, of an event, on all CPUs.
+    pub fn cut(&self, event: usize) -> u64 {
+        if event >= self.layout.events() {
+            return 0;
+        }
+        self.sum(self.layout.cut(event))
+    }
+
     /// Events that found all levels of their CPU taken before their filters could be asked.
     pub fn unasked(&self) -> u64 {
         self.sum(UNASKED)

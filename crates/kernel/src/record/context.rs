@@ -651,7 +651,7 @@ fn name(asm: &mut Asm, offset: i32) {
     target(asm, 1, 0);
     asm.movi(2, NAME_BYTES as i32);
     asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-    text_read(asm, NAME_BYTES);
+    text_read(asm, NAME_BYTES, None);
 }
 
 #[cfg(test)]

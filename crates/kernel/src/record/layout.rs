@@ -8,6 +8,7 @@
 //!     64  control lines, one for each level
 //!         lost      u64 × events: records that did not fit, of each event
 //!         unread    u64 × events: those whose filters asked for what was not in memory
+//!         cut       u64 × events: texts and sequences of the kernel's that were cut
 //!         version   u64 × events: which of an event's programs records it; [`OFF`]: none does
 //!         (page)    ring of level 0, then those of the others
 //!         tail      the longest record: what the kernel's verifier thinks may be written there
@@ -99,9 +100,14 @@ impl Layout {
         self.lost(self.events) + 8 * event
     }
 
+    /// Where texts and sequences of the kernel's are counted that were cut.
+    pub const fn cut(&self, event: usize) -> usize {
+        self.unread(self.events) + 8 * event
+    }
+
     /// Where it is said which version of an event's program records it.
     pub const fn version(&self, event: usize) -> usize {
-        self.unread(self.events) + 8 * event
+        self.cut(self.events) + 8 * event
     }
 
     /// Where a level's ring is.

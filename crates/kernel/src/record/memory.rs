@@ -25,6 +25,11 @@ const PACKET: i32 = 17;
 const VSOCK: i32 = 40;
 const INTERNET_BYTES: i32 = 8;
 const INTERNET_6_BYTES: i32 = 24;
+/// ERESTART_RESTARTBLOCK (include/linux/errno.h): what a sleep returns, inside the kernel, that has
+/// written how much of it is left. (One until a moment has written nothing, and returns another.)
+const RESTART_BLOCK: i32 = 516;
+/// Most bytes that are read of one: one byte more than is kept tells whether there is more.
+const SOCKET_READ_BYTES_MAX: u32 = SOCKET_BYTES_MAX + 1;
 
 impl Maker<'_> {
     /// What is to be known before the first step.
@@ -34,10 +39,16 @@ impl Maker<'_> {
         if staged.steps.contains(&Step::Incomplete) {
             asm.storei(STACK, stack::INCOMPLETE, 0);
         }
-        let is_again = staged.steps.iter().any(|step| matches!(step, Step::UserTextAgain(_)));
-        if let Some(threads) = staged.unread.filter(|_| is_again) {
+        let has = |is_it: fn(&Step) -> bool| staged.steps.iter().any(is_it);
+        let is_again = has(|step| matches!(step, Step::UserTextAgain(_)));
+        // A call before this one may have returned without being recorded: its bit is still there.
+        if let Some(threads) = staged.unread
+            && (is_again || has(|step| matches!(step, Step::UserText(_))))
+        {
             scope::take(asm, threads);
-            asm.store(STACK, stack::UNREAD, 1);
+            if is_again {
+                asm.store(STACK, stack::UNREAD, 1);
+            }
         }
     }
 
@@ -57,7 +68,7 @@ impl Maker<'_> {
             Step::SocketAddress(pointer, count) => {
                 self.address(pointer);
                 let number = self.number(pointer.at);
-                self.count(count, SOCKET_BYTES_MAX, false, number);
+                self.count(count, SOCKET_READ_BYTES_MAX, false, number);
                 self.socket(number);
             }
             Step::Message(pointer) => self.message(pointer),
@@ -117,9 +128,12 @@ impl Maker<'_> {
                 asm.load(1, CONTEXT, result);
                 asm.jumpi(jump::JSLT, 1, 0, is_not);
             }
-            When::Failed => {
+            When::Interrupted => {
+                let is_it = asm.label();
                 asm.load(1, CONTEXT, result);
-                asm.jumpi(jump::JSGE, 1, 0, is_not);
+                asm.jumpi(jump::JEQ, 1, -libc::EINTR, is_it);
+                asm.jumpi(jump::JNE, 1, -RESTART_BLOCK, is_not);
+                asm.place(is_it);
             }
         }
         self.register(3, pointer.at);
@@ -147,6 +161,10 @@ impl Maker<'_> {
                 asm.storei(STACK, stack::WORD, 0);
                 self.register(3, at);
                 self.read_to_stack(stack::WORD, 4);
+                let is_read = self.asm.label();
+                self.asm.jumpi(jump::JEQ, 0, 0, is_read);
+                self.note_if_there(number);
+                self.asm.place(is_read);
                 self.asm.load(4, STACK, stack::WORD);
             }
             Count::Result(limit) => {
@@ -286,22 +304,18 @@ impl Maker<'_> {
     /// One of them, at the address in r3.
     fn user_text_of_some(&mut self, number: usize, is_missing: Label) {
         let most = TEXTS_EACH_BYTES_MAX as i32;
-        let is_short = self.asm.label();
-        // Room for one that is as long as it may be.
-        self.asm.load(4, STACK, stack::USED);
-        self.asm.jumpi(jump::JGT, 4, 4 + TEXTS_BYTES_MAX as i32 - most, is_missing);
-        self.target(1, 0);
-        self.asm.alu(alu::ADD, 1, 4);
-        self.asm.movi(2, most);
+        let is_whole = self.asm.label();
+        self.text_target(is_missing);
+        // One byte more than is kept tells whether there is more.
+        self.asm.movi(2, most + 1);
         self.asm.call_kernel(helper::PROBE_READ_USER_STR);
         self.asm.jumpi(jump::JSLE, 0, 0, is_missing);
-        self.asm.jumpi(jump::JLT, 0, most, is_short);
-        // As long as it may be, or longer.
-        self.asm.movi(0, most);
-        self.asm.store(STACK, stack::WORD, 0);
+        self.asm.jumpi(jump::JLE, 0, most, is_whole);
+        self.text_target(is_missing);
+        self.asm.storei_of(1, 1, short(TEXTS_EACH_BYTES_MAX as usize - 1), 0);
         self.note(number);
-        self.asm.load(0, STACK, stack::WORD);
-        self.asm.place(is_short);
+        self.asm.movi(0, most);
+        self.asm.place(is_whole);
         self.asm.load(4, STACK, stack::USED);
         self.asm.alu(alu::ADD, 4, 0);
         self.forget(4, 4 + TEXTS_BYTES_MAX as i32, is_missing);
@@ -309,6 +323,15 @@ impl Maker<'_> {
         self.asm.load(1, STACK, stack::COUNT);
         self.asm.alui(alu::ADD, 1, 1);
         self.asm.store(STACK, stack::COUNT, 1);
+    }
+
+    /// Where the next of them goes, in r1, if there is room for one that is as long as it may be.
+    fn text_target(&mut self, is_missing: Label) {
+        let last = 4 + (TEXTS_BYTES_MAX - TEXTS_EACH_BYTES_MAX) as i32;
+        self.asm.load(4, STACK, stack::USED);
+        self.asm.jumpi(jump::JGT, 4, last, is_missing);
+        self.target(1, 0);
+        self.asm.alu(alu::ADD, 1, 4);
     }
 
     /// Reads so many bytes of the program's to `more` behind [`AT`]: zeros, if they cannot be read.
@@ -469,13 +492,17 @@ impl Maker<'_> {
         self.asm.storei(STACK, stack::MESSAGE, 0);
         self.asm.storei(STACK, stack::MESSAGE + 8, 0);
         self.asm.place(is_read);
-        let fits = self.asm.label();
+        let (fits, is_there) = (self.asm.label(), self.asm.label());
         self.asm.load_of(bytes, 1, STACK, stack::MESSAGE);
         self.asm.store(STACK, stack::ADDRESS, 1);
         self.asm.load_of(4, 4, STACK, stack::MESSAGE + bytes as i16);
-        self.asm.jumpi(jump::JLE, 4, SOCKET_BYTES_MAX as i32, fits);
-        self.asm.movi(4, SOCKET_BYTES_MAX as i32);
+        self.asm.jumpi(jump::JLE, 4, SOCKET_READ_BYTES_MAX as i32, fits);
+        self.asm.movi(4, SOCKET_READ_BYTES_MAX as i32);
         self.asm.place(fits);
+        // Nothing is behind no pointer, whatever the length says.
+        self.asm.jumpi(jump::JNE, 1, 0, is_there);
+        self.asm.movi(4, 0);
+        self.asm.place(is_there);
         self.asm.store(STACK, stack::COUNT, 4);
         self.socket(number);
     }
@@ -498,7 +525,7 @@ impl Maker<'_> {
         self.asm.jumpi(jump::JEQ, 1, INTERNET, is_internet);
         self.asm.jumpi(jump::JEQ, 1, INTERNET_6, is_internet_6);
         self.asm.jumpi(jump::JNE, 1, UNIX, is_other);
-        self.unix_path();
+        self.unix_path(number);
         self.asm.goto(is_end);
         self.asm.place(is_internet);
         self.asm.jumpi(jump::JLT, 2, INTERNET_BYTES, is_other);
@@ -532,7 +559,7 @@ impl Maker<'_> {
         let is_bare = self.asm.label();
         self.asm.goto(is_bare);
         self.asm.place(is_taken);
-        self.other();
+        self.other(number);
         self.asm.goto(is_end);
         self.asm.place(is_none);
         self.target(5, 0);
@@ -559,11 +586,12 @@ impl Maker<'_> {
 
     /// What is behind the family of one that is of another kind. The length is in r2, the address
     /// in r4, and what is written in r5.
-    fn other(&mut self) {
+    fn other(&mut self, number: usize) {
         const FAMILY_BYTES: u32 = 2;
         let fits = self.asm.label();
         self.asm.jumpi(jump::JLE, 2, SOCKET_OTHER_BYTES_MAX as i32, fits);
         self.asm.movi(2, SOCKET_OTHER_BYTES_MAX as i32);
+        self.note(number);
         self.asm.place(fits);
         self.asm.alui(alu::SUB, 2, FAMILY_BYTES as i32);
         self.no_internet();
@@ -595,13 +623,18 @@ impl Maker<'_> {
 
     /// The path of a socket that is a file; of one that is none, its name behind `@`, as other
     /// programs show it. The length is in r2, the address in r4, and what is written in r5.
-    fn unix_path(&mut self) {
+    fn unix_path(&mut self, number: usize) {
         let (has_path, is_file, is_done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let fits = self.asm.label();
         self.asm.jumpi(jump::JGT, 2, 2, has_path);
         self.nowhere(0);
         self.asm.goto(is_done);
         self.asm.place(has_path);
         self.nowhere(1);
+        self.asm.jumpi(jump::JLE, 2, SOCKET_BYTES_MAX as i32, fits);
+        self.asm.movi(2, SOCKET_BYTES_MAX as i32);
+        self.note(number);
+        self.asm.place(fits);
         // With room for a NUL, which need not be there.
         self.asm.alui(alu::SUB, 2, 1);
         self.asm.mov(3, 4);
@@ -612,6 +645,13 @@ impl Maker<'_> {
         self.asm.alui(alu::ADD, 3, 1);
         self.asm.alui(alu::ADD, AT, 1);
         self.asm.alui(alu::SUB, 2, 1);
+        self.asm.store(STACK, stack::WORD, 2);
+        self.text_of(helper::PROBE_READ_KERNEL_STR, SOCKET_BYTES_MAX);
+        // Such a name may go on behind a NUL.
+        self.asm.load(1, STACK, stack::WORD);
+        self.asm.jump(jump::JGE, 0, 1, is_done);
+        self.note(number);
+        self.asm.goto(is_done);
         self.asm.place(is_file);
         self.text_of(helper::PROBE_READ_KERNEL_STR, SOCKET_BYTES_MAX);
         self.asm.place(is_done);

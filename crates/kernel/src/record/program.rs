@@ -218,7 +218,10 @@ fn make(
     maker.header();
     staged.contexts.write(&mut maker.asm, staged.ground);
     match staged.ground {
-        Ground::Arguments => arguments::write(&mut maker.asm, &staged.steps),
+        Ground::Arguments => {
+            let count_cut = |asm: &mut Asm| count_cut(asm, which, layout);
+            arguments::write(&mut maker.asm, &staged.steps, &count_cut);
+        }
         _ => {
             if filters.is_empty() {
                 maker.prepare();
@@ -368,8 +371,9 @@ pub(super) const fn short(offset: usize) -> i16 {
 }
 
 /// Moves [`AT`] behind text that one of the kernel's helpers has copied there, of at most so many
-/// bytes with its NUL: r0 is what it answered. What could not be read is empty.
-pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
+/// bytes with its NUL: r0 is what it answered. What could not be read is empty. With `count_cut`,
+/// the helper was given a byte more, and what needs that one is cut, and counted.
+pub(super) fn text_read(asm: &mut Asm, bytes_max: u32, count_cut: Option<&dyn Fn(&mut Asm)>) {
     let (is_read, is_short) = (asm.label(), asm.label());
     asm.jumpi(jump::JSGT, 0, 0, is_read);
     asm.mov(1, CPU);
@@ -379,6 +383,12 @@ pub(super) fn text_read(asm: &mut Asm, bytes_max: u32) {
     asm.place(is_read);
     // (The verifier knows this, but not of all kernels.)
     asm.jumpi(jump::JLE, 0, bytes_max as i32, is_short);
+    if let Some(count) = count_cut {
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        asm.storei_of(1, 1, short(bytes_max as usize - 1), 0);
+        count(asm);
+    }
     asm.movi(0, bytes_max as i32);
     asm.place(is_short);
     asm.alu(alu::ADD, AT, 0);
@@ -665,7 +675,7 @@ impl Maker<'_> {
             }
             Step::DynamicText(offset, location) => {
                 self.locate(offset, location);
-                self.text(helper::PROBE_READ_KERNEL_STR, VARIABLE_BYTES_MAX);
+                self.dynamic_text();
             }
             Step::Dynamic(offset, location, size) => self.dynamic(offset, location, size),
             Step::Operation { offset, size } => {
@@ -734,17 +744,30 @@ impl Maker<'_> {
         asm.mov(1, CPU);
         asm.alu(alu::ADD, 1, AT);
         asm.call_kernel(helper);
-        text_read(asm, bytes_max);
+        text_read(asm, bytes_max, None);
+        self.renew();
+    }
+
+    /// Copies text from the address in r3, of any length.
+    fn dynamic_text(&mut self) {
+        let (which, layout, asm) = (self.which, self.layout, &mut self.asm);
+        asm.mov(1, CPU);
+        asm.alu(alu::ADD, 1, AT);
+        // One byte more than is kept tells whether there is more.
+        asm.movi(2, VARIABLE_BYTES_MAX as i32 + 1);
+        asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
+        text_read(asm, VARIABLE_BYTES_MAX, Some(&|asm| count_cut(asm, which, layout)));
         self.renew();
     }
 
     /// Copies elements of `size` bytes, behind their number.
     fn dynamic(&mut self, offset: u32, location: Location, size: u32) {
         self.locate(offset, location);
-        let asm = &mut self.asm;
+        let (which, layout, asm) = (self.which, self.layout, &mut self.asm);
         let is_short = asm.label();
         asm.alui(alu::RSH, 4, 16);
         asm.jumpi(jump::JLE, 4, VARIABLE_BYTES_MAX as i32, is_short);
+        count_cut(asm, which, layout);
         asm.movi(4, VARIABLE_BYTES_MAX as i32);
         asm.place(is_short);
         // Whole elements.
@@ -808,12 +831,20 @@ impl Maker<'_> {
         self.count_at(|event| layout.unread(event));
     }
 
-    /// Counts in the CPU's part. Nobody else counts there: a program does not interrupt itself.
     fn count_at(&mut self, place: impl Fn(usize) -> usize) {
-        let (which, events, asm) = (self.which, self.layout.events(), &mut self.asm);
-        which.find(asm, events, place);
-        asm.load(1, 2, 0);
-        asm.alui(alu::ADD, 1, 1);
-        asm.store(2, 0, 1);
+        count_at(&mut self.asm, self.which, self.layout.events(), place);
     }
+}
+
+/// Counts a text or a sequence that was cut; r1 and r2 are used.
+fn count_cut(asm: &mut Asm, which: Which, layout: &Layout) {
+    count_at(asm, which, layout.events(), |event| layout.cut(event));
+}
+
+/// Counts in the CPU's part. Nobody else counts there: a program does not interrupt itself.
+fn count_at(asm: &mut Asm, which: Which, events: usize, place: impl Fn(usize) -> usize) {
+    which.find(asm, events, place);
+    asm.load(1, 2, 0);
+    asm.alui(alu::ADD, 1, 1);
+    asm.store(2, 0, 1);
 }

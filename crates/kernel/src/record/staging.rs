@@ -52,7 +52,9 @@ pub struct Staged {
     /// Those threads whose call has texts that could not be read when
     /// it was entered. `None`: nobody remembers that.
     pub unread: Option<Members>,
-    /// Names of fields that are not recorded.
+    /// Names of fields that are not recorded; behind `*`, of what an argument leads to that is
+    /// recorded as an address alone. (Bytes that are read and written, and the environment, are
+    /// never recorded, and not among them.)
     pub left_out: Vec<String>,
     /// What keeps its program from being preempted, if it has to.
     pub guard: Option<Guard>,
@@ -132,12 +134,12 @@ impl Step {
             Self::Copy { size, .. } | Self::Text { size, .. } | Self::Register { size, .. } => {
                 *size
             }
-            Self::DynamicText(..) => VARIABLE_BYTES_MAX,
-            Self::Dynamic(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
             // One more tells whether there is more.
+            Self::DynamicText(..) => VARIABLE_BYTES_MAX + 1,
+            Self::Dynamic(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
             Self::UserText(_) => USER_TEXT_BYTES_MAX + 1,
             Self::UserTextAgain(_) => 4 + USER_TEXT_BYTES_MAX + 1,
-            Self::UserTexts(_) => 4 + TEXTS_BYTES_MAX,
+            Self::UserTexts(_) => 4 + TEXTS_BYTES_MAX + 1,
             Self::User(_, size) => *size,
             Self::SocketAddress(..) | Self::Message(_) => SOCKET_FIELDS_BYTES_MAX,
             Self::Structure(..) | Self::Structures(..) | Self::Within => 0,
@@ -253,7 +255,12 @@ impl Staged {
         let mut staged = Self::of(event, ground, Some(call));
         // There may be one more in the end.
         let payload_max = payload_max.saturating_sub(1);
-        for field in &event.fields {
+        // Bytes that were read are not recorded, and where they are was said when it was entered.
+        let is_bytes = |field: &&Field| {
+            let bytes = matches!(field.behind, Some(Behind::Bytes(_) | Behind::Vectors(_)));
+            bytes && call.phase == Phase::Exit
+        };
+        for field in event.fields.iter().filter(|field| !is_bytes(field)) {
             let room = (FIELDS_MAX - 1).saturating_sub(staged.steps.len() + 1);
             let room = (room, staged.taken.len());
             let behind = call.behind(&event.name, &event.fields, field, room);
@@ -263,8 +270,11 @@ impl Staged {
                 let own = register(&call, field);
                 staged.push(event, field, own, payload_max);
             }
-            if behind.is_some() {
-                staged.push(event, field, behind, payload_max);
+            match (behind, &field.behind) {
+                (Some(behind), _) => staged.push(event, field, Some(behind), payload_max),
+                (None, Some(Behind::Bytes(_) | Behind::Texts) | None) => {}
+                (None, Some(_)) if call.phase == Phase::Exit => {}
+                (None, Some(_)) => staged.left_out.push(format!("*{}", field.name)),
             }
         }
         if staged.steps.iter().any(Step::is_users) {
@@ -286,11 +296,14 @@ impl Staged {
             self.steps.len() + group.fields.len() <= fields_max
                 && bytes + group.step.all_bytes(&taken) <= payload_max
         });
-        let Some(Group { fields, meanings, step, taken }) = group else {
-            self.left_out.push(field.name.clone());
+        let Some(Group { fields, meanings, step, taken, left_out }) = group else {
+            let has_address = self.description.fields.iter().any(|one| one.name == field.name);
+            let front = if has_address { "*" } else { "" };
+            self.left_out.push(format!("{front}{}", field.name));
             return;
         };
         self.taken.extend(taken);
+        self.left_out.extend(left_out);
         for (number, mut described) in fields.into_iter().enumerate() {
             if described.name == field.name {
                 described.name = field.lttng_name(event).to_owned();
@@ -476,5 +489,79 @@ const fn hexadecimal(scalar: Scalar) -> Scalar {
         2 => Scalar::X16,
         4 => Scalar::X32,
         _ => Scalar::X64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::model::{Length, Member, Structure};
+
+    fn field(name: &str, kind: Kind, size: u32) -> Field {
+        Field {
+            name: name.into(),
+            type_text: String::new(),
+            kind,
+            offset: 0,
+            size,
+            meaning: Meaning::Plain,
+            argument: None,
+            behind: None,
+        }
+    }
+
+    fn event(source: Source, fields: Vec<Field>) -> Event {
+        Event { subsystem: "made".into(), name: "made_up".into(), id: None, source, fields }
+    }
+
+    #[test]
+    fn each_field_is_recorded_or_named_among_those_left_out() {
+        let number = || Kind::Integer(Scalar::U32);
+        let mut fields = vec![field("rest", Kind::TrailingText, 0), field("some", number(), 4)];
+        fields.push(field("long", Kind::Text(VARIABLE_BYTES_MAX + 1), VARIABLE_BYTES_MAX + 1));
+        fields.push(field("end", Kind::Trailing(Scalar::U8), 1));
+        fields.extend((0..FIELDS_MAX).map(|at| field(&format!("n{at}"), number(), 4)));
+        let count = fields.len();
+        let staged = Staged::new(&event(Source::Tracepoint, fields.clone()), 3500);
+        assert_eq!(staged.description.fields.len(), FIELDS_MAX);
+        let last = format!("n{}", FIELDS_MAX - 1);
+        assert_eq!(staged.left_out, ["rest", "long", "end", &last]);
+        let staged = Staged::new(&event(Source::Tracepoint, fields), 40);
+        assert_eq!(staged.description.fields.len(), 10);
+        assert_eq!(staged.left_out.len(), count - 10);
+    }
+
+    /// RUN a call with a structure that has a member too many, and one that is too large. EXPECT
+    /// both named, the latter as what its address leads to.
+    #[test]
+    fn what_is_left_out_behind_an_address_is_named_too() {
+        let member = |at: u32| Member {
+            name: format!("m{at}"),
+            offset: 4 * at,
+            scalar: Scalar::U32,
+            count: 1,
+        };
+        let count = FIELDS_MAX as u32;
+        let structure = |bytes| {
+            let members = (0..count).map(member).collect();
+            let of = Structure { name: "made".into(), bytes, members };
+            Some(Behind::Structures(of.into(), Length::Fixed(1)))
+        };
+        let argument = |name: &str, number, bytes| Field {
+            argument: Some(number),
+            behind: structure(bytes),
+            ..field(name, Kind::Integer(Scalar::U64), 8)
+        };
+        let source = Source::Syscall { number: Some(1), phase: Phase::Enter, is_compat: false };
+        let large = 4 * crate::record::behind::TAKEN_BYTES_MAX;
+        let made = event(source, vec![argument("a", 0, large), argument("b", 1, 4 * count)]);
+        let staged = Staged::new(&made, 3500);
+        let fields = &staged.description.fields;
+        assert_eq!((&*fields[0].name, &*fields[1].name, &*fields[2].name), ("a", "b", "b_m0"));
+        // Two addresses, and what says of which something is missing.
+        let there = FIELDS_MAX - 3;
+        let left_out: Vec<String> = (there..FIELDS_MAX).map(|at| format!("b_m{at}")).collect();
+        assert_eq!((fields.len(), &staged.left_out[0]), (FIELDS_MAX, &"*a".to_owned()));
+        assert_eq!(staged.left_out[1..], left_out);
     }
 }

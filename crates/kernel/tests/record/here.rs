@@ -1,6 +1,7 @@
 //! What is recorded here, where there is BPF for us.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -9,6 +10,7 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Event, Meaning, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::record::arguments::raw_tracepoint;
 use trackway_kernel::record::attach::{Attached, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::context::{self, Context, Contexts};
@@ -17,6 +19,7 @@ use trackway_kernel::record::program::{dispatcher, program};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::{EventDescription, FieldKind, Scalar};
+use trackway_testkit::folder::TemporaryFolder;
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
@@ -131,6 +134,55 @@ fn what_the_scheduler_says_is_recorded() {
     // Away from it, at its end: nothing else must have come between.
     let switches = of("sched_switch", "prev_comm", Value::Text("true".into()));
     assert!(!switches.is_empty(), "{} records", all.len());
+}
+
+/// RUN programs whose paths are as long as is recorded, and longer, by the tracepoint's record and
+/// by its arguments. EXPECT the longer ones cut, and each of those counted.
+#[test]
+fn texts_of_the_kernels_that_are_cut_are_counted() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let selection = Selection::new(&["sched:sched_process_exec"]).expect("a pattern");
+    let event = catalogue.select(&selection).expect("an event").events.remove(0);
+    let raw = catalogue.btf().and_then(|btf| {
+        Some((Staged::of_arguments(&event, btf, 3500)?, raw_tracepoint(&event, btf)?))
+    });
+    if raw.is_none() {
+        skipped("what this event's arguments are is not known of this kernel");
+    }
+    let staged = [(Staged::new(&event, 3500), None)].into_iter();
+    for (staged, raw) in staged.chain(raw.map(|(staged, id)| (staged, Some(id)))) {
+        let layout = Layout::new(16, 3, 1).expect("a layout");
+        let Ok(buffers) = Buffers::new(layout, cpus(), false) else {
+            return skipped("the kernel gives no BPF");
+        };
+        let code = program(&staged, &layout, (buffers.map_fd(), None), (0, 0)).expect("it fits");
+        let attached = match raw {
+            Some(id) => Loaded::raw(&code, id).map(|loaded| loaded.attach_raw()),
+            None => Loaded::new(&code).map(|loaded| loaded.attach(event.id.expect("a number"))),
+        };
+        let attached = attached.unwrap_or_else(|error| panic!("{error}")).expect("it is there");
+        let folder = TemporaryFolder::new();
+        let deep = folder.join("d".repeat(100));
+        std::fs::create_dir_all(&deep).expect("a folder");
+        let paths = [255, 256, 300].map(|length| {
+            let name = "n".repeat(length - 1 - deep.as_os_str().len());
+            let path = deep.join(name);
+            std::os::unix::fs::symlink("/bin/true", &path).expect("a link");
+            path
+        });
+        let ran = paths.each_ref().map(|path| Command::new(path).arg0("true").status());
+        assert!(ran.iter().all(|ran| ran.as_ref().is_ok_and(|status| status.success())), "{ran:?}");
+        drop(attached);
+        let events = [staged.description];
+        let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+        let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
+        let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
+        for path in &paths {
+            let kept = &path.to_str().expect("letters")[..255];
+            assert!(names.contains(&Value::Text(kept.into())), "{raw:?} {kept}: {names:?}");
+        }
+        assert_eq!(buffers.cut(0), 2, "{raw:?}");
+    }
 }
 
 /// RUN more events than there is room for. EXPECT all that were written to be whole, and each of

@@ -17,7 +17,8 @@ use trackway_session::FilterSpec;
 use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::kernel_filters::{KernelFilters, Whose};
-use crate::{RecordError, cpus, kernel_meanings};
+use crate::report::Notices;
+use crate::{RecordError, cpus, kernel_left_out, kernel_meanings};
 
 impl Draining {
     /// Records the events that these patterns select, and no others: how many are new, and how many
@@ -28,6 +29,7 @@ impl Draining {
         patterns: &[String],
         filters: Option<&[FilterSpec]>,
         meanwhile: &mut dyn FnMut(),
+        notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         // Here, too: it may be long after the limit was another one.
         let _ = trackway_sys::process::raise_descriptor_limit();
@@ -38,6 +40,7 @@ impl Draining {
         let with_tracepoint = |(_, event): &&(usize, &Event)| self.kernel.has_tracepoint(event);
         load::check_limit(numbered.iter().filter(with_tracepoint))?;
         self.filter(&numbered, catalogue.btf())?;
+        let known = self.kernel.events.len();
         let mut others = Vec::new();
         let mut before = None;
         if let Some(filters) = filters {
@@ -49,7 +52,7 @@ impl Draining {
         let attached = declared.and_then(|()| {
             self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
             self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)?;
-            self.name_empty_fields()
+            self.name_fields()
         });
         let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
         let mut changed: Vec<usize> = others.iter().map(|&(number, _)| number).collect();
@@ -73,6 +76,7 @@ impl Draining {
             known.is_filtered = filters.has(number);
         }
         self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
+        kernel_left_out::say(self.kernel.left_out(known), notices);
         Ok((numbers.len(), gone.len()))
     }
 
@@ -122,6 +126,7 @@ impl Draining {
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
+                left_out: staged.left_out,
                 is_filtered: self.kernel.filters.has(number),
                 call: None,
                 is_on: false,
@@ -142,11 +147,13 @@ impl Draining {
         written.map_err(|error| failed("cannot write kernel events", error))
     }
 
-    /// Has the trace say which fields are empty, before there are events that have such.
-    fn name_empty_fields(&self) -> Result<(), RecordError> {
-        let fields = self.kernel.empty_fields();
+    /// Has the trace say which fields are empty or left out, before there are events that have such.
+    fn name_fields(&self) -> Result<(), RecordError> {
+        let remarks = self.kernel.remarks();
         let written = self.thread.ask(move |drainer| {
-            drainer.trace.metadata.name_empty_fields(&fields);
+            for (key, fields) in &remarks {
+                drainer.trace.metadata.name_fields(key, fields);
+            }
             drainer.trace.metadata.write()
         })?;
         written.map_err(|error| failed("cannot write kernel events", error))

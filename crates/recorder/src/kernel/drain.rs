@@ -22,7 +22,7 @@ use crate::command::Entrance;
 use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, Ended, unwritten};
 use crate::live::Live;
-use crate::metadata::{EMPTY_FIELDS, empty_fields};
+use crate::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
 use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::report::{LOST_SHOWN_MAX, Notices};
@@ -70,6 +70,8 @@ pub(super) struct Lost {
     unasked: u64,
     /// Not lost: of each event, those whose filters asked for what was not in memory.
     unread: Vec<u64>,
+    /// Nor: of each event, texts and sequences of the kernel's that were cut.
+    cut: Vec<u64>,
     /// System calls by unknown numbers, of 64 bits and of 32.
     unknown_calls: [u64; 2],
 }
@@ -86,6 +88,7 @@ impl Lost {
         take(&mut self.missed, &before.missed);
         take(&mut self.missed_lost, &before.missed_lost);
         take(&mut self.unread, &before.unread);
+        take(&mut self.cut, &before.cut);
         take(&mut self.unknown_calls, &before.unknown_calls);
         self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
         self.too_deep = self.too_deep.saturating_sub(before.too_deep);
@@ -129,7 +132,7 @@ impl Kernel {
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
         let contexts = self.contexts.fields();
-        let remarks = vec![(EMPTY_FIELDS, self.empty_fields())];
+        let remarks = self.remarks().into();
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
         for (id, event) in (0..).zip(&self.events) {
             trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
@@ -139,12 +142,14 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// Which fields are empty whatever happened, of the events that are known so far.
-    pub(super) fn empty_fields(&self) -> String {
-        empty_fields(self.events.iter().flat_map(|known| {
+    /// What the trace says of itself in its `env`: which fields are empty whatever happened, and
+    /// which are not recorded, of the events that are known so far.
+    pub(super) fn remarks(&self) -> [(&'static str, String); 2] {
+        let empty = self.events.iter().flat_map(|known| {
             let event = known.description.name.as_str();
             known.empty.iter().map(move |field| (event, field.as_str()))
-        }))
+        });
+        [(EMPTY_FIELDS, fields(empty)), (LEFT_OUT_FIELDS, fields(self.left_out(0)))]
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -388,9 +393,11 @@ impl Draining {
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
-        let unread = events.iter().zip(&lost.unread).filter(|(_, unread)| **unread > 0);
-        summary.unread =
-            unread.map(|(event, unread)| (event.description.name.clone(), *unread)).collect();
+        let of_each = |counts: &[u64]| {
+            let some = events.iter().zip(counts).filter(|(_, count)| **count > 0);
+            some.map(|(event, count)| (event.description.name.clone(), *count)).collect()
+        };
+        (summary.unread, summary.cut) = (of_each(&lost.unread), of_each(&lost.cut));
         if tells_all && (keeps || !self.is_overwriting()) {
             self.thread.mark(summary.as_summary());
         }
@@ -426,6 +433,7 @@ impl Draining {
             too_deep: buffers.too_deep(),
             unasked: buffers.unasked(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
+            cut: (0..events.len()).map(|event| buffers.cut(event)).collect(),
             unknown_calls: self.kernel.unknown_calls(),
         }
     }

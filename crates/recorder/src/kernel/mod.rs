@@ -47,7 +47,7 @@ use trackway_session::FilterSpec;
 use crate::command::Entrance;
 use crate::kernel_filters::{KernelFilters, Whose};
 use crate::report::Notices;
-use crate::{KernelVia, RecordError, contexts, cpus, kernel_meanings};
+use crate::{KernelVia, RecordError, contexts, cpus, kernel_left_out, kernel_meanings};
 use trackway_session::{ByteCount, KernelSpec};
 use trackway_sys::leaving::Leaving;
 
@@ -174,6 +174,8 @@ struct Known {
     meanings: Vec<Option<Meaning>>,
     /// Those of its fields that are zero, whatever they are; of some of its programs, at least.
     empty: Vec<String>,
+    /// Those that are not recorded.
+    left_out: Vec<String>,
     /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
     /// passed over.
     is_filtered: bool,
@@ -414,6 +416,7 @@ impl Kernel {
             kernel.follow(&options.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
+        kernel_left_out::say(kernel.left_out(0), notices);
         kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
         kernel.take_in(&options.pids)?;
@@ -540,6 +543,7 @@ impl Kernel {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
                 meanings: kernel_meanings::of(&staged),
+                left_out: staged.left_out,
                 description: staged.description,
                 is_filtered: self.filters.has(number),
                 call: of_call,
@@ -606,6 +610,14 @@ impl Kernel {
     /// Which program of an event's is made next.
     fn version(&self, number: usize) -> u32 {
         self.events.get(number).map_or(0, |known| known.version)
+    }
+
+    /// Fields of its events that are not recorded, each with its event's name: of the one with this
+    /// number, and those behind it.
+    fn left_out(&self, first: usize) -> impl Iterator<Item = (&str, &str)> {
+        self.events.iter().skip(first).flat_map(|known| {
+            known.left_out.iter().map(|field| (&*known.description.name, &**field))
+        })
     }
 
     /// What its events are asked.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use trackway_kernel::record::staging::VARIABLE_BYTES_MAX;
+
 use crate::Summary;
 use crate::report::{Counted, Grouped, Notices, say_lost};
 
@@ -24,6 +26,8 @@ pub(crate) struct KernelSummary {
     pub(super) unasked: u64,
     /// Events whose filters asked for what was not in memory, and how many of each.
     pub(super) unread: Vec<(String, u64)>,
+    /// Texts and sequences of the kernel's that were cut, and how many of each event.
+    pub(super) cut: Vec<(String, u64)>,
     /// Events with the most losses, most first.
     pub(super) lost_by_event: Vec<(String, u64)>,
     /// Of those lost, events that interrupted so many others that there was no buffer for them.
@@ -75,6 +79,7 @@ impl KernelSummary {
         }
         counts.say_deleted("kernel's events", notices);
         self.say_unread(notices);
+        self.say_cut(notices);
         self.say_odd(notices);
         if self.had_no_room {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
@@ -98,23 +103,21 @@ impl KernelSummary {
     }
 
     fn say_unread(&self, notices: &Notices) {
-        /// Most events that are named.
-        const NAMED_MAX: usize = 4;
-        let all: u64 = self.unread.iter().map(|(_, unread)| unread).sum();
-        if all == 0 {
-            return;
-        }
-        let mut most: Vec<_> = self.unread.iter().collect();
-        most.sort_by_key(|(_, unread)| std::cmp::Reverse(*unread));
-        let named = most.iter().take(NAMED_MAX);
-        let named: Vec<String> =
-            named.map(|(event, unread)| format!("{event} {}", Grouped(*unread))).collect();
-        let more = if most.len() > NAMED_MAX { ", …" } else { "" };
+        let Some((all, named)) = most(&self.unread) else { return };
         notices.say(format_args!(
-            "of {} something that a filter asks for was not in memory ({}{more}): where that \
+            "of {} something that a filter asks for was not in memory ({named}): where that \
              was a text, the filter let them pass; numbers were 0, and lists empty",
             Counted(all, "event"),
-            named.join(", ")
+        ));
+    }
+
+    fn say_cut(&self, notices: &Notices) {
+        let Some((all, named)) = most(&self.cut) else { return };
+        let texts = if all == 1 { "text or list" } else { "texts and lists" };
+        notices.say(format_args!(
+            "of {} {texts} of the kernel's only the first {VARIABLE_BYTES_MAX} bytes are recorded \
+             ({named})",
+            Grouped(all)
         ));
     }
 
@@ -157,6 +160,20 @@ impl KernelSummary {
             ..Summary::default()
         }
     }
+}
+
+/// How many there are of all events, and those of which there are most by name; `None`: none.
+fn most(of_each: &[(String, u64)]) -> Option<(u64, String)> {
+    /// Most events that are named.
+    const NAMED_MAX: usize = 4;
+    let all: u64 = of_each.iter().map(|(_, count)| count).sum();
+    let mut most: Vec<_> = of_each.iter().collect();
+    most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named = most.iter().take(NAMED_MAX);
+    let named: Vec<String> =
+        named.map(|(event, count)| format!("{event} {}", Grouped(*count))).collect();
+    let more = if most.len() > NAMED_MAX { ", …" } else { "" };
+    (all > 0).then(|| (all, named.join(", ") + more))
 }
 
 #[cfg(test)]
@@ -203,6 +220,16 @@ mod tests {
         assert_eq!(said(&summary), calls);
         summary.has_calls_without_number = true;
         assert_eq!(said(&summary), calls.replace("7", "up to 7"));
+        let cut = |name: &str, count| (name.to_owned(), count);
+        let mut cuts = vec![cut("a", 1), cut("b", 1000)];
+        let summary = KernelSummary { cut: cuts.clone(), ..KernelSummary::default() };
+        let of = "kernel: 0 events recorded, 0 lost, 0 overwritten|of 1,001 texts and lists of the \
+                  kernel's only the first 256 bytes are recorded (b 1,000, a 1)";
+        assert_eq!(said(&summary), of);
+        cuts.extend(["c", "d", "e"].map(|name| cut(name, 1)));
+        let summary = KernelSummary { cut: cuts, ..KernelSummary::default() };
+        assert!(said(&summary).contains("of 1,004 texts"), "{}", said(&summary));
+        assert!(said(&summary).ends_with("(b 1,000, a 1, c 1, d 1, …)"), "{}", said(&summary));
         let summary = KernelSummary { unasked: 1234, ..KernelSummary::default() };
         assert_eq!(
             said(&summary),

@@ -14,12 +14,12 @@ use trackway_kernel::ftrace::filter::Filter;
 use trackway_session::FilterSpec;
 
 use super::drain::Drainer;
-use super::{Draining, add, empty_fields, say_what_is_missing};
+use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
 use crate::kernel::failed;
 use crate::kernel_filters::{KernelFilters, Whose};
 use crate::kernel_thread::unwritten;
 use crate::report::Notices;
-use crate::{RecordError, kernel, kernel_meanings};
+use crate::{RecordError, kernel, kernel_left_out, kernel_meanings};
 
 /// What all events that are known, and new ones, are to be asked.
 struct Asked {
@@ -210,7 +210,9 @@ impl Draining {
         let before = &*self.converter;
         let (left_out, empty) = (before.left_out.len(), before.empty.len());
         say_what_is_missing(&converter.left_out[left_out..], &converter.empty[empty..], notices);
-        let fields = empty_fields(&converter);
+        let left_out = &converter.left_out_fields[before.left_out_fields.len()..];
+        kernel_left_out::say(names(left_out), notices);
+        let remarks = remarks_of_fields(&converter);
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
@@ -222,7 +224,9 @@ impl Draining {
                 let meanings = kernel_meanings::of_fields(meanings);
                 metadata.declare_meaning(0, id, event, &meanings);
             }
-            metadata.name_empty_fields(&fields);
+            for (key, fields) in &remarks {
+                metadata.name_fields(key, fields);
+            }
             metadata.write()
         })?;
         self.converter = converter;
