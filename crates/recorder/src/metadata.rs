@@ -135,8 +135,8 @@ impl Metadata {
         self.written_bytes = 0;
     }
 
-    /// Names these fields, as [`fields`] has them, and no others any more, where the trace began with
-    /// a remark by this name.
+    /// Names these fields, as [`fields`] has them, and no others any more, where the trace began
+    /// with a remark by this name.
     pub(crate) fn name_fields(&mut self, remark: &str, fields: &str) {
         let begin = format!("\t{remark} = \"");
         let Some(at) = self.text.find(&begin) else { return };

@@ -147,7 +147,7 @@ impl Draining {
         written.map_err(|error| failed("cannot write kernel events", error))
     }
 
-    /// Has the trace say which fields are empty or left out, before there are events that have such.
+    /// Has the trace say which fields are empty or left out, before events that have such.
     fn name_fields(&self) -> Result<(), RecordError> {
         let remarks = self.kernel.remarks();
         let written = self.thread.ask(move |drainer| {
