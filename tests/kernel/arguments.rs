@@ -118,8 +118,8 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_has(fields, "_sa_data_length = 18, ");
     assert_has(fields, "incomplete = 0x2");
     // No address, though a length was left.
-    let of_messages = events.iter().filter(|(name, _)| name == "syscall_entry_sendmsg");
-    let (_, fields) = of_messages.last().expect("the second one");
+    let mut of_messages = events.iter().filter(|(name, _)| name == "syscall_entry_sendmsg");
+    let (_, fields) = of_messages.next_back().expect("the second one");
     assert_has(fields, "family = 0, dport = 0, ");
     assert_has(fields, "incomplete = 0x0");
     let (fields, _) = find(&events, "sendmsg", "");
