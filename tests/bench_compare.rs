@@ -114,7 +114,10 @@ fn the_command_of_a_figure_repeats_it() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         // It is told how long it takes where nobody looks at a terminal, too.
         let said = text(&output.stderr);
-        assert!(said.starts_with("about ") && said.contains(" s, with results in "), "{said}");
+        assert!(
+            said.starts_with("at most about ") && said.contains(" s, with results in "),
+            "{said}"
+        );
         read(&world.path(folder).join("results.json"))
     };
     let wanted =
