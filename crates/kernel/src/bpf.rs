@@ -365,8 +365,9 @@ pub(crate) fn load_program(
         attach_prog_fd: 0,
         core_relo_count: 0,
     };
-    /// The verifier gives up when a signal comes, also one that only stops or goes on.
-    const TRIES: u32 = 5;
+    /// The verifier gives up when a signal comes, also one that only stops or goes on; they may
+    /// come one after another.
+    const TRIES: u32 = 200;
     for _ in 1..TRIES {
         // SAFETY: instructions, licence and records are as long as is said, and are only read; the
         // log, if there is one, has room for as much as is said.
