@@ -237,7 +237,7 @@ impl Suite for Workload {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        if settings.quick { 30.0 } else { 400.0 }
+        if settings.quick { 30.0 } else { 700.0 }
     }
 
     fn tracers(&self) -> Vec<&'static str> {
