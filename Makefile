@@ -51,7 +51,7 @@ test: ## run all tests
 test-kernels: ## another kernel, on a machine of its own (a part of make test): [KERNEL=vmlinuz]
 	@scripts/packages test
 	@$(MAKE) --no-print-directory build
-	@scripts/kernel amd64
+	@$(if $(KERNEL),true,scripts/kernel amd64)
 	$(KERNEL:%=TRACKWAY_TEST_KERNEL=%) \
 		$(CARGO) test --locked --quiet -p trackway-tests --test kernels -- --nocapture
 

@@ -154,16 +154,24 @@ static int structures(const char *path)
     return 0;
 }
 
+static const char nowhere[4096] = "/nowhere/that/is/in/memory";
+
+/* That, in a file's page that is not in memory yet. */
+static const char *not_in_memory(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write(fd, nowhere, sizeof nowhere) != sizeof nowhere)
+        return NULL;
+    const char *text = mmap(NULL, sizeof nowhere, PROT_READ, MAP_PRIVATE, fd, 0);
+    return text == MAP_FAILED ? NULL : text;
+}
+
 /* Calls access(2), which takes a text, with one that is in a file's page not yet in memory; with
  * texts as long as may be; with none. No mode is 4, which the loader asks for. */
 static int texts(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    static char page[4096] = "/nowhere/that/is/in/memory";
-    if (fd < 0 || write(fd, page, sizeof page) != sizeof page)
-        return 30;
-    char *text = mmap(NULL, sizeof page, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (text == MAP_FAILED || syscall(SYS_access, text, 1) == 0)
+    const char *text = not_in_memory(path);
+    if (text == NULL || syscall(SYS_access, text, 1) == 0)
         return 31;
     /* And once more, where it is. */
     syscall(SYS_access, text, 2);
@@ -188,14 +196,10 @@ static int texts(const char *path)
 /* A text that is not in memory yet, of a call whose return nobody records; then one that is. */
 static int again(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    static char page[4096] = "/nowhere/that/is/in/memory";
-    if (fd < 0 || write(fd, page, sizeof page) != sizeof page)
-        return 50;
-    char *text = mmap(NULL, sizeof page, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (text == MAP_FAILED || syscall(SYS_chdir, text) == 0)
+    const char *text = not_in_memory(path);
+    if (text == NULL || syscall(SYS_chdir, text) == 0)
         return 51;
-    syscall(SYS_access, page, 1);
+    syscall(SYS_access, nowhere, 1);
     return 0;
 }
 
