@@ -1,0 +1,171 @@
+//! Characters that control a terminal, or mislead whoever reads it, made visible.
+//!
+//! Escaped are the C0 and C1 control characters (ECMA-48), but line end and tab; characters that
+//! change the direction of text (Unicode UAX #9, "Trojan Source"); line and paragraph separators;
+//! and bytes that are not UTF-8, among which a terminal finds 8-bit control characters.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::mark;
+
+/// Bytes of the longest UTF-8 sequence.
+const CHAR_BYTES_MAX: usize = 4;
+
+/// A text on one line, without control characters: what [`Stream`](crate::Stream) escapes, and line
+/// ends and tabs.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c: char| c.is_control() || misleads(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() || misleads(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a character that is not a control character changes how others are shown.
+const fn misleads(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// Appends `bytes`, escaped, to `out`; marks become the control sequences of their colours where
+/// `has_colours`, and nothing elsewhere. Returns how many bytes were used: at the end there may be
+/// a part of a character or of a mark, which is left unless `is_last`.
+pub(crate) fn push_escaped(
+    out: &mut Vec<u8>,
+    bytes: &[u8],
+    has_colours: bool,
+    is_last: bool,
+) -> usize {
+    let mut used = 0;
+    while let Some(rest) = bytes.get(used..).filter(|rest| !rest.is_empty()) {
+        let plain = rest.iter().position(|&byte| !is_plain(byte)).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain]);
+        used += plain;
+        let rest = &rest[plain..];
+        match Special::at(rest, is_last) {
+            None => break,
+            Some(Special::Incomplete) => return used,
+            Some(Special::Mark(style, length)) => {
+                if has_colours {
+                    out.extend_from_slice(style.sequence().as_bytes());
+                }
+                used += length;
+            }
+            Some(Special::Char(c)) => {
+                used += c.len_utf8();
+                if c.is_control() || misleads(c) {
+                    let mut text = String::new();
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "{}", c.escape_default());
+                    out.extend_from_slice(text.as_bytes());
+                } else {
+                    out.extend_from_slice(c.encode_utf8(&mut [0; CHAR_BYTES_MAX]).as_bytes());
+                }
+            }
+            Some(Special::Invalid(byte)) => {
+                out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+                used += 1;
+            }
+        }
+    }
+    used
+}
+
+/// Whether a byte is passed on without a look at its neighbours.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~' | b'\n' | b'\t')
+}
+
+/// What begins with a byte that is not plain.
+enum Special {
+    Char(char),
+    Mark(mark::Change, usize),
+    /// A byte that is not UTF-8.
+    Invalid(u8),
+    /// A part of something whose end may be in the next bytes.
+    Incomplete,
+}
+
+impl Special {
+    fn at(rest: &[u8], is_last: bool) -> Option<Self> {
+        let first = *rest.first()?;
+        match mark::read(rest) {
+            mark::Read::Whole(change, length) => return Some(Self::Mark(change, length)),
+            mark::Read::Part if !is_last => return Some(Self::Incomplete),
+            mark::Read::Part | mark::Read::None => {}
+        }
+        let head = &rest[..rest.len().min(CHAR_BYTES_MAX)];
+        let valid = match std::str::from_utf8(head) {
+            Ok(text) => text,
+            Err(error) if error.valid_up_to() > 0 => {
+                std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default()
+            }
+            // A part of a character at the end of the bytes.
+            Err(error) if error.error_len().is_none() && !is_last => return Some(Self::Incomplete),
+            Err(_) => "",
+        };
+        Some(valid.chars().next().map_or(Self::Invalid(first), Self::Char))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Style;
+
+    fn escaped(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        assert_eq!(push_escaped(&mut out, bytes, false, true), bytes.len());
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn what_controls_a_terminal_is_escaped_and_the_rest_is_not() {
+        for (bytes, shown) in [
+            (&b"plain\ttext\n"[..], "plain\ttext\n"),
+            ("é漢🦀".as_bytes(), "é漢🦀"),
+            (b"\x1b[2Ja", "\\u{1b}[2Ja"),
+            (b"\x07\r\x08\x7f\0", "\\u{7}\\r\\u{8}\\u{7f}\\u{0}"),
+            ("\u{9b}31m\u{85}".as_bytes(), "\\u{9b}31m\\u{85}"),
+            (b"\x9b31m\xff\xc3", "\\x9b31m\\xff\\xc3"),
+            (b"\xc3\x1b[m", "\\xc3\\u{1b}[m"),
+            (b"\xf0\x9f\xa6", "\\xf0\\x9f\\xa6"),
+            (
+                "\u{202e}a\u{2066}\u{200f}\u{2028}".as_bytes(),
+                "\\u{202e}a\\u{2066}\\u{200f}\\u{2028}",
+            ),
+        ] {
+            assert_eq!(escaped(bytes), shown, "{bytes:?}");
+        }
+        assert_eq!(printable("a\n\tb\u{202e}"), "a\\n\\tb\\u{202e}");
+        assert!(matches!(printable("é plain"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn every_division_of_the_bytes_gives_the_same_text() {
+        let marked = mark::paint(Style::Name, "näme\x1b[2J");
+        let whole = format!("a\u{9b}{marked}é\u{202e}\n");
+        let whole = [whole.as_bytes(), b"\xf0\x9f\xa6x"].concat();
+        let mut expected = Vec::new();
+        push_escaped(&mut expected, &whole, true, true);
+        for end in 0..=whole.len() {
+            let mut out = Vec::new();
+            let used = push_escaped(&mut out, &whole[..end], true, false);
+            assert!(end - used < mark::BYTES, "{used} of {end} are used");
+            push_escaped(&mut out, &whole[used..], true, true);
+            assert_eq!(out, expected, "divided at {end}");
+        }
+        let text = String::from_utf8(expected).expect("UTF-8");
+        assert_eq!(text, "a\\u{9b}\x1b[1mnäme\\u{1b}[2J\x1b[0mé\\u{202e}\n\\xf0\\x9f\\xa6x");
+    }
+}

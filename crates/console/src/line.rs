@@ -1,0 +1,58 @@
+//! Lines on standard error: messages, and the one line that shows how far long work is.
+//!
+//! Nobody may be there to read them; then they are dropped, and the work goes on.
+
+use std::fmt::Arguments;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use crate::escape::printable;
+use crate::mark::Style;
+use crate::stream;
+use crate::target::{Target, is_dumb};
+
+/// Returns to the line's beginning and erases it (ECMA-48).
+const ERASE_LINE: &str = "\r\x1b[K";
+
+/// What advice begins with.
+const HINT: &str = "hint:";
+
+/// Writes one line to standard error, with one write(2). The word before advice is coloured.
+pub fn write_line(text: Arguments<'_>) {
+    let mut text = text.to_string();
+    if Target::Errors.is_escaped() {
+        text = text.replace('\n', "\\n");
+    }
+    match text.strip_prefix(HINT) {
+        Some(advice) => {
+            let hint = Target::Errors.paint(Style::Hint, HINT);
+            write_lines(format_args!("{hint}{advice}"));
+        }
+        None => write_lines(format_args!("{text}")),
+    }
+}
+
+/// Writes a text of one or more lines to standard error, with one write(2); line ends in it stay.
+pub fn write_lines(text: Arguments<'_>) {
+    let _ = stream::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Whether the line that shows how far long work is can be shown: standard error is a terminal that
+/// can erase a line.
+pub fn has_progress() -> bool {
+    io::stderr().is_terminal() && !is_dumb()
+}
+
+/// Shows how far long work is, in place of what was shown before.
+pub fn show_progress(text: Arguments<'_>) {
+    if has_progress() {
+        let text = text.to_string();
+        let _ = io::stderr().write_all(format!("{ERASE_LINE}{}", printable(&text)).as_bytes());
+    }
+}
+
+/// Erases the line that shows how far long work is.
+pub fn clear_progress() {
+    if has_progress() {
+        let _ = io::stderr().write_all(ERASE_LINE.as_bytes());
+    }
+}

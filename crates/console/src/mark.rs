@@ -1,0 +1,141 @@
+//! Marks: where a style begins and ends, within a text.
+//!
+//! ```text
+//! ESC  16 hexadecimal digits  letter of the style, or '.' at its end
+//! ```
+//!
+//! The digits are a random number that this process has drawn. A trace, a file name or another
+//! process's name cannot contain them, so a text with marks may be put together of any parts.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::OnceLock;
+
+/// Bytes of a mark.
+pub(crate) const BYTES: usize = 1 + DIGITS + 1;
+/// Digits of the random number.
+const DIGITS: usize = 16;
+/// The letter at the end of a style.
+const END: u8 = b'.';
+
+/// What a part of a text is. Terminals show it as ECMA-48 has colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// The name of an event, a process or a session.
+    Name,
+    /// What failed.
+    Error,
+    /// Events that were lost, and other damage.
+    Loss,
+    /// What to do about something.
+    Hint,
+    /// What is as it should be.
+    Good,
+    /// The head of a group.
+    Heading,
+}
+
+/// A style that begins, or the end of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Begin(Style),
+    End,
+}
+
+/// What the first bytes of a text are.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// A mark of so many bytes.
+    Whole(Change, usize),
+    /// Perhaps the beginning of a mark.
+    Part,
+    None,
+}
+
+impl Style {
+    const ALL: [Self; 6] =
+        [Self::Name, Self::Error, Self::Loss, Self::Hint, Self::Good, Self::Heading];
+
+    const fn letter(self) -> u8 {
+        match self {
+            Self::Name => b'n',
+            Self::Error => b'e',
+            Self::Loss => b'l',
+            Self::Hint => b'h',
+            Self::Good => b'g',
+            Self::Heading => b't',
+        }
+    }
+}
+
+impl Change {
+    /// The control sequence of a terminal (ECMA-48, select graphic rendition).
+    pub(crate) const fn sequence(self) -> &'static str {
+        match self {
+            Self::Begin(Style::Name) => "\x1b[1m",
+            Self::Begin(Style::Error) => "\x1b[31m",
+            Self::Begin(Style::Loss) => "\x1b[33m",
+            Self::Begin(Style::Hint) => "\x1b[36m",
+            Self::Begin(Style::Good) => "\x1b[32m",
+            Self::Begin(Style::Heading) => "\x1b[1;4m",
+            Self::End => "\x1b[0m",
+        }
+    }
+
+    fn of_letter(letter: u8) -> Option<Self> {
+        let style = Style::ALL.into_iter().find(|style| style.letter() == letter);
+        style.map(Self::Begin).or((letter == END).then_some(Self::End))
+    }
+}
+
+/// What all marks of this process begin with.
+fn prefix() -> &'static str {
+    static PREFIX: OnceLock<String> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        // The standard library draws a hasher's keys from the system's random numbers.
+        format!("\x1b{:0DIGITS$x}", RandomState::new().build_hasher().finish())
+    })
+}
+
+/// The marks at the beginning and the end of a style.
+pub(crate) fn marks(style: Style) -> (String, String) {
+    let mark = |letter: u8| format!("{}{}", prefix(), char::from(letter));
+    (mark(style.letter()), mark(END))
+}
+
+/// A text between its marks.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    let (begin, end) = marks(style);
+    format!("{begin}{text}{end}")
+}
+
+/// Reads a mark at the beginning of `bytes`.
+pub(crate) fn read(bytes: &[u8]) -> Read {
+    let prefix = prefix().as_bytes();
+    if !bytes.starts_with(prefix) {
+        return if prefix.starts_with(bytes) { Read::Part } else { Read::None };
+    }
+    match bytes.get(prefix.len()) {
+        None => Read::Part,
+        Some(&letter) => {
+            Change::of_letter(letter).map_or(Read::None, |change| Read::Whole(change, BYTES))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_as_they_were_written() {
+        for style in Style::ALL {
+            let (begin, end) = marks(style);
+            assert_eq!(begin.len(), BYTES);
+            assert_eq!(read(begin.as_bytes()), Read::Whole(Change::Begin(style), BYTES));
+            assert_eq!(read(end.as_bytes()), Read::Whole(Change::End, BYTES));
+            assert_eq!(read(&begin.as_bytes()[..BYTES - 1]), Read::Part);
+        }
+        assert_eq!(read(b"\x1b0123456789abcdefn"), Read::None);
+        assert_eq!(read(b"\x1b[31m"), Read::None);
+    }
+}

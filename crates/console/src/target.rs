@@ -1,0 +1,98 @@
+//! Where text goes, and what may be written there.
+
+use std::borrow::Cow;
+use std::env;
+use std::io::IsTerminal as _;
+use std::sync::OnceLock;
+
+use crate::escape::printable;
+use crate::mark::{self, Style};
+
+/// Whether to colour: `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ColourChoice {
+    /// On terminals, unless `NO_COLOR` is set or `TERM` is `dumb`.
+    #[default]
+    Auto,
+    /// Everywhere, also into pipes and files.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// What was chosen for this process.
+static CHOICE: OnceLock<ColourChoice> = OnceLock::new();
+
+/// Sets the choice for this process; the first call holds.
+pub fn set_colour_choice(choice: ColourChoice) {
+    let _ = CHOICE.set(choice);
+}
+
+/// Standard output or standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Errors,
+}
+
+impl Target {
+    fn is_terminal(self) -> bool {
+        match self {
+            Self::Output => std::io::stdout().is_terminal(),
+            Self::Errors => std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Whether colours are written there.
+    pub fn has_colours(self) -> bool {
+        has_colours(self.is_terminal())
+    }
+
+    /// Whether control characters are escaped there.
+    pub fn is_escaped(self) -> bool {
+        is_escaped(self.is_terminal())
+    }
+
+    /// A text in a style; as it is where there are no colours.
+    pub fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
+        if self.has_colours() { mark::paint(style, text).into() } else { text.into() }
+    }
+
+    /// What stands before and after a text in a style; nothing where there are no colours.
+    pub fn marks(self, style: Style) -> (String, String) {
+        if self.has_colours() { mark::marks(style) } else { Default::default() }
+    }
+
+    /// A name that must not break a line or a table: on one line where control characters are
+    /// escaped, as it is elsewhere.
+    pub fn one_line(self, text: &str) -> Cow<'_, str> {
+        if self.is_escaped() { printable(text) } else { text.into() }
+    }
+}
+
+/// Whether colours are written to something that is a terminal, or is not.
+pub(crate) fn has_colours(is_terminal: bool) -> bool {
+    match CHOICE.get().copied().unwrap_or_default() {
+        ColourChoice::Always => true,
+        ColourChoice::Never => false,
+        ColourChoice::Auto => is_terminal && is_wanted(),
+    }
+}
+
+/// Whether control characters are escaped in something that is a terminal, or is not. Text with
+/// colours is for a terminal in the end, such as that of `less -R`.
+pub(crate) fn is_escaped(is_terminal: bool) -> bool {
+    is_terminal || has_colours(is_terminal)
+}
+
+/// Whether the environment allows colours (no-color.org).
+fn is_wanted() -> bool {
+    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb()
+}
+
+/// Whether the terminal knows no control sequences.
+pub(crate) fn is_dumb() -> bool {
+    env::var_os("TERM").is_some_and(|value| value == "dumb")
+}
