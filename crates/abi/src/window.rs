@@ -13,6 +13,9 @@
 //!
 //! The file is only as long as what is in use, and grown by fallocate(2): a hole below its end
 //! could become a SIGBUS in a program when the file system is full, and mlockall(2) fills holes.
+//! The one exception is a window that nobody has open or mapped: what it does not need then is
+//! given back, and whoever opens it next backs the fixed part again before touching it.
+//!
 //! When a session ends, what is free at the file's end is cut off. Control lines, which stay, lie
 //! lowest; data begins a few MiB above them, so that sessions' ends leave a short file.
 

@@ -429,7 +429,7 @@ impl Process {
     /// system call that it need not make. No process comes out of one.
     pub(crate) fn is_sandboxed(&self) -> bool {
         let window = || self.home().and_then(|home| Some((home, home.window()?)));
-        let is_seen = |(home, window): (&Home, &Window)| {
+        let is_seen = |(home, window): (&Home, Window)| {
             let owner = home.slot.load(Ordering::Relaxed);
             owner != 0 && window.is_sandboxed(Owner::from_word(owner))
         };
@@ -468,13 +468,13 @@ impl Process {
     /// window, as it is now. Returns the checked layout if so. No system call; async-signal-safe.
     #[inline(always)] // a layout less on the stack of signal handlers
     pub(crate) fn decide(&self, home: &Home, index: usize) -> Option<SessionLayout> {
-        let window = home.window()?;
         let decision = &self.decisions[index % SESSIONS_MAX];
-        let session = window.session(index);
+        let session = home.window()?.session(index);
         let stay = self.stay_in(home);
         // ORDERING: Acquire pairs with the recorder's Release of a generation.
         let generation = session.generation.load(Ordering::Acquire);
-        let usable = home.usable_bytes(window);
+        let usable = home.usable_bytes();
+        let window = &home.window()?; // as far as it is mapped now
         let layout =
             SessionLayout::read(window, index).filter(|layout| layout.generation == generation);
         match decision.known(window, generation) {

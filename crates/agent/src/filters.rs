@@ -329,7 +329,7 @@ pub(crate) unsafe fn judge_slowly(
         return Verdict::Lost;
     }
     let place = place_of(session, event);
-    let Some(window) = home.window() else { return Verdict::Stale };
+    let Some(window) = &home.window() else { return Verdict::Stale };
     for _ in 0..TRIES_MAX {
         let number = PROCESS.decisions[session].links_of(window, generation);
         let number = match number {

@@ -6,13 +6,14 @@
 //! file or zeros. So addresses that a thread has in its hand stay meaningful however long it
 //! sleeps: docs/design/0004-privileges.md has the argument.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::session::SESSIONS_MAX;
-use trackway_abi::window::EVENTS_MAX;
-use trackway_window::{ProcessSlot, Window};
+use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX};
+use trackway_sys::Errno;
+use trackway_window::{ProcessSlot, Window, readable_when_extended};
 
+use crate::decision::PROCESS;
 use crate::known::Places;
 
 /// Most windows that a process can have been in. A further user's is not taken: 64 GiB of address
@@ -23,7 +24,14 @@ const HOMES_MAX: usize = 4;
 pub(crate) struct Home {
     /// Where the window is mapped; null: the place is free. Stored once, after all the rest.
     base: AtomicPtr<u8>,
-    window: UnsafeCell<Option<Window>>,
+    /// How much of the window is readable and writable, in bytes. Only grows: see [`Home::extend`].
+    mapped: AtomicU64,
+    /// How much of it somebody has begun to make so, at least.
+    extent: AtomicU64,
+    /// How much address space the window has, in bytes.
+    reserved: AtomicU64,
+    /// How much was backed when the window could not be extended, in bytes.
+    refused: AtomicU64,
     /// Whose window it is.
     uid: AtomicU32,
     /// The file: device and inode.
@@ -42,17 +50,16 @@ pub(crate) struct Home {
     pub(crate) places: Places,
 }
 
-// SAFETY: `window` is written once, before `base` is published with Release; read only by those
-// who saw `base` with Acquire.
-unsafe impl Sync for Home {}
-
 static HOMES: [Home; HOMES_MAX] = [const { Home::new() }; HOMES_MAX];
 
 impl Home {
     const fn new() -> Self {
         Self {
             base: AtomicPtr::new(core::ptr::null_mut()),
-            window: UnsafeCell::new(None),
+            mapped: AtomicU64::new(0),
+            extent: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             uid: AtomicU32::new(0),
             file: [const { AtomicU64::new(0) }; 2],
             reach: AtomicU64::new(0),
@@ -65,7 +72,7 @@ impl Home {
     }
 
     /// All that there are.
-    pub(crate) fn all() -> impl Iterator<Item = (&'static Self, &'static Window)> {
+    pub(crate) fn all() -> impl Iterator<Item = (&'static Self, Window)> {
         HOMES.iter().filter_map(|home| Some((home, home.window()?)))
     }
 
@@ -88,15 +95,16 @@ impl Home {
             ours.store(its, Ordering::Relaxed);
         }
         home.slot.store(ProcessSlot::NONE.owner_word(0), Ordering::Relaxed);
-        // SAFETY: nobody reads it before `base` is published below.
-        unsafe { *home.window.get() = Some(window) };
+        home.mapped.store(window.mapped_bytes(), Ordering::Relaxed);
+        home.extent.store(window.mapped_bytes(), Ordering::Relaxed);
+        home.reserved.store(window.reserved_bytes(), Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire in `window`.
         home.base.store(window.base(), Ordering::Release);
         Some(home)
     }
 
     /// The home in whose window `word` is an enable word, and the event's number there.
-    pub(crate) fn of(word: *const AtomicU32) -> Option<(&'static Self, &'static Window, usize)> {
+    pub(crate) fn of(word: *const AtomicU32) -> Option<(&'static Self, Window, usize)> {
         Self::all().find_map(|(home, window)| {
             let event = Window::event_at(window.base(), word);
             (event < EVENTS_MAX).then_some((home, window, event))
@@ -114,15 +122,35 @@ impl Home {
         }
     }
 
-    /// Its window; `None` while the place is free.
+    /// Its window, as far as it is mapped now; `None` while the place is free.
     #[inline(always)]
-    pub(crate) fn window(&self) -> Option<&'static Window> {
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.window_of(&self.mapped)
+    }
+
+    /// Its window, with what is backed of it mapped, if that can be.
+    pub(crate) fn extended_window(&self) -> Option<Window> {
+        self.usable_bytes();
+        self.window()
+    }
+
+    /// Its window, as far as anybody may be about to use it: to be left, or come back to.
+    pub(crate) fn whole_window(&self) -> Option<Window> {
+        self.window_of(&self.extent)
+    }
+
+    #[inline(always)]
+    fn window_of(&self, mapped: &AtomicU64) -> Option<Window> {
         // ORDERING: Acquire pairs with the Release in `found`.
-        if self.base.load(Ordering::Acquire).is_null() {
+        let base = self.base.load(Ordering::Acquire);
+        if base.is_null() {
             return None;
         }
-        // SAFETY: it was written before `base` and never again; homes are static.
-        unsafe { (*self.window.get().cast_const()).as_ref() }
+        // ORDERING: SeqCst pairs with `extend`, as said there.
+        let mapped = mapped.load(Ordering::SeqCst);
+        // SAFETY: these were the window's when it was found; so much is readable since, or was made
+        // so before it was stored.
+        Some(unsafe { Window::from_parts(base, mapped, self.reserved.load(Ordering::Relaxed)) })
     }
 
     /// Whose window it is.
@@ -135,17 +163,58 @@ impl Home {
         self.uid.store(uid, Ordering::Relaxed);
     }
 
-    /// Bytes of its window that are backed: noted, for [`Self::reach`].
-    pub(crate) fn usable_bytes(&self, window: &Window) -> u64 {
-        let usable = window.usable_bytes();
+    /// Bytes of its window that may be touched: backed, and mapped here, as [`Self::window`] says
+    /// from then on. Where more is backed than is mapped, that is mapped first, by a system call.
+    /// Async-signal-safe.
+    #[inline(never)] // for the stack of who asks
+    pub(crate) fn usable_bytes(&self) -> u64 {
+        let Some(window) = self.window() else { return 0 };
+        let backed = window.backed_bytes().unwrap_or(DATA_OFFSET as u64);
+        // ORDERING: SeqCst pairs with `extend`, as said there.
+        let mut mapped = self.mapped.load(Ordering::SeqCst);
+        if backed > mapped {
+            mapped = self.extend(&window, backed);
+        }
+        let usable = backed.min(mapped);
         if self.reach.load(Ordering::Relaxed) < usable {
             self.reach.fetch_max(usable, Ordering::Relaxed);
         }
         usable
     }
 
-    /// Most bytes of its window that were ever backed when anybody here looked.
+    /// Maps what is backed, and as much again, if this process makes system calls that it need not
+    /// make, and no limit forbids it. How much is mapped then, in bytes.
+    ///
+    /// Another thread may be leaving this home: it moves out, then asks how far anybody may be
+    /// about to use the window ([`Self::whole_window`]), then puts zeros there, writable so far. We
+    /// say so first, then ask whether the process lives here still: either it does not, and nobody
+    /// is told of what was mapped; or whoever leaves comes later, and finds what we have said.
+    #[cold]
+    #[inline(never)] // for the stack of those that do not come here
+    fn extend(&self, window: &Window, backed: u64) -> u64 {
+        let reserved = window.reserved_bytes();
+        let is_known = backed > reserved || self.refused.load(Ordering::Relaxed) == backed;
+        // ORDERING: SeqCst, a Dekker pair with `privileges::leave`, and so are those below.
+        let mut mapped = self.mapped.load(Ordering::SeqCst);
+        if mapped < backed && !is_known && !PROCESS.is_sandboxed() {
+            let wanted = readable_when_extended(backed).min(reserved);
+            let errno = Errno::last();
+            // ORDERING: SeqCst, as said above.
+            self.extent.fetch_max(wanted, Ordering::SeqCst);
+            if window.extend(wanted).is_err() {
+                self.refused.store(backed, Ordering::Relaxed);
+            } else if PROCESS.lives_in(self) {
+                // ORDERING: SeqCst, as said above.
+                self.mapped.fetch_max(wanted, Ordering::SeqCst);
+            }
+            errno.set();
+            mapped = self.mapped.load(Ordering::SeqCst);
+        }
+        mapped
+    }
+
+    /// Most bytes of its window that were ever usable when anybody here looked.
     pub(crate) fn reach(&self, window: &Window) -> u64 {
-        self.usable_bytes(window).max(self.reach.load(Ordering::Relaxed))
+        window.usable_bytes().max(self.reach.load(Ordering::Relaxed))
     }
 }

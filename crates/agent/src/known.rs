@@ -169,19 +169,19 @@ impl Places {
     }
 
     /// The enable word there of a known event.
-    fn word_of(&self, window: &'static Window, known: usize) -> Option<&'static AtomicU32> {
+    fn word_of(&self, window: &Window, known: usize) -> Option<&'static AtomicU32> {
         let index = self.there[known % KNOWN_MAX].load(Ordering::Relaxed).checked_sub(1)?;
         Some(&window.event(index.into()).enabled)
     }
 }
 
 /// Describes everything that is known in the window of a home that the process is about to be in.
-pub(crate) fn describe_all(home: &Home, window: &Window) {
+pub(crate) fn describe_all(home: &Home) {
     // ORDERING: SeqCst: see `keep`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
     for known in 0..count.min(KNOWN_MAX) {
         let Some(encoded) = description(known) else { continue };
-        if let Some(index) = register::intern(window, encoded) {
+        if let Some(index) = register::intern(home, encoded) {
             home.places.note(index as usize, known);
         }
     }
@@ -234,7 +234,7 @@ pub(crate) fn is(known: usize, encoded: &[u8]) -> bool {
 /// for good. `None`: the process is in no window.
 pub(crate) fn follow(word: *const AtomicU32) -> Option<&'static AtomicU32> {
     let home = PROCESS.home()?;
-    let window = home.window()?;
+    let window = &home.window()?;
     let index = Window::event_at(window.base(), word);
     if index < EVENTS_MAX {
         return Some(&window.event(index).enabled); // it is there already

@@ -108,9 +108,9 @@ impl Change {
         let leaves = users.iter().all(|&user| user.is_some_and(|user| user != 0));
         let home = PROCESS.home().filter(|home| leaves && home.uid() == 0);
         let home = home.filter(|_| Users::current().effective() == 0);
-        let window = home.and_then(|home| Some((home, home.window()?)));
+        let window = home.and_then(|home| Some((home, home.whole_window()?)));
         let errno = Errno::last();
-        let zeros = window.and_then(|(home, window)| window.zeros(home.reach(window)));
+        let zeros = window.and_then(|(home, window)| window.zeros(home.reach(&window)));
         errno.set();
         Self { zeros, is_ours: true }
     }
@@ -154,14 +154,15 @@ extern "C" fn finish_in_fork_child() {
         // SAFETY: the parent's thread, which is not here, had mapped it and given it to nobody.
         unsafe { libc::munmap(opened.cast(), OPENED_BYTES.load(Ordering::Relaxed) as usize) };
     }
-    for (home, window) in Home::all().filter(|(home, _)| !PROCESS.lives_in(home)) {
+    for (home, _) in Home::all().filter(|(home, _)| !PROCESS.lives_in(home)) {
+        let Some(window) = home.whole_window() else { continue };
         // Half left, or half entered. If this fails, there is nothing more to be done.
-        let _ = window.blank(true, home.reach(window));
-        let _ = window.blank(false, home.reach(window));
+        let _ = window.blank(true, home.reach(&window));
+        let _ = window.blank(false, home.reach(&window));
     }
     move_once(Users::current(), &mut None);
-    if let Some((home, window)) = PROCESS.home().and_then(|home| Some((home, home.window()?))) {
-        settle_in(home, window);
+    if let Some(home) = PROCESS.home() {
+        settle_in(home);
     }
     before.make_current();
     errno.set();
@@ -248,7 +249,7 @@ impl Next {
         let (window, fd) = start::open_window(uid).ok()?;
         let status = fd.status();
         let file = status.map_or([0; 2], |status| [status.device, status.inode]);
-        OPENED_BYTES.store(window.mapped_bytes(), Ordering::Relaxed);
+        OPENED_BYTES.store(window.reserved_bytes(), Ordering::Relaxed);
         OPENED.store(window.base(), Ordering::Relaxed);
         Some(Self { window, fd, file, uid })
     }
@@ -272,14 +273,20 @@ unsafe impl Sync for Layouts {}
 
 /// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
 fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
-    let Some(window) = home.window() else { return Ok(()) };
-    let reach = home.reach(window);
-    if !zeros.as_ref().is_some_and(|zeros| zeros.suffice(window.mapped_bytes(), reach)) {
+    let Some(window) = &home.window() else { return Ok(()) };
+    if !zeros.as_ref().is_some_and(Zeros::are_whole) {
         *zeros = None;
     }
-    let mut blank = |fixed_part| match zeros {
-        Some(zeros) => window.blank_by(zeros, fixed_part),
-        None => window.blank(fixed_part, reach),
+    // The window is looked up each time: another thread may be extending it (`Home::extend`).
+    let mut blank = |fixed_part| {
+        let Some(window) = home.whole_window() else { return Ok(()) };
+        let reach = home.reach(&window);
+        let suffice =
+            |zeros: &Zeros| zeros.suffice(window.reserved_bytes(), window.mapped_bytes(), reach);
+        match zeros.as_mut().filter(|zeros| suffice(zeros)) {
+            Some(zeros) => window.blank_by(zeros, fixed_part),
+            None => window.blank(fixed_part, reach),
+        }
     };
     // SAFETY: whoever moves is the only one who is here (see `LEFT`).
     let layouts = unsafe { &mut *LEFT.0.get() };
@@ -295,7 +302,7 @@ fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     if let Err(errno) = blank(true) {
         arrival(home, window);
         PROCESS.move_to(Some(home));
-        settle_in(home, window);
+        settle_in(home);
         return Err(errno);
     }
     // Who passed its gate before has committed or starts again. A kernel that cannot do this may
@@ -365,7 +372,8 @@ fn enter(next: &Next) {
     let home = if let Some(home) = Home::known(next.file) {
         // Back in its old place.
         next.discard();
-        let filled = home.window().is_some_and(|window| window.refill(&next.fd).is_ok());
+        let window = home.whole_window();
+        let filled = window.is_some_and(|window| window.refill(&next.fd).is_ok());
         filled.then_some(home)
     } else {
         let home = Home::found(next.window, next.uid, next.file);
@@ -383,13 +391,13 @@ fn enter(next: &Next) {
     if !window.holds(place, who.pid) {
         home.slot.store(window.enter_process(&who).owner_word(0), Ordering::Relaxed);
     }
-    arrival(home, window);
+    arrival(home, &window);
     PROCESS.move_to(Some(home));
-    settle_in(home, window);
+    settle_in(home);
 }
 
 /// Describes in the process's window what it knows, and sends there who aims at another one.
-fn settle_in(home: &'static Home, window: &'static Window) {
-    known::describe_all(home, window);
+fn settle_in(home: &'static Home) {
+    known::describe_all(home);
     known::set_left_words(known::FOLLOW, Some(home));
 }

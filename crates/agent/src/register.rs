@@ -93,8 +93,8 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
 /// The enable word of this description, in the window of a home or in none.
 pub(crate) fn word_of(home: Option<&'static Home>, encoded: &[u8]) -> Option<&'static AtomicU32> {
     let Some(home) = home else { return known::word_nowhere(encoded) };
-    let window = home.window()?;
-    let index = intern(window, encoded)? as usize % EVENTS_MAX;
+    let window = &home.window()?;
+    let index = intern(home, encoded)? as usize % EVENTS_MAX;
     home.places.keep(index, encoded);
     Some(&window.event(index).enabled)
 }
@@ -113,13 +113,17 @@ fn refuse_version(version: u32) {
     });
 }
 
-/// Interns a description in the window, and enables it in the sessions that select it; its number.
+/// Interns a description in a home's window, and enables it in the sessions that select it; its
+/// number.
 ///
 /// Not in those that are for other processes: theirs do it when they describe the same, and the
 /// recorder for all, when it has changed its rules for processes.
-pub(crate) fn intern(window: &Window, encoded: &[u8]) -> Option<u32> {
+pub(crate) fn intern(home: &Home, encoded: &[u8]) -> Option<u32> {
     let heading = Heading::read(encoded)?;
-    let index = window.intern_event(encoded)?;
+    let index = home.window()?.intern_event(encoded)?;
+    // After the event is there: the control lines of a session that begins meanwhile may lie
+    // beyond what is mapped.
+    let window = &home.extended_window()?;
     for session in window.active_sessions() {
         let layout = SessionLayout::read(window, session);
         if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {

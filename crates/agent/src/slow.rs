@@ -108,7 +108,7 @@ pub(crate) unsafe fn record(
     judged: u64,
 ) -> bool {
     // If the process leaves that home from here on, all that is read there is zero, and no session.
-    let Some((home, window, event)) = Home::of(enabled) else { return false };
+    let Some((home, _, event)) = Home::of(enabled) else { return false };
     if !PROCESS.lives_in(home) {
         return false;
     }
@@ -120,7 +120,8 @@ pub(crate) unsafe fn record(
         if unsafe { record_somehow(slot, home, event, (payload, size), judged) } {
             break;
         }
-        let Some(heir) = heir_of(window, slot, event, named) else { break };
+        let heir = home.window().and_then(|window| heir_of(&window, slot, event, named));
+        let Some(heir) = heir else { break };
         (slot, judged) = (heir, NOT_JUDGED);
     }
     errno.set();
@@ -206,7 +207,7 @@ unsafe fn record_somehow(
     (payload, size): (*mut u8, usize),
     mut judged: u64,
 ) -> bool {
-    let Some(window) = home.window() else { return true };
+    let Some(window) = &home.window() else { return true };
     let stamp = PROCESS.settled_stamp();
     let session = window.session(index);
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
@@ -442,7 +443,9 @@ impl Record<'_> {
         let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Hopeless };
         // A process with a limit on its address space may not have mapped all: which sub-buffer a
         // slot will be in is known only when it is too late.
-        let memory = SlotMemory::new(self.window, self.home.usable_bytes(self.window));
+        let usable = self.home.usable_bytes();
+        // SAFETY: so much is mapped and backed.
+        let memory = unsafe { SlotMemory::new(self.window.base(), usable) };
         if buffer.memory_end() > memory.end() {
             return Outcome::Hopeless;
         }
@@ -605,9 +608,9 @@ impl Record<'_> {
     /// Whether `count` bytes, rounded up to words, may be written where the plan says: the table
     /// that it came from is in shared memory.
     fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
-        plan.at
-            .checked_add((count + TAILROOM_BYTES) as u64)
-            .is_some_and(|end| end <= self.home.usable_bytes(self.window))
+        let usable = self.home.usable_bytes();
+        let end = plan.at.checked_add((count + TAILROOM_BYTES) as u64);
+        end.is_some_and(|end| end <= usable)
     }
 
     fn session_changed(&self) -> bool {

@@ -31,7 +31,7 @@ pub unsafe fn request(name: *const c_char) -> usize {
 }
 
 fn request_in(home: &Home, name: Option<&[u8]>) -> usize {
-    let Some(window) = home.window() else { return 0 };
+    let Some(window) = &home.window() else { return 0 };
     let mut traces = [[0; 2]; SESSIONS_MAX];
     let mut count = 0;
     for slot in window.active_sessions() {

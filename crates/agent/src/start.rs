@@ -1,6 +1,6 @@
 //! The library's start, in its constructor: find the window, take a stamp, register events.
 //!
-//! Six system calls or so, no thread, no handler, no wait. Where anything is missing the program
+//! Some twenty system calls, no thread, no handler, no wait. Where anything is missing the program
 //! runs on untraced; with `TRACKWAY_DEBUG=1` the reason is written to standard error.
 
 use core::cell::UnsafeCell;
@@ -89,14 +89,14 @@ pub(crate) fn open_window(uid: u32) -> Result<(Window, Fd), OpenError> {
     let mut name = [0; NAME_BYTES];
     let path = window_name(folder.to_bytes(), uid, &mut name)?;
     // Nearly always it is there, which says that this is the user's name.
-    if let Ok(found) = Window::open(folder, path, uid, false) {
+    if let Ok(found) = Window::open_as_guest(folder, path, uid, false) {
         return Ok(found);
     }
     // Not in a user namespace, where another user may have that name outside. Who is nobody there
     // makes nothing: others would take it for the window of the user of that number.
     let Some(known_as) = outer_user(uid) else { return Err(OpenError::NotOurs) };
     let path = window_name(folder.to_bytes(), known_as, &mut name)?;
-    Window::open(folder, path, uid, true)
+    Window::open_as_guest(folder, path, uid, true)
 }
 
 /// The window's folder, as it was said when the library was loaded: the environment is the

@@ -4,6 +4,9 @@ use core::ffi::CStr;
 
 use crate::Errno;
 
+/// What stat(2) counts blocks in, in bytes.
+const BLOCK_BYTES: u64 = 512;
+
 /// A descriptor that is closed when dropped.
 #[derive(Debug)]
 pub struct Fd(i32);
@@ -17,6 +20,8 @@ pub struct Status {
     pub uid: u32,
     /// Length, in bytes.
     pub bytes: u64,
+    /// How much of it has memory or disk space, in bytes.
+    pub allocated_bytes: u64,
     /// Device.
     pub device: u64,
     /// Inode.
@@ -141,6 +146,30 @@ impl Fd {
         unsafe { libc::flock(self.0, libc::LOCK_UN) };
     }
 
+    /// Takes a lease (fcntl(2), F_SETLEASE), unless anybody else has the file open or mapped: the
+    /// answer says so. Until [`Fd::end_lease`], whoever opens it with O_NONBLOCK fails with
+    /// EWOULDBLOCK. For who owns the file, and with CAP_LEASE.
+    pub fn try_lease(&self) -> Result<bool, Errno> {
+        /// fcntl(2): which signal says that somebody wants to open the file.
+        const F_SETSIG: libc::c_int = 10;
+        // SAFETY: no memory of ours is involved. SIGIO, which it is otherwise, ends a process.
+        let result = unsafe {
+            libc::fcntl(self.0, F_SETSIG, libc::SIGURG);
+            libc::fcntl(self.0, libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        match Errno::check(result.into()) {
+            Ok(_) => Ok(true),
+            Err(Errno(libc::EAGAIN)) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Lets go of [`Fd::try_lease`].
+    pub fn end_lease(&self) {
+        // SAFETY: no memory of ours is involved.
+        unsafe { libc::fcntl(self.0, libc::F_SETLEASE, libc::F_UNLCK) };
+    }
+
     /// fchmod(2).
     pub fn set_mode(&self, mode: u32) -> Result<(), Errno> {
         // SAFETY: no memory of ours is involved.
@@ -243,6 +272,7 @@ fn status(stat: &libc::stat) -> Status {
         mode: stat.st_mode,
         uid: stat.st_uid,
         bytes: stat.st_size.cast_unsigned(),
+        allocated_bytes: stat.st_blocks.cast_unsigned().saturating_mul(BLOCK_BYTES),
         device: stat.st_dev,
         inode: stat.st_ino,
         links: stat.st_nlink.into(),

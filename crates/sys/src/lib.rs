@@ -15,6 +15,7 @@ pub mod process;
 pub mod signal;
 pub mod thread;
 pub mod users;
+pub mod valgrind;
 pub mod wait;
 
 /// An errno value, as errno(3) lists them.

@@ -4,10 +4,14 @@ use crate::Errno;
 use crate::file::Fd;
 
 /// A shared mapping of a file that is never unmapped: writers may be anywhere in it.
+///
+/// Its first part is readable and writable, the rest is address space without access, kept for
+/// [`Mapping::extend`].
 #[derive(Debug, Clone, Copy)]
 pub struct Mapping {
     base: *mut u8,
     bytes: u64,
+    reserved: u64,
 }
 
 // SAFETY: a mapping is an address range; what is in it is accessed by atomics and raw copies.
@@ -16,24 +20,56 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of `fd`, readable and writable, shared. The file may be
-    /// shorter: what lies behind its end must not be touched.
-    pub fn new(fd: &Fd, bytes: u64) -> Result<Self, Errno> {
+    /// Maps the first `reserved` bytes of `fd`, shared, of which `bytes` (whole pages, not more)
+    /// are readable and writable. The file may be shorter: what lies behind its end must not be
+    /// touched.
+    ///
+    /// A core dump has nothing of it (`MADV_DONTDUMP`).
+    pub fn new(fd: &Fd, bytes: u64, reserved: u64) -> Result<Self, Errno> {
+        let bytes = bytes.min(reserved);
+        let access = if bytes == reserved { WRITABLE } else { libc::PROT_NONE };
         // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
         let base = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                bytes as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                fd.raw(),
-                0,
-            )
+            libc::mmap(core::ptr::null_mut(), reserved as usize, access, SHARED, fd.raw(), 0)
         };
         if base == libc::MAP_FAILED {
             return Err(Errno::last());
         }
-        Ok(Self { base: base.cast(), bytes })
+        let mapping = Self { base: base.cast(), bytes, reserved };
+        if bytes < reserved
+            && let Err(errno) = mapping.extend(bytes)
+        {
+            // SAFETY: nobody has seen it.
+            unsafe { mapping.unmap() };
+            return Err(errno);
+        }
+        // SAFETY: the range is this mapping's. A core dump is none the worse where this fails.
+        unsafe { libc::madvise(base, reserved as usize, libc::MADV_DONTDUMP) };
+        Ok(mapping)
+    }
+
+    /// A mapping that [`Mapping::new`] has made, with so many bytes readable and writable.
+    ///
+    /// # Safety
+    ///
+    /// `base` and `reserved` are those of a mapping that is there for good, of whose first `bytes`
+    /// bytes nobody takes the access away.
+    pub const unsafe fn from_parts(base: *mut u8, bytes: u64, reserved: u64) -> Self {
+        Self { base, bytes, reserved }
+    }
+
+    /// Makes the first `bytes` bytes readable and writable (mprotect(2)). Any thread.
+    ///
+    /// # Errors
+    ///
+    /// If more is not reserved, or the system refuses: then what was readable still is.
+    pub fn extend(&self, bytes: u64) -> Result<(), Errno> {
+        if bytes > self.reserved {
+            return Err(Errno(libc::ENOMEM));
+        }
+        // SAFETY: the range is this mapping's; access is added only.
+        let result = unsafe { libc::mprotect(self.base.cast(), bytes as usize, WRITABLE) };
+        Errno::check(i64::from(result)).map(drop)
     }
 
     /// Where it begins.
@@ -42,25 +78,32 @@ impl Mapping {
         self.base
     }
 
-    /// Its length, in bytes.
+    /// How much of it is readable and writable, in bytes from its beginning.
     #[inline(always)]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// How much address space it takes, in bytes.
+    #[inline(always)]
+    pub const fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
     /// Puts zero pages of this process's own in place of `[from, from + bytes)` of the mapping: at
     /// no moment is there nothing. They take no memory before they are written, and are writable
-    /// up to `needed` (bytes of the mapping) at least: all of them, unless the system promises no
-    /// more memory than it has (overcommit_memory 2).
+    /// where the mapping is; up to `needed` (bytes of the mapping) only, where the system promises
+    /// no more memory than it has (overcommit_memory 2).
     ///
     /// # Errors
     ///
     /// If there is no such memory to be had: then nothing has changed, or a first part.
     pub fn blank(&self, from: u64, bytes: u64, needed: u64) -> Result<(), Errno> {
-        let length = bytes.min(self.bytes.saturating_sub(from));
-        let needed = needed.saturating_sub(from).min(length);
+        let length = bytes.min(self.reserved.saturating_sub(from));
+        let [writable, needed] =
+            [self.bytes, needed].map(|end| end.saturating_sub(from).min(length));
         let target: *mut libc::c_void = self.base.wrapping_add(from as usize).cast();
-        let Some(mut zeros) = Zeros::new(length, needed) else {
+        let Some(mut zeros) = Zeros::new(length, writable, needed) else {
             // No address space for both (RLIMIT_AS).
             let flags =
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -69,7 +112,7 @@ impl Mapping {
             let result = unsafe { libc::mmap(target, length as usize, WRITABLE, flags, -1, 0) };
             return if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) };
         };
-        let rest = Self { base: target.cast(), bytes: length };
+        let rest = Self { base: target.cast(), bytes: writable, reserved: length };
         rest.blank_by(&mut zeros, length)
     }
 
@@ -81,7 +124,7 @@ impl Mapping {
     /// As [`Self::blank`]; or if the zeros are shorter.
     pub fn blank_by(&self, zeros: &mut Zeros, end: u64) -> Result<(), Errno> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        let end = end.min(self.bytes);
+        let end = end.min(self.reserved);
         if end > zeros.length {
             return Err(Errno(libc::EINVAL));
         }
@@ -105,18 +148,23 @@ impl Mapping {
 
     /// Maps `fd` in the place of this mapping. Whoever uses it goes on in the file.
     pub fn refill(&self, fd: &Fd) -> Result<(), Errno> {
-        // SAFETY: the range is this mapping's, whose users read atomics or raw bytes only.
-        let result = unsafe {
-            libc::mmap(
-                self.base.cast(),
-                self.bytes as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                fd.raw(),
-                0,
-            )
-        };
-        if result == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) }
+        let parts = [(0, self.bytes, WRITABLE), (self.bytes, self.reserved, libc::PROT_NONE)];
+        for (from, to, access) in parts.into_iter().filter(|(from, to, _)| from < to) {
+            let at = self.base.wrapping_add(from as usize).cast();
+            let (bytes, offset) = ((to - from) as usize, from as libc::off_t);
+            // SAFETY: the range is this mapping's, whose users read atomics or raw bytes only, in
+            // the first part.
+            let result = unsafe {
+                let flags = SHARED | libc::MAP_FIXED;
+                libc::mmap(at, bytes, access, flags, fd.raw(), offset)
+            };
+            if result == libc::MAP_FAILED {
+                return Err(Errno::last());
+            }
+            // SAFETY: as in `new`.
+            unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
+        }
+        Ok(())
     }
 
     /// Unmaps it. For programs that opened a window to look at it, never for the agent.
@@ -125,11 +173,12 @@ impl Mapping {
     /// No reference into the mapping is used afterwards.
     pub unsafe fn unmap(self) {
         // SAFETY: the range is this mapping's, and the caller vouches for the rest.
-        unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
+        unsafe { libc::munmap(self.base.cast(), self.reserved as usize) };
     }
 }
 
 const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+const SHARED: libc::c_int = libc::MAP_SHARED | libc::MAP_NORESERVE;
 
 /// Zero pages to be put in place of a mapping's: see [`Mapping::blank_by`].
 ///
@@ -141,13 +190,16 @@ pub struct Zeros {
     length: u64,
     /// How many bytes of it are writable.
     writable: u64,
+    /// Whether there was no memory for more that is writable.
+    is_least: bool,
     /// How many bytes from the start are elsewhere by now.
     taken: u64,
 }
 
 impl Zeros {
-    /// `length` bytes, all writable, or `needed` of them. `None`: there is no such memory.
-    pub fn new(length: u64, needed: u64) -> Option<Self> {
+    /// `length` bytes, of which the first `writable` are so; or, where there is no such memory, the
+    /// first `needed`. `None`: there is not so much either.
+    pub fn new(length: u64, writable: u64, needed: u64) -> Option<Self> {
         let bytes = length as usize;
         for kind in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
             let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -160,9 +212,9 @@ impl Zeros {
                     continue;
                 }
                 libc::munlock(base, bytes);
-                for writable in [length, needed] {
+                for (writable, is_least) in [(writable, false), (needed, true)] {
                     if libc::mprotect(base, writable as usize, WRITABLE) == 0 {
-                        return Some(Self { base, length, writable, taken: 0 });
+                        return Some(Self { base, length, writable, is_least, taken: 0 });
                     }
                 }
                 libc::munmap(base, bytes);
@@ -173,10 +225,15 @@ impl Zeros {
 }
 
 impl Zeros {
-    /// Whether none of them is elsewhere, and they are of this length and writable up to `needed`.
-    pub const fn suffice(&self, length: u64, needed: u64) -> bool {
-        let writable = self.writable == self.length || self.writable >= needed;
-        self.taken == 0 && self.length == length && writable
+    /// Whether they are what [`Self::new`] would have.
+    pub const fn suffice(&self, length: u64, writable: u64, needed: u64) -> bool {
+        let end = if self.is_least { needed } else { writable };
+        self.length == length && self.writable >= end
+    }
+
+    /// Whether none of them is elsewhere.
+    pub const fn are_whole(&self) -> bool {
+        self.taken == 0
     }
 }
 
@@ -276,7 +333,7 @@ mod tests {
             if child == 0 {
                 let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
                 let is_set = libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
-                let zeros = Zeros::new(8192, 8192);
+                let zeros = Zeros::new(8192, 8192, 8192);
                 let Some(zeros) = zeros else { libc::_exit(2) };
                 let executable = executable(zeros.base.cast(), 8192);
                 libc::_exit(i32::from(!is_set || executable.is_some()));

@@ -255,7 +255,7 @@ mod tests {
             let path = CString::new(folder.join(name).as_os_str().as_bytes()).expect("a path");
             let fd = Fd::open(&path, libc::O_RDWR | libc::O_CREAT, 0o600).expect("a file");
             fd.allocate(0, BYTES).expect("memory");
-            let mapping = Mapping::new(&fd, BYTES).expect("a mapping");
+            let mapping = Mapping::new(&fd, BYTES, BYTES).expect("a mapping");
             let guard = guard_mapping(mapping.base(), BYTES).expect("a guard");
             (fd, mapping, guard)
         };

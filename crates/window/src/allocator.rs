@@ -11,19 +11,24 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use trackway_abi::session::SESSIONS_MAX;
+use trackway_abi::session::state::FREE;
 use trackway_abi::window::{
-    DATA_OFFSET, GRANULE_BYTES, GRANULE_MAP_OFFSET, GRANULE_SHIFT, GRANULES_MAX, granule,
+    ARENA_BYTES, ARENA_OFFSET, DATA_OFFSET, GRANULE_BYTES, GRANULE_MAP_OFFSET, GRANULE_SHIFT,
+    GRANULES_MAX, granule,
 };
 use trackway_sys::Errno;
 use trackway_sys::clock::{monotonic_ns, sleep_ns};
 use trackway_sys::file::Fd;
 
+use crate::open::is_compact;
 use crate::{Window, backed_word};
 
 const FIRST: usize = DATA_OFFSET >> GRANULE_SHIFT;
 /// First granule of sub-buffers, as long as there is room: below it one for each session's control
 /// lines (enough for 55 CPUs), which are not backed before they are used.
 const FIRST_OF_DATA: usize = FIRST + SESSIONS_MAX;
+/// Unit in which a file's memory is given back, in bytes, or a part of it.
+const PAGE_BYTES: usize = 4096;
 /// How long the lock is waited for, in ns.
 const LOCK_PATIENCE_NS: u64 = 2_000_000_000;
 /// How often it is asked for, in ns.
@@ -265,6 +270,44 @@ impl Allocator {
             self.file.shorten(length).map_err(AllocateError::System)?;
         }
         Ok(())
+    }
+
+    /// Gives back what the window does not need while nobody uses it: control lines, the map of
+    /// granules, the room for descriptions that there are none of. What is left has 0.8 MiB, and
+    /// the descriptions of events. Whoever opens it next gives it memory again. Whether it did.
+    ///
+    /// The kernel says whether anybody else has the file open or mapped, and lets nobody open it
+    /// meanwhile ([`Fd::try_lease`]): all others see the window as it was, or as it is then.
+    pub fn compact(&self) -> Result<bool, AllocateError> {
+        if is_compact(&self.file.status().map_err(AllocateError::System)?) {
+            return Ok(false);
+        }
+        if !self.file.try_lease().map_err(AllocateError::System)? {
+            return Ok(false);
+        }
+        let compacted = self.compact_alone();
+        self.file.end_lease();
+        compacted.map_err(AllocateError::System)
+    }
+
+    /// As [`Self::compact`], under the lease.
+    fn compact_alone(&self) -> Result<bool, Errno> {
+        let header = self.window.header();
+        let is_free = |index| self.window.session(index).state.load(Ordering::Relaxed) == FREE;
+        if self.window.backed_bytes().is_none() || !(0..SESSIONS_MAX).all(is_free) {
+            return Ok(false);
+        }
+        header.backed.store(backed_word(DATA_OFFSET as u64), Ordering::Relaxed);
+        if self.file.status()?.bytes > DATA_OFFSET as u64 {
+            self.file.shorten(DATA_OFFSET as u64)?;
+        }
+        self.file.punch(GRANULE_MAP_OFFSET as u64, GRANULES_MAX as u64)?;
+        let used = header.arena_used.load(Ordering::Relaxed) as usize;
+        let kept = used.min(ARENA_BYTES).next_multiple_of(PAGE_BYTES).min(ARENA_BYTES);
+        if kept < ARENA_BYTES {
+            self.file.punch((ARENA_OFFSET + kept) as u64, (ARENA_BYTES - kept) as u64)?;
+        }
+        Ok(true)
     }
 
     /// Memory of one session's sub-buffers and control lines, in bytes.

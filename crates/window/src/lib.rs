@@ -27,7 +27,7 @@ pub use layout::{
     CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, ids_before, region_at, reset_region,
 };
 pub use lease::lease_is_over;
-pub use open::{NAME_BYTES, OpenError, window_name};
+pub use open::{NAME_BYTES, OpenError, READABLE_BYTES, readable_when_extended, window_name};
 pub use processes::{Owner, ProcessSlot};
 
 #[cfg(test)]
@@ -69,11 +69,33 @@ impl Window {
         self.mapping.base()
     }
 
-    /// How much of its address space is mapped, in bytes. Less than all of it where the process
-    /// may not have so much address space (RLIMIT_AS).
+    /// The window whose base, readable part and address space are these.
+    ///
+    /// # Safety
+    ///
+    /// As [`Mapping::from_parts`], of a window that was opened in this process.
+    #[inline(always)]
+    pub const unsafe fn from_parts(base: *mut u8, mapped_bytes: u64, reserved_bytes: u64) -> Self {
+        // SAFETY: by contract.
+        Self::new(unsafe { Mapping::from_parts(base, mapped_bytes, reserved_bytes) })
+    }
+
+    /// How much of it is readable and writable here, in bytes. Less than all of it in a traced
+    /// program, and where the process may not have so much address space (RLIMIT_AS).
     #[inline(always)]
     pub const fn mapped_bytes(&self) -> u64 {
         self.mapping.bytes()
+    }
+
+    /// How much address space it has here, in bytes.
+    #[inline(always)]
+    pub const fn reserved_bytes(&self) -> u64 {
+        self.mapping.reserved()
+    }
+
+    /// Makes its first `bytes` bytes readable and writable, if so much is reserved.
+    pub fn extend(&self, bytes: u64) -> Result<(), Errno> {
+        self.mapping.extend(bytes)
     }
 
     /// The first page.
@@ -114,19 +136,19 @@ impl Window {
         if fixed_part {
             self.mapping.blank(0, fixed, fixed)
         } else {
-            self.mapping.blank(fixed, self.mapped_bytes(), needed)
+            self.mapping.blank(fixed, self.reserved_bytes(), needed)
         }
     }
 
     /// Zero pages for all of the window, to be had while the process may have them; `needed` as for
     /// [`Self::blank`].
     pub fn zeros(&self, needed: u64) -> Option<Zeros> {
-        Zeros::new(self.mapped_bytes(), needed)
+        Zeros::new(self.reserved_bytes(), self.mapped_bytes(), needed)
     }
 
     /// As [`Self::blank`], by zero pages that were had before: first the fixed part, then the rest.
     pub fn blank_by(&self, zeros: &mut Zeros, fixed_part: bool) -> Result<(), Errno> {
-        let end = if fixed_part { DATA_OFFSET as u64 } else { self.mapped_bytes() };
+        let end = if fixed_part { DATA_OFFSET as u64 } else { self.reserved_bytes() };
         self.mapping.blank_by(zeros, end)
     }
 
@@ -151,7 +173,7 @@ impl Window {
 
     /// Bytes from the start that are backed by the file; `None` where the header says what no
     /// recorder writes.
-    pub(crate) fn backed_bytes(&self) -> Option<u64> {
+    pub fn backed_bytes(&self) -> Option<u64> {
         // ORDERING: Acquire pairs with the Release in the allocator: the file was grown before.
         let word = self.header().backed.load(Ordering::Acquire);
         let bytes = word >> 32 << GRANULE_SHIFT;
@@ -204,9 +226,13 @@ pub struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// Of a window whose first `usable_bytes` (as it said itself) are mapped and backed.
-    pub fn new(window: &Window, usable_bytes: u64) -> Self {
-        Self { base: window.base(), end: usable_bytes.min(window.mapped_bytes()) }
+    /// Of a window that is mapped at `base`.
+    ///
+    /// # Safety
+    ///
+    /// Its first `usable_bytes` are mapped and backed, and stay mapped.
+    pub const unsafe fn new(base: *mut u8, usable_bytes: u64) -> Self {
+        Self { base, end: usable_bytes }
     }
 
     /// Where it ends, in bytes from the window's start.

@@ -8,16 +8,77 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
 use trackway_abi::ABI_VERSION;
-use trackway_abi::window::{DATA_OFFSET, MAGIC, WINDOW_BYTES};
+use trackway_abi::window::{DATA_OFFSET, GRANULE_BYTES, MAGIC, WINDOW_BYTES};
 use trackway_sys::Errno;
-use trackway_sys::file::Fd;
+use trackway_sys::clock::sleep_ns;
+use trackway_sys::file::{Fd, Status};
 use trackway_sys::memory::Mapping;
+use trackway_sys::process::{Resource, limit_of};
 use trackway_sys::signal::{Guard, guard_mapping};
+use trackway_sys::valgrind::runs_in_valgrind;
 
 use crate::{Window, backed_word};
 
 /// Room for a window's path, in bytes.
 pub const NAME_BYTES: usize = 512;
+
+/// Least address space of a window in a process, in bytes; with luck.
+const LEAST_BYTES: u64 = 16 << 20;
+/// How much of the window is readable in a traced program at least, in bytes. Nearly all sessions
+/// fit, so that nothing is to be done when one begins.
+pub const READABLE_BYTES: u64 = 256 << 20;
+/// How much more than what is in use a program with a limit on its address space maps, in bytes.
+const ROOM_BYTES: u64 = 16 << 20;
+/// Of a limit on a program's address space (RLIMIT_AS), the part that a window may take.
+const LIMIT_DIVISOR: u64 = 8;
+
+/// How much of the window a process maps, in bytes.
+///
+/// Tools walk through all that is readable in a traced program, page by page: leak checkers,
+/// dumpers, debuggers. Behind the file's end each page costs them a signal: memcheck 2 ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Readable and writable.
+    pub(crate) readable: u64,
+    /// Address space in all.
+    pub(crate) reserved: u64,
+}
+
+impl Extent {
+    pub(crate) const WHOLE: Self = Self { readable: WINDOW_BYTES, reserved: WINDOW_BYTES };
+
+    /// What a traced program maps of a window whose file is so long.
+    fn of_guest(length: u64) -> Self {
+        Self::of_guest_in(length, limit_of(Resource::AddressSpace), runs_in_valgrind())
+    }
+
+    /// The same with a limit on the program's address space, and in valgrind or not.
+    ///
+    /// The program's limit is for the program: what is taken of it is small, and for good.
+    pub(crate) fn of_guest_in(length: u64, limit: Option<u64>, is_walked: bool) -> Self {
+        let readable = match is_walked {
+            true => readable_for(length, true),
+            false => readable_for(length, false).max(READABLE_BYTES),
+        };
+        let Some(limit) = limit else { return Self { readable, reserved: WINDOW_BYTES } };
+        let in_use = length.saturating_add(ROOM_BYTES);
+        let share = (limit / LIMIT_DIVISOR).max(in_use.min(limit / 2)).max(LEAST_BYTES);
+        let reserved = (share - share % GRANULE_BYTES).min(WINDOW_BYTES);
+        Self { readable: readable.min(reserved), reserved }
+    }
+}
+
+/// How much of a window a traced program makes readable where so many bytes of it are in use:
+/// nothing behind its end where all is walked through, else as much again, for what comes.
+fn readable_for(in_use: u64, is_walked: bool) -> u64 {
+    let readable = if is_walked { in_use } else { in_use.saturating_mul(2) };
+    readable.min(WINDOW_BYTES).next_multiple_of(GRANULE_BYTES)
+}
+
+/// The same, for a program in whose window more is in use than is readable.
+pub fn readable_when_extended(in_use: u64) -> u64 {
+    readable_for(in_use, runs_in_valgrind())
+}
 
 /// Why there is no window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +164,7 @@ fn put_decimal(
 
 impl Window {
     /// Opens the window at `path` for the user `uid`, makes it if `create` and there is none, and
-    /// maps it. The descriptor is for whoever allocates memory; others drop it.
+    /// maps all of it. The descriptor is for whoever allocates memory; others drop it.
     ///
     /// Root makes it for another user, whose it is before it has a name.
     pub fn open(
@@ -112,7 +173,19 @@ impl Window {
         uid: u32,
         create: bool,
     ) -> Result<(Self, Fd), OpenError> {
-        let opened = Self::open_by::<false>(folder, path, uid, create)?;
+        let opened = Self::open_by::<false>(folder, path, uid, create, |_| Extent::WHOLE)?;
+        Ok((opened.window, opened.fd))
+    }
+
+    /// The same for the library in a traced program, which makes readable what is in use and some
+    /// more: see [`Extent::of_guest`].
+    pub fn open_as_guest(
+        folder: &CStr,
+        path: &CStr,
+        uid: u32,
+        create: bool,
+    ) -> Result<(Self, Fd), OpenError> {
+        let opened = Self::open_by::<false>(folder, path, uid, create, Extent::of_guest)?;
         Ok((opened.window, opened.fd))
     }
 
@@ -124,7 +197,7 @@ impl Window {
         uid: u32,
         create: bool,
     ) -> Result<(Self, Fd, Guard), OpenError> {
-        let opened = Self::open_by::<true>(folder, path, uid, create)?;
+        let opened = Self::open_by::<true>(folder, path, uid, create, |_| Extent::WHOLE)?;
         let guard = opened.guard.ok_or(OpenError::Absent)?;
         Ok((opened.window, opened.fd, guard))
     }
@@ -136,30 +209,38 @@ impl Window {
         path: &CStr,
         uid: u32,
         create: bool,
+        extent: fn(u64) -> Extent,
     ) -> Result<Opened, OpenError> {
-        const TRIES: usize = 4;
+        const TRIES: usize = 16;
+        const PAUSE_NS: u64 = 200_000;
         for _ in 0..TRIES {
             // Its owner may have a lease on it (fcntl(2), F_SETLEASE), for which others would wait.
             let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK;
             match Fd::open(path, flags, 0) {
-                Ok(fd) => return Self::check_and_map::<GUARDED>(fd, uid),
+                Ok(fd) => return Self::check_and_map::<GUARDED>(fd, uid, extent),
                 Err(Errno(libc::ENOENT)) if create => {}
+                // For a moment: it is being made smaller (`Allocator::compact`).
+                Err(Errno(libc::EWOULDBLOCK)) => {
+                    sleep_ns(PAUSE_NS);
+                    continue;
+                }
                 Err(Errno(libc::ENOENT)) => return Err(OpenError::Absent),
                 Err(errno) => return Err(errno.into()),
             }
-            match Self::make::<GUARDED>(folder, path, uid) {
+            match Self::make::<GUARDED>(folder, path, uid, extent) {
                 // Somebody was first: open theirs.
                 Err(OpenError::System(Errno(libc::EEXIST))) => {}
                 other => return other,
             }
         }
-        Err(OpenError::System(Errno(libc::EEXIST)))
+        Err(OpenError::System(Errno(libc::EWOULDBLOCK)))
     }
 
     fn make<const GUARDED: bool>(
         folder: &CStr,
         path: &CStr,
         uid: u32,
+        extent: fn(u64) -> Extent,
     ) -> Result<Opened, OpenError> {
         let fd = Fd::open(folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;
         fd.set_mode(0o600)?; // whatever the umask is
@@ -167,7 +248,7 @@ impl Window {
             fd.set_owner(uid)?;
         }
         fd.allocate(0, DATA_OFFSET as u64)?;
-        let opened = Opened::check_owner_and_map::<GUARDED>(fd, uid)?;
+        let opened = Opened::check_owner_and_map::<GUARDED>(fd, uid, extent)?;
         let header = opened.window.header();
         header.version.store(ABI_VERSION, Ordering::Relaxed);
         header.backed.store(backed_word(DATA_OFFSET as u64), Ordering::Relaxed);
@@ -181,26 +262,38 @@ impl Window {
         }
     }
 
-    fn check_and_map<const GUARDED: bool>(fd: Fd, uid: u32) -> Result<Opened, OpenError> {
-        let length = fd.status()?.bytes;
-        if length < DATA_OFFSET as u64 {
+    fn check_and_map<const GUARDED: bool>(
+        fd: Fd,
+        uid: u32,
+        extent: fn(u64) -> Extent,
+    ) -> Result<Opened, OpenError> {
+        let status = fd.status()?;
+        if status.bytes < DATA_OFFSET as u64 {
             return Err(OpenError::Truncated);
         }
-        let opened = Opened::check_owner_and_map::<GUARDED>(fd, uid)?;
+        if is_compact(&status) && status.uid == uid {
+            // Nobody touches it before all of its fixed part has memory again.
+            fd.allocate(0, DATA_OFFSET as u64)?;
+        }
+        let opened = Opened::check_owner_and_map::<GUARDED>(fd, uid, extent)?;
         let header = opened.window.header();
         // ORDERING: Acquire pairs with the Release in `make`: the rest of the header is there.
         let good = header.magic.load(Ordering::Acquire) == MAGIC
-            && header.version.load(Ordering::Relaxed) == ABI_VERSION;
-        let error = match opened.window.backed_bytes() {
-            Some(bytes) if good => match opened.fd.status() {
-                Ok(status) if bytes <= status.bytes => return Ok(opened),
-                Ok(_) => OpenError::Truncated,
-                Err(errno) => errno.into(),
-            },
+            && header.version.load(Ordering::Relaxed) == ABI_VERSION
+            && opened.window.backed_bytes().is_some();
+        let error = match opened.all_is_backed() {
+            Ok(true) if good => return Ok(opened),
+            Ok(false) if good => OpenError::Truncated,
+            Err(errno) => errno.into(),
             _ => OpenError::NotAWindow,
         };
         Err(opened.discard(error))
     }
+}
+
+/// Whether somebody has made this window compact: see [`crate::Allocator::compact`].
+pub(crate) const fn is_compact(status: &Status) -> bool {
+    status.allocated_bytes < DATA_OFFSET as u64
 }
 
 /// A window that nobody knows of yet.
@@ -211,18 +304,36 @@ struct Opened {
 }
 
 impl Opened {
-    fn check_owner_and_map<const GUARDED: bool>(fd: Fd, uid: u32) -> Result<Self, OpenError> {
+    /// Whether the file is as long as its header says. Another process may be giving memory back:
+    /// it says so in the header first, and cuts the file then, so that a second look finds a
+    /// length that holds. Who truncates a window changes no header.
+    fn all_is_backed(&self) -> Result<bool, Errno> {
+        const LOOKS: usize = 64;
+        for _ in 0..LOOKS {
+            let backed = self.window.backed_bytes().unwrap_or(u64::MAX);
+            if backed <= self.fd.status()?.bytes {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn check_owner_and_map<const GUARDED: bool>(
+        fd: Fd,
+        uid: u32,
+        extent: fn(u64) -> Extent,
+    ) -> Result<Self, OpenError> {
         let status = fd.status()?;
         if !status.is_regular() || status.uid != uid || status.mode & 0o077 != 0 {
             return Err(OpenError::NotOurs);
         }
-        // Address space may be limited (RLIMIT_AS): then take what there is, down to 16 MiB.
-        // valgrind says EINVAL where it has no room.
-        let mut bytes = WINDOW_BYTES;
+        // There may be less address space: then take what there is, down to 16 MiB. valgrind says
+        // EINVAL where it has no room.
+        let Extent { readable, mut reserved } = extent(status.bytes);
         let mapping = loop {
-            match Mapping::new(&fd, bytes) {
+            match Mapping::new(&fd, readable, reserved) {
                 Ok(mapping) => break mapping,
-                Err(Errno(libc::ENOMEM | libc::EINVAL)) if bytes > 16 << 20 => bytes /= 4,
+                Err(Errno(libc::ENOMEM | libc::EINVAL)) if reserved > LEAST_BYTES => reserved /= 4,
                 Err(errno) => return Err(errno.into()),
             }
         };
@@ -230,7 +341,7 @@ impl Opened {
         if !GUARDED {
             return Ok(opened);
         }
-        match guard_mapping(mapping.base(), mapping.bytes()) {
+        match guard_mapping(mapping.base(), mapping.reserved()) {
             Ok(guard) => Ok(Self { guard: Some(guard), ..opened }),
             Err(errno) => Err(opened.discard(errno.into())),
         }
@@ -244,5 +355,47 @@ impl Opened {
         // SAFETY: nobody else knows this mapping, and we drop our last reference.
         unsafe { self.window.mapping.unmap() };
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_program_reads_what_is_in_use_and_some_more() {
+        let extent = |length| Extent::of_guest_in(length, None, false);
+        let ordinary = Extent { readable: READABLE_BYTES, reserved: WINDOW_BYTES };
+        assert_eq!(extent(2 * MIB), ordinary);
+        assert_eq!(extent(100 * MIB), ordinary);
+        assert_eq!(extent(200 * MIB), Extent { readable: 400 * MIB, ..ordinary });
+        // Whatever the file's length is.
+        for length in [40 << 30, WINDOW_BYTES, u64::MAX] {
+            assert_eq!(extent(length), Extent { readable: WINDOW_BYTES, ..ordinary });
+        }
+    }
+
+    #[test]
+    fn where_all_is_walked_through_nothing_is_readable_behind_the_end() {
+        let extent = |length| Extent::of_guest_in(length, None, true);
+        assert_eq!(extent(3 * MIB).readable, 3 * MIB);
+        assert_eq!(extent(3 * MIB + 1).readable, 3 * MIB + GRANULE_BYTES);
+    }
+
+    #[test]
+    fn of_a_limit_on_address_space_little_is_taken() {
+        let reserved = |length, limit| {
+            let extent = Extent::of_guest_in(length, Some(limit), false);
+            assert!(extent.readable <= extent.reserved, "{extent:?}");
+            extent.reserved
+        };
+        assert_eq!(reserved(3 * MIB, 1 << 30), 128 * MIB);
+        assert_eq!(reserved(3 * MIB, 1 << 62), WINDOW_BYTES);
+        // What is in use has its place, as long as half is left.
+        assert_eq!(reserved(300 * MIB, 1 << 30), 316 * MIB);
+        assert_eq!(reserved(900 * MIB, 1 << 30), 512 * MIB);
+        assert_eq!(reserved(3 * MIB, 8 * MIB), LEAST_BYTES, "it is tried");
     }
 }

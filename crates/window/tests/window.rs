@@ -318,3 +318,81 @@ fn processes_enter_leave_and_are_told_apart() {
     let word = slot.owner_word(1);
     assert!(!window.owner_is_dead(Owner::from_word(word)), "another namespace proves nothing");
 }
+
+/// RUN an allocator over a window that somebody else has open too, then has mapped only, then has
+/// let go of. EXPECT it compact at the last, with its events; and with all of its memory as soon as
+/// somebody opens it.
+#[test]
+fn a_window_that_nobody_uses_is_made_compact() {
+    const KEPT_BYTES: u64 = 1 << 20;
+    let folder = Folder::new("compact");
+    let allocated = || std::fs::metadata(folder.file()).unwrap().blocks() * 512;
+    let (window, file) = folder.open(true).unwrap();
+    let event = window.intern_event(&description("kept")).expect("a place");
+    let allocator = Allocator::new(window, file);
+    allocator.take(GRANULE_BYTES, granule::CONTROL_FREE).unwrap();
+    let (other, other_file) = folder.open(false).unwrap();
+    assert_eq!(allocator.compact(), Ok(false), "it is open");
+    drop(other_file);
+    assert_eq!(allocator.compact(), Ok(false), "it is mapped");
+    // SAFETY: nothing of it was given out.
+    unsafe { other.discard() };
+    window.session(3).state.store(state::ENDING, Ordering::Relaxed);
+    assert_eq!(allocator.compact(), Ok(false), "there is something to recover");
+    window.session(3).state.store(state::FREE, Ordering::Relaxed);
+    let compacted = allocator.compact();
+    if compacted == Err(AllocateError::System(trackway_sys::Errno(libc::EINVAL))) {
+        return eprintln!("skipped, because this file system has no leases");
+    }
+    assert_eq!(compacted, Ok(true));
+    assert!(allocated() <= KEPT_BYTES, "{} bytes", allocated());
+    assert_eq!(allocator.compact(), Ok(false), "once is enough");
+    let (again, _file) = folder.open(false).unwrap();
+    assert!(allocated() >= DATA_OFFSET as u64, "{} bytes", allocated());
+    assert_eq!(again.usable_bytes(), DATA_OFFSET as u64);
+    let kept = again.description(event as usize).expect("a description");
+    assert_eq!(kept.as_slice(), description("kept"));
+    assert_eq!(again.intern_event(&description("kept")), Some(event));
+}
+
+/// RUN two threads that open the window, use its memory, make it compact if they are alone, and let
+/// go of it. EXPECT that nobody is refused, and that what each has is its own and has memory.
+#[test]
+fn whoever_opens_a_window_that_is_made_compact_has_all_of_it() {
+    const ROUNDS: usize = 500;
+    let folder = Folder::new("compact-race");
+    let (window, _) = folder.open(true).unwrap();
+    // SAFETY: nothing of it was given out.
+    unsafe { window.discard() };
+    let live = |who: u8| {
+        let mut compacted = 0;
+        for round in 0..ROUNDS {
+            let (window, file) = folder.open(false).expect("it opens");
+            let status = file.status().unwrap();
+            assert!(status.allocated_bytes >= DATA_OFFSET as u64, "{status:?}");
+            let allocator = Allocator::new(window, file);
+            let at = allocator.take(GRANULE_BYTES, granule::DATA + who).unwrap();
+            assert_eq!(allocator.owner_at(at), granule::DATA + who);
+            allocator.give_back(granule::DATA + who).unwrap();
+            compacted += usize::from(allocator.compact() == Ok(true));
+            drop(allocator);
+            // SAFETY: nothing of it was given out.
+            unsafe { window.discard() };
+            // So that now one of them is alone, now the other.
+            (0..round % 7 * usize::from(who) * 1000).for_each(|_| std::hint::spin_loop());
+        }
+        compacted
+    };
+    let compacted: usize = std::thread::scope(|scope| {
+        let lives = [1, 2].map(|who| {
+            let live = &live;
+            scope.spawn(move || live(who))
+        });
+        lives.map(|thread| thread.join().expect("a thread")).into_iter().sum()
+    });
+    if folder.open(false).unwrap().1.try_lease().is_err() {
+        return eprintln!("skipped, because this file system has no leases");
+    }
+    assert!(compacted > 0);
+    eprintln!("made compact {compacted} times in {}", 2 * ROUNDS);
+}

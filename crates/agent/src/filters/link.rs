@@ -220,7 +220,7 @@ fn in_some_lane(wish: &Wish, me: Holder) -> Result<Link, Failure> {
 
 fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
     let &Wish { home, session, generation, event, decision, stamp } = wish;
-    let window = home.window().ok_or(Failure::Stale)?;
+    let window = &home.window().ok_or(Failure::Stale)?;
     let place = place_of(session, event);
     // A signal handler may have forked before, and this be the child, which has not settled: from
     // here on it would find who it has interrupted (see `forget`).
@@ -316,7 +316,7 @@ impl Linker {
         let place = filters_place(session.filters.load(Ordering::Acquire));
         let (offset, bytes) = place.unwrap_or((0, 0));
         let end = offset.saturating_add(bytes.next_multiple_of(8) as u64);
-        if bytes > BLOCK_BYTES_MAX || end > home.usable_bytes(window) {
+        if bytes > BLOCK_BYTES_MAX || end > home.usable_bytes() {
             return Err(Failure::Stale);
         }
         for (index, word) in self.block[..bytes.div_ceil(8)].iter_mut().enumerate() {
@@ -389,7 +389,7 @@ impl Linker {
 
 /// Counts this process, once, among those that interpret filters of the session.
 fn count_interpreter(home: &Home, slot: usize) {
-    let Some(window) = home.window() else { return };
+    let Some(window) = &home.window() else { return };
     let session = window.session(slot);
     let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
     if home.interprets_in[slot].swap(trace, Ordering::Relaxed) != trace {
@@ -414,7 +414,7 @@ struct Maker<'l> {
     /// The code of the one step on payloads, and how long these are at least.
     direct: Option<(*const u8, usize)>,
     /// The window that event and session are in, and the session's generation.
-    window: Option<&'static Window>,
+    window: Option<Window>,
     generation: u64,
     interprets: bool,
 }
