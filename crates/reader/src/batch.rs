@@ -1,9 +1,11 @@
 //! A piece of one stream as lines: what is handed from those who decode to the one who merges.
 
-use trackway_ctf::read::Loss;
+use trackway_ctf::read::{Loss, StreamError};
 use trackway_ctf::text::{Head, Stamp};
 
+use crate::call::{Crossing, Late};
 use crate::filter::Question;
+use crate::order::EventPlace;
 
 /// Lines of events that follow each other in one stream.
 #[derive(Default)]
@@ -17,8 +19,12 @@ pub(crate) struct Batch {
     /// What is to be decided of some of the events, in their order.
     pub(crate) questions: Vec<Asked>,
     questions_bytes: usize,
+    /// Entries and returns of calls whose entries may lack texts.
+    pub(crate) crossings: Vec<Crossing>,
     /// What is to be told between them.
     pub(crate) notes: Vec<Note>,
+    /// The time of the last event that was decoded, requested or not.
+    pub(crate) last_time: Option<i64>,
 }
 
 /// An event about which the merge decides whether it is taken.
@@ -27,7 +33,10 @@ pub(crate) struct Asked {
     pub(crate) mark: usize,
     /// Its class: the index of its stream's, and its own there.
     pub(crate) class: (usize, usize),
-    pub(crate) question: Question,
+    /// What filters ask; `None`: the event is taken.
+    pub(crate) question: Option<Question>,
+    /// What it is with the texts that it lacks; it has the question then.
+    pub(crate) late: Option<Box<Late>>,
 }
 
 /// An event.
@@ -72,6 +81,12 @@ pub(crate) enum Told {
     Loss(Loss, Option<(i64, i64)>),
     /// Something is damaged. It is told as soon as the event before it has been.
     Damage(String),
+    /// The stream's times are out of order in the file of this name. The merge reports the first
+    /// such place of each stream as damage.
+    Order(String, StreamError),
+    /// The first event of a task: its file, time and place. The merge compares it with the stream's
+    /// event before it, which another thread may decode.
+    First(String, i64, EventPlace),
 }
 
 impl Batch {
@@ -84,9 +99,23 @@ impl Batch {
     }
 
     /// Asks whether the next event is to be taken.
-    pub(crate) fn ask(&mut self, class: (usize, usize), question: Question) {
-        self.questions_bytes += size_of::<Asked>() + question.size();
-        self.questions.push(Asked { mark: self.marks.len(), class, question });
+    pub(crate) fn ask(
+        &mut self,
+        class: (usize, usize),
+        question: Option<Question>,
+        late: Option<Box<Late>>,
+    ) {
+        self.questions_bytes += size_of::<Asked>()
+            + question.as_ref().map_or(0, Question::size)
+            + late.as_ref().map_or(0, |late| late.size());
+        self.questions.push(Asked { mark: self.marks.len(), class, question, late });
+    }
+
+    /// Notes an entry or a return.
+    pub(crate) fn note_crossing(&mut self, mut crossing: Crossing) {
+        self.questions_bytes += crossing.size();
+        crossing.mark = self.marks.len();
+        self.crossings.push(crossing);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -95,7 +124,9 @@ impl Batch {
         self.unmarked = 0;
         self.questions.clear();
         self.questions_bytes = 0;
+        self.crossings.clear();
         self.notes.clear();
+        self.last_time = None;
     }
 
     /// Where an event's line begins.

@@ -11,12 +11,16 @@ use trackway_ctf::read::{
 use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
+use crate::call::{Crossing, Late};
 use crate::filter::{Gather, Question};
 use crate::input::{DataFile, Part};
+use crate::order::{EventPlace, ends_first};
 use crate::plan::Planner;
 use crate::prefixes::Prefixes;
 use crate::stream::{ClassTexts, Stream};
 
+/// Later than any event, so that one comparison finds a task's first event, too.
+const NO_TIME: i64 = i64::MAX;
 /// How much room for lines stays after one that was too large, in bytes.
 const LINE_ROOM_BYTES: usize = 1 << 20;
 
@@ -40,8 +44,13 @@ pub(crate) struct Task<'t, B> {
     /// Events of the current packet that were begun, and between which of them it is read.
     events: u64,
     wanted: Range<u64>,
-    /// When the event before was.
+    /// The time of the latest event that was written.
     previous: Option<Stamp>,
+    /// The time of the latest event, requested or not; [`NO_TIME`] before the first event.
+    last_time: i64,
+    /// What is wrong with the current packet's times. A place within the packet where time goes
+    /// backward says more, so this is noted at the packet's end.
+    ends_first: Option<Damage>,
     /// The stream's planner, if it cannot go on before this task is done.
     planner: Option<Box<Planner<'t, B>>>,
 }
@@ -71,6 +80,8 @@ impl<'t, B: Bytes> Task<'t, B> {
             events: 0,
             wanted: 0..u64::MAX,
             previous: None,
+            last_time: NO_TIME,
+            ends_first: None,
             planner: None,
         }
     }
@@ -123,6 +134,7 @@ impl<'t, B: Bytes> Task<'t, B> {
                         self.texts = None;
                         self.damaged(&error, batch);
                     }
+                    batch.last_time = Some(self.last_time).filter(|&time| time != NO_TIME);
                 }
             }
         }
@@ -148,6 +160,7 @@ impl<'t, B: Bytes> Task<'t, B> {
                 if self.wanted.start == 0 {
                     losses.into_iter().for_each(|loss| self.lost(loss, batch));
                 }
+                self.ends_first = self.decoder.class().and_then(|class| ends_first(&packet, class));
             }
             Err(error) => self.damaged(&error, batch),
         }
@@ -156,6 +169,9 @@ impl<'t, B: Bytes> Task<'t, B> {
     fn lost(&self, loss: Loss, batch: &mut Batch) {
         let clock = self.decoder.class().and_then(StreamClass::clock);
         if let Some((loss, between)) = self.stream.range.clip_clocked(loss, clock) {
+            if let Some((_, end)) = between {
+                batch.note_crossing(Crossing::of_what_was_lost(end));
+            }
             batch.note(Told::Loss(loss, between));
         }
     }
@@ -176,6 +192,10 @@ impl<'t, B: Bytes> Task<'t, B> {
             }
             if !self.event(texts, format, batch)? {
                 self.texts = None;
+                if let Some(damage) = self.ends_first.take() {
+                    let error = self.source.damaged(damage);
+                    batch.note(Told::Order(self.file.name.clone(), error));
+                }
                 break;
             }
         }
@@ -191,21 +211,40 @@ impl<'t, B: Bytes> Task<'t, B> {
         batch: &mut Batch,
     ) -> Result<bool, StreamError> {
         let is_wanted = self.events >= self.wanted.start;
+        let bit = self.decoder.position_bits();
         let text = &mut batch.text;
         let start = text.len();
-        let written = self.source.event(&mut self.decoder, |body| {
+        let mut crossing = None;
+        let read = self.source.event(&mut self.decoder, |mut body| {
             let header = body.header;
             let class = texts.events.get(header.class.index()).and_then(Option::as_ref);
+            let call = texts.calls.get(header.class.index()).and_then(Option::as_ref);
+            let call = call.filter(|_| is_wanted);
+            let seen = call.and_then(|call| Some((call, call.look(&mut body).ok()?)));
+            crossing = seen.as_ref().and_then(|(_, seen)| seen.crossing(header.time));
             let is_wanted = is_wanted && self.stream.range.has(header.time);
             let Some(class) = class.filter(|_| is_wanted) else {
-                return body.skip().map(|()| None);
+                return body.skip().map(|()| (header.time, None));
             };
+            let mut late = None;
+            if let Some((call, seen)) = seen.filter(|(_, seen)| seen.lacks_texts()) {
+                let line = Line {
+                    stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
+                    previous: self.previous,
+                    stream_text: &texts.stream,
+                    class_text: &class.text,
+                    packet_text: &self.packet_text,
+                    prefix: None,
+                };
+                late = call.late(&seen, format, line, &body, class.filters.as_ref()).map(Box::new);
+            }
             // What is damaged is told of by whoever passes over it.
             let mut question = None;
             match &class.filters {
-                Some(filters) if filters.remember() => question = filters.ask(&body).ok(),
-                Some(filters) if !filters.take(&body, &mut self.gather).unwrap_or(false) => {
-                    return body.skip().map(|()| None);
+                _ if late.is_some() => {}
+                Some(filters) if filters.remember() => question = filters.ask(&mut body).ok(),
+                Some(filters) if !filters.take(&mut body, &mut self.gather).unwrap_or(false) => {
+                    return body.skip().map(|()| (header.time, None));
                 }
                 _ => {}
             }
@@ -225,31 +264,75 @@ impl<'t, B: Bytes> Task<'t, B> {
             };
             let (stamp, bit) = (line.stamp, body.position_bits());
             let head = format.event(text, line, body).inspect_err(|_| text.truncate(start))?;
-            let question = question.map(|question| (header.class.index(), question));
-            Ok(Some(Written { stamp, head, bit, question }))
+            let is_asked = question.is_some() || late.is_some();
+            let asked = is_asked.then(|| (header.class.index(), question, late));
+            Ok((header.time, Some(Written { stamp, head, bit, asked })))
         })?;
-        let Some(written) = written else { return Ok(false) };
-        self.events += 1;
-        let Some(written) = written else { return Ok(true) };
-        let Written { stamp, head, bit, question } = written;
-        if !F::HAS_LINES && question.is_none() {
-            batch.unmarked += 1;
-            return Ok(true);
+        if let Some(crossing) = crossing {
+            batch.note_crossing(crossing);
         }
+        let Some((time, written)) = read else { return Ok(false) };
+        if let Some(time) = time {
+            if time < self.last_time {
+                self.note_order(time, bit, batch);
+            }
+            self.last_time = time;
+        }
+        self.events += 1;
+        if let Some(written) = written {
+            self.append::<F>(written, start, batch);
+        }
+        Ok(true)
+    }
+
+    /// Adds an event to the batch, whose line begins at byte `start` of the batch's text.
+    #[inline]
+    fn append<F: LineFormat>(&mut self, written: Written, start: usize, batch: &mut Batch) {
+        let Written { stamp, head, bit, asked } = written;
+        if !F::HAS_LINES && asked.is_none() {
+            batch.unmarked += 1;
+            return;
+        }
+        let text = &mut batch.text;
         let is_too_large = text.len() - start > LINE_BYTES_MAX;
         let Some(end) = u32::try_from(text.len()).ok().filter(|_| !is_too_large) else {
             text.truncate(start);
             text.shrink_to(LINE_ROOM_BYTES);
             let error = self.source.damaged(Damage::Line { bit });
             batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
-            return Ok(true);
+            return;
         };
-        if let Some((event, question)) = question {
-            batch.ask((self.class, event), question);
+        if let Some((event, question, late)) = asked {
+            batch.ask((self.class, event), question, late);
         }
         batch.marks.push(Mark::new(stamp, end, head));
         self.previous = stamp.or(self.previous);
-        Ok(true)
+    }
+
+    /// Where the event at this bit of the current packet is.
+    const fn place(&self, bit: u64) -> EventPlace {
+        let (packet, at) = self.source.current();
+        EventPlace { packet, at, bit }
+    }
+
+    /// Notes that the event at this bit of the current packet is the task's first event, or is
+    /// earlier than the event before it.
+    #[cold]
+    #[inline(never)]
+    fn note_order(&self, time: i64, bit: u64, batch: &mut Batch) {
+        // An earlier task compared the events that this one skips.
+        if self.events < self.wanted.start {
+            return;
+        }
+        let (name, place) = (self.file.name.clone(), self.place(bit));
+        match self.last_time {
+            NO_TIME => batch.note(Told::First(name, time, place)),
+            before => {
+                if let Some(error) = place.compare(time, before) {
+                    batch.note(Told::Order(name, error));
+                }
+            }
+        }
     }
 
     fn damaged(&self, error: &StreamError, batch: &mut Batch) {
@@ -259,8 +342,9 @@ impl<'t, B: Bytes> Task<'t, B> {
 
 /// An event whose line was written.
 struct Written {
-    /// Whether it is to be taken is still to be decided: its class's index, and what that needs.
-    question: Option<(usize, Question)>,
+    /// Whether it is to be taken, or what it is, is still to be decided: its class's index, and
+    /// what that needs.
+    asked: Option<(usize, Option<Question>, Option<Box<Late>>)>,
     stamp: Option<Stamp>,
     head: Head,
     /// Where its body begins in its packet.

@@ -12,6 +12,7 @@ use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use trackway_console::IoError;
 use trackway_ctf::read::{Bytes, MetadataError, Trace};
 
 use crate::index::{Index, IndexError};
@@ -46,20 +47,28 @@ fn open_max() -> usize {
 #[non_exhaustive]
 pub enum OpenError {
     /// A path that was given cannot be read.
-    Path(PathBuf, io::Error),
+    Path(PathBuf, IoError),
+    /// A path that was given leads to something that is not a folder.
+    NotFolder(PathBuf),
     /// No trace is in a path that was given.
     NoTrace(PathBuf),
     /// A folder that was followed was removed.
     Gone(PathBuf),
     /// A message, or what was asked for, could not be written.
-    Message(io::Error),
+    Message(IoError),
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path, _) => write!(formatter, "cannot open {path:?}"),
-            Self::NoTrace(path) => write!(formatter, "no trace in {path:?}"),
+            Self::NotFolder(path) => {
+                write!(formatter, "{path:?} is not a trace: it is not a folder")
+            }
+            Self::NoTrace(path) => write!(
+                formatter,
+                "{path:?} is not a trace: neither it nor a folder in it has a file 'metadata'"
+            ),
             Self::Gone(path) => write!(formatter, "{path:?} was removed while it was followed"),
             Self::Message(_) => formatter.write_str("cannot write"),
         }
@@ -70,15 +79,44 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Path(_, error) | Self::Message(error) => Some(error),
-            Self::NoTrace(_) | Self::Gone(_) => None,
+            Self::NotFolder(_) | Self::NoTrace(_) | Self::Gone(_) => None,
         }
     }
+}
+
+impl OpenError {
+    /// What the user can do about it, if we know.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFolder(path) => match path.parent().filter(|_| is_part_of_trace(path)) {
+                Some(folder) => {
+                    Some(format!("it is a part of a trace: give its folder, {folder:?}"))
+                }
+                None => Some(WHAT_A_TRACE_IS.to_owned()),
+            },
+            Self::NoTrace(_) => Some(WHAT_A_TRACE_IS.to_owned()),
+            Self::Path(_, error) if error.kind() == io::ErrorKind::NotFound => Some(
+                "there is no such folder, and no session of this name: trackway session list shows \
+                 sessions"
+                    .to_owned(),
+            ),
+            Self::Path(..) | Self::Gone(_) | Self::Message(_) => None,
+        }
+    }
+}
+
+const WHAT_A_TRACE_IS: &str = "a trace is a folder with a file 'metadata' and stream files (CTF), \
+    as trackway record -o DIR, LTTng and barectf write it";
+
+/// Whether a file lies beside the metadata of a trace.
+fn is_part_of_trace(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.join("metadata").is_file())
 }
 
 /// Why a folder's trace, or one of its files, cannot be read.
 #[derive(Debug)]
 enum FileError {
-    Io(io::Error),
+    Io(IoError),
     Metadata(MetadataError),
     Index(IndexError),
     NotRegular,
@@ -109,7 +147,7 @@ impl FileError {
 
     fn into_io(self) -> io::Error {
         match self {
-            Self::Io(error) => error,
+            Self::Io(error) => error.into_inner(),
             error => io::Error::other(error.to_string()),
         }
     }
@@ -117,7 +155,7 @@ impl FileError {
 
 impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        Self::Io(error.into())
     }
 }
 
@@ -169,11 +207,14 @@ fn open_with(
         messages,
     };
     for path in paths {
-        let cannot = |error| OpenError::Path(path.clone(), error);
+        let cannot = |error: io::Error| OpenError::Path(path.clone(), error.into());
         // As babeltrace2, whose warnings name streams by their absolute path.
         let root = fs::canonicalize(path).map_err(cannot)?;
+        if !fs::metadata(&root).map_err(cannot)?.is_dir() {
+            return Err(OpenError::NotFolder(path.clone()));
+        }
         fs::read_dir(&root).map_err(cannot)?;
-        if !search.folder(&root, &root, 0).map_err(OpenError::Message)? {
+        if !search.folder(&root, &root, 0).map_err(|error| OpenError::Message(error.into()))? {
             return Err(OpenError::NoTrace(path.clone()));
         }
     }

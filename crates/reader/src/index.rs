@@ -11,8 +11,8 @@
 //! says the same. Nothing of it is kept in memory; it is searched where it lies.
 
 use std::fmt;
-use std::io;
 
+use trackway_console::IoError;
 use trackway_ctf::read::{Bytes, Packet};
 
 const MAGIC: u32 = 0xC1F1_DCC1;
@@ -36,7 +36,7 @@ pub struct Index<B> {
 #[non_exhaustive]
 pub enum IndexError {
     /// It cannot be read.
-    Read(io::Error),
+    Read(IoError),
     /// It does not begin as an index file of a known version does.
     Header,
     /// It ends within an entry.
@@ -87,7 +87,9 @@ impl<B: Bytes> Index<B> {
     /// If it is damaged.
     pub fn open(bytes: B) -> Result<Self, IndexError> {
         let mut header = [0; HEADER_BYTES];
-        if bytes.fill_at(&mut header, 0).map_err(IndexError::Read)? < HEADER_BYTES {
+        if bytes.fill_at(&mut header, 0).map_err(|error| IndexError::Read(error.into()))?
+            < HEADER_BYTES
+        {
             return Err(IndexError::Header);
         }
         let word = |at: usize| {

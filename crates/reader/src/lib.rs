@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod call;
 mod decode;
 mod export;
 mod filter;
@@ -20,6 +21,7 @@ mod follow;
 mod index;
 mod input;
 mod merge;
+mod order;
 mod overlap;
 mod pipeline;
 mod plan;
@@ -47,9 +49,11 @@ pub use recording::unfinished;
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
 
+use call::Lookout;
 use filter::Judge;
 use input::{NamedTrace, joined};
 use merge::Merge;
+use order::Orders;
 use pipeline::{Limits, Pipeline, Tools};
 use stream::{ClassTexts, streams};
 
@@ -86,6 +90,9 @@ pub struct Summary {
 /// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time
 /// order, and what the tracer lost and what is damaged to `messages`.
 ///
+/// Events of one stream stay in the stream's order. Where time goes backward within a stream, its
+/// earlier event follows at once, and the first such place of each stream is reported as damage.
+///
 /// # Errors
 ///
 /// If `output` or `messages` cannot be written.
@@ -109,6 +116,7 @@ struct Before {
     preamble: Vec<u8>,
     /// What filters remember.
     judge: Judge,
+    orders: Orders,
 }
 
 /// As [`print()`], to an output and messages, after what was written before; also what is to be
@@ -142,6 +150,8 @@ fn print_on<B: Bytes + Sync>(
         progress: settings.progress,
         written: None,
         judge: before.judge,
+        orders: before.orders,
+        lookout: Lookout::default(),
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
@@ -155,7 +165,8 @@ fn print_on<B: Bytes + Sync>(
         merge.run()
     });
     let (is_whole, events) = (merge.is_whole, merge.events);
-    let after = Before { shown: merge.shown, preamble: Vec::new(), judge: merge.judge };
+    let (shown, judge, orders) = (merge.shown, merge.judge, merge.orders);
+    let after = Before { shown, preamble: Vec::new(), judge, orders };
     run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, after))
 }
 

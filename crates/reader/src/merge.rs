@@ -2,9 +2,15 @@
 //!
 //! The heap is as large as there are streams. Events are not looked at one by one if they need
 //! not be: the longest run of one stream's events before any other's is copied at once.
+//!
+//! Time may go backward within a stream whose clock is damaged. The merge never reorders a stream:
+//! it always takes the stream whose next event is earliest. An event that is earlier than the one
+//! before it in its stream therefore follows at once, and the other streams wait until the stream
+//! has reached their times again. The merge reports the first such event of each stream
+//! ([`crate::order`]).
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Write};
 use std::mem::replace;
 use std::time::{Duration, Instant};
@@ -13,7 +19,9 @@ use trackway_ctf::read::Bytes;
 use trackway_ctf::text::{LineFormat, Shown};
 
 use crate::batch::{Batch, Told};
+use crate::call::{Crossing, Late, Lookout};
 use crate::filter::Judge;
+use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
 use crate::stream::Stream;
 
@@ -33,6 +41,11 @@ struct Cursor {
     note: usize,
     /// The next question in `batch`.
     question: usize,
+    order: StreamOrder,
+    /// Batches behind `batch` that were looked at already.
+    ahead: VecDeque<Batch>,
+    /// Whether there are no more.
+    is_ended: bool,
 }
 
 /// Merges the streams of a pipeline.
@@ -57,13 +70,63 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) written: Option<Instant>,
     /// Decides about events of which filters remember something.
     pub(crate) judge: Judge,
+    /// The order of the events so far, of streams that may grow.
+    pub(crate) orders: Orders,
+    /// How far returns of calls were looked for.
+    pub(crate) lookout: Lookout,
+}
+
+/// What becomes of an event about which the merge decides.
+enum Taken {
+    No,
+    AsItIs,
+    /// This is its line.
+    With(Vec<u8>),
+}
+
+impl Cursor {
+    /// The next event's texts, if it lacks some, and when it was.
+    fn take_late(&mut self) -> Option<(Box<Late>, i64)> {
+        let asked = self.batch.questions.get_mut(self.question)?;
+        let mark = self.batch.marks.get(self.mark).filter(|_| asked.mark == self.mark)?;
+        let stamp = mark.stamp()?;
+        asked.late.take().map(|late| (late, stamp.time))
+    }
+
+    fn put_late(&mut self, late: Box<Late>) {
+        if let Some(asked) = self.batch.questions.get_mut(self.question) {
+            asked.late = Some(late);
+        }
+    }
+
+    /// The first entry or return before `limit`, in what was decoded of the stream, behind the next
+    /// event if that is the entry.
+    fn find(
+        &self,
+        late: &Late,
+        (time, limit): (i64, i64),
+        is_own: bool,
+        lookout: &mut Lookout,
+    ) -> Option<&Crossing> {
+        let times = (time, limit);
+        let here = lookout.find(&self.batch, self.mark + usize::from(is_own), late, times);
+        here.or_else(|| self.ahead.iter().find_map(|batch| lookout.find(batch, 0, late, times)))
+    }
+
+    /// How far the stream was decoded, in time.
+    fn reached(&self) -> Option<i64> {
+        self.ahead.back().unwrap_or(&self.batch).last_time
+    }
 }
 
 impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
     /// Writes everything.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut cursors: Vec<Cursor> = Vec::new();
-        cursors.resize_with(self.streams.len(), Cursor::default);
+        for stream in self.streams {
+            let order = self.orders.get(stream);
+            cursors.push(Cursor { order, ..Cursor::default() });
+        }
         let mut heap = BinaryHeap::with_capacity(cursors.len());
         let mut now = i64::MIN;
         for (index, cursor) in cursors.iter_mut().enumerate() {
@@ -74,6 +137,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         let mut next = heap.pop();
         while let Some(Reverse((time, index))) = next {
             let limit = heap.peek().map(|&Reverse(next)| next);
+            self.look_for_return(&mut cursors, index);
             let Some(cursor) = cursors.get_mut(index) else { break };
             now = self.tell(cursor, index, time, limit)?;
             next = match self.advance(cursor, index, now)? {
@@ -84,6 +148,9 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                 }
                 Some(time) => Some(Reverse((time, index))),
             };
+        }
+        for (stream, cursor) in self.streams.iter().zip(&cursors) {
+            self.orders.store(stream, cursor.order);
         }
         self.write()?;
         self.output.flush()
@@ -103,6 +170,20 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                         writeln!(self.messages, "trackway: {message}")?;
                         cursor.note += 1;
                     }
+                    Told::Order(file, error) => {
+                        cursor.note += 1;
+                        if cursor.order.report() {
+                            self.is_whole = false;
+                            writeln!(self.messages, "trackway: {file}: {error}")?;
+                        }
+                    }
+                    Told::First(file, time, place) => {
+                        cursor.note += 1;
+                        if let Some(error) = cursor.order.begin(*time, *place) {
+                            self.is_whole = false;
+                            writeln!(self.messages, "trackway: {file}: {error}")?;
+                        }
+                    }
                 },
                 None => {
                     if let Some(mark) = cursor.batch.marks.get(cursor.mark) {
@@ -110,13 +191,25 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     }
                     self.write_if_due()?;
                     let used = std::mem::take(&mut cursor.batch);
-                    match self.pipeline.take(index, used, &mut self.tools) {
+                    cursor.order.last = used.last_time.or(cursor.order.last);
+                    let next = match cursor.ahead.pop_front() {
                         Some(batch) => {
+                            self.lookout.bytes -= batch.size();
+                            Some(batch)
+                        }
+                        None => self.pipeline.take(index, used, &mut self.tools),
+                    };
+                    match next {
+                        Some(batch) => {
+                            self.lookout.note(&batch);
                             self.events += batch.unmarked;
                             if let Some(progress) = self.progress {
                                 progress(self.events);
                             }
-                            *cursor = Cursor { batch, ..Cursor::default() };
+                            let (ahead, is_ended) =
+                                (std::mem::take(&mut cursor.ahead), cursor.is_ended);
+                            let order = cursor.order;
+                            *cursor = Cursor { batch, order, ahead, is_ended, ..Cursor::default() };
                         }
                         None => return Ok(None),
                     }
@@ -150,9 +243,19 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         if let Some(taken) = self.judged(cursor, index) {
             now = cursor.batch.marks.get(first).map_or(now, |mark| mark.time(now));
             cursor.mark = first + 1;
-            if taken {
-                self.events += 1;
-                self.copy(&cursor.batch, first, cursor.mark);
+            match taken {
+                Taken::No => {}
+                Taken::AsItIs => {
+                    self.events += 1;
+                    self.copy(&cursor.batch, first, cursor.mark);
+                }
+                Taken::With(line) => {
+                    self.events += 1;
+                    if let Some(mark) = cursor.batch.marks.get(first) {
+                        let (out, shown) = (&mut self.out, &mut self.shown);
+                        self.format.relate(out, &line, mark.head, mark.stamp(), shown);
+                    }
+                }
             }
             return self.write_if_full().map(|()| now);
         }
@@ -178,16 +281,80 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
     }
 
     /// Whether the next event is taken, if that was still to be decided.
-    fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<bool> {
-        let asked = cursor.batch.questions.get(cursor.question)?;
+    fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<Taken> {
+        let asked = cursor.batch.questions.get_mut(cursor.question)?;
         if asked.mark != cursor.mark {
             return None;
         }
         cursor.question += 1;
-        let (class, event) = asked.class;
-        let texts = self.streams.get(index)?.texts.get(class)?;
-        let filters = texts.events.get(event)?.as_ref()?.filters.as_ref()?;
-        Some(self.judge.takes(filters, &asked.question))
+        if let Some(late) = &mut asked.late {
+            late.answer();
+        }
+        let question = match &asked.late {
+            Some(late) => late.question.as_ref(),
+            None => asked.question.as_ref(),
+        };
+        if let Some(question) = question {
+            let (class, event) = asked.class;
+            let texts = self.streams.get(index)?.texts.get(class)?;
+            let filters = texts.events.get(event)?.as_ref()?.filters.as_ref()?;
+            if !self.judge.takes(filters, question) {
+                return Some(Taken::No);
+            }
+        }
+        let line = asked.late.as_ref().and_then(|late| late.line(&self.format));
+        Some(line.map_or(Taken::AsItIs, Taken::With))
+    }
+
+    /// If the next event of a stream is the entry of a call that lacks texts: looks for them in the
+    /// event of its return, in what comes next in the trace's streams, as far as [`Lookout`]
+    /// allows.
+    fn look_for_return(&mut self, cursors: &mut [Cursor], index: usize) {
+        let Some((mut late, time)) = cursors.get_mut(index).and_then(Cursor::take_late) else {
+            return;
+        };
+        let Some(trace) = self.streams.get(index).map(|stream| stream.trace) else { return };
+        let of_trace = |index: &usize| {
+            self.streams.get(*index).is_some_and(|stream| std::ptr::eq(stream.trace, trace))
+        };
+        let streams: Vec<usize> = (0..cursors.len()).filter(of_trace).collect();
+        // Of several, the first is its return, or its return is not there: the others are of calls
+        // after it.
+        let mut limit = i64::MAX;
+        for &stream in &streams {
+            let found =
+                cursors[stream].find(&late, (time, limit), stream == index, &mut self.lookout);
+            if let Some(crossing) = found {
+                limit = crossing.time;
+                late.take(crossing);
+            }
+        }
+        loop {
+            let is_behind =
+                |cursor: &Cursor| !cursor.is_ended && cursor.reached().is_none_or(|at| at < limit);
+            let behind = streams.iter().filter(|&&stream| is_behind(&cursors[stream]));
+            let Some(&behind) = behind.min_by_key(|&&stream| cursors[stream].reached()) else {
+                break;
+            };
+            if !self.lookout.may_go_on() {
+                // Nobody knows whether there is an earlier one.
+                late.forget();
+                break;
+            }
+            let Some(batch) = self.pipeline.take(behind, Batch::default(), &mut self.tools) else {
+                cursors[behind].is_ended = true;
+                continue;
+            };
+            self.lookout.bytes += batch.size();
+            if let Some(crossing) = self.lookout.find(&batch, 0, &late, (time, limit)) {
+                limit = crossing.time;
+                late.take(crossing);
+            }
+            cursors[behind].ahead.push_back(batch);
+        }
+        if let Some(cursor) = cursors.get_mut(index) {
+            cursor.put_late(late);
+        }
     }
 
     /// Copies the lines of the events from `first` up to `end`.

@@ -15,6 +15,7 @@ use trackway_ctf::read::{
 
 use crate::decode::Task;
 use crate::input::{DataFile, Input, NamedTrace, joined};
+use crate::order::{EventPlace, Span, SpanQueue, ends_first};
 use crate::plan::Planner;
 use crate::select::Selection;
 use crate::stream::{Stream, streams};
@@ -109,10 +110,9 @@ pub fn statistics<B: Bytes + Sync>(
         joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
     let streams = streams(&traces, &texts, selection.range);
-    let planners: Vec<_> =
-        streams.iter().map(|stream| Mutex::new(Some(Planner::new(stream)))).collect();
+    let lanes: Vec<_> = streams.iter().map(Lane::new).collect();
     let counts = workers::run(jobs, messages, |number, teller| {
-        count(&streams, &planners, number, selection, teller)
+        count(&streams, &lanes, number, selection, teller)
     })?;
     let mut all = Counts::new(&streams);
     counts.iter().for_each(|counts| all.add(counts));
@@ -134,6 +134,20 @@ struct ClassCount {
     bits: u64,
 }
 
+/// A stream that threads share.
+struct Lane<'t, B> {
+    /// Plans the tasks; with the number of the next task.
+    planner: Mutex<(Planner<'t, B>, u64)>,
+    /// Compares the tasks' events.
+    spans: Mutex<SpanQueue<'t>>,
+}
+
+impl<'t, B: Bytes> Lane<'t, B> {
+    fn new(stream: &'t Stream<'t, B>) -> Self {
+        Self { planner: Mutex::new((Planner::new(stream), 0)), spans: Mutex::default() }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -142,33 +156,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// stream.
 fn count<'t, B: Bytes>(
     streams: &[Stream<'t, B>],
-    planners: &[Mutex<Option<Planner<'t, B>>>],
+    lanes: &[Lane<'t, B>],
     number: usize,
     selection: &Selection<'_>,
     teller: &dyn Teller,
 ) -> Counts {
     let mut counts = Counts::new(streams);
     let mut memory = Vec::new();
-    for turn in 0..planners.len() {
-        let index = (number + turn) % planners.len();
-        let Some((planner, counted)) = planners.get(index).zip(counts.streams.get_mut(index))
-        else {
+    for turn in 0..lanes.len() {
+        let index = (number + turn) % lanes.len();
+        let Some((lane, counted)) = lanes.get(index).zip(counts.streams.get_mut(index)) else {
             continue;
         };
+        let is_whole = &mut counts.is_whole;
+        let mut work = Work { counted, is_whole, selection, teller, span: Span::default() };
         loop {
-            let mut planner = lock(planner);
-            let planned = planner.as_mut().and_then(|planner| planner.plan(&mut memory));
-            let Some(planned) = planned else { break };
-            let mut work = Work { counted, is_whole: &mut counts.is_whole, selection, teller };
-            if planned.stands_alone {
+            let mut planner = lock(&lane.planner);
+            let (tasks, next) = &mut *planner;
+            let Some(planned) = tasks.plan(&mut memory) else { break };
+            let task = *next;
+            *next += 1;
+            let file = if planned.stands_alone {
                 drop(planner);
-                work.task(planned.task);
+                work.task(planned.task).0
             } else {
                 // The next task needs what this one leaves behind, and waits for it.
-                let decoder = work.task(planned.task);
-                if let Some(planner) = planner.as_mut() {
-                    planner.resume(decoder);
-                }
+                let (file, decoder) = work.task(planned.task);
+                tasks.resume(decoder);
+                file
+            };
+            let span = std::mem::take(&mut work.span);
+            if let Some((file, error)) = lock(&lane.spans).add(task, file, span) {
+                work.damaged(file, &error);
             }
         }
     }
@@ -263,20 +282,26 @@ struct Work<'w, 'k> {
     is_whole: &'w mut bool,
     selection: &'w Selection<'k>,
     teller: &'w dyn Teller,
+    /// The order of the task's events.
+    span: Span,
 }
 
 impl Work<'_, '_> {
-    /// Counts a task; what it leaves behind.
-    fn task<'t, B: Bytes>(&mut self, task: Task<'t, B>) -> StreamDecoder<'t> {
+    /// Counts a task; its file's name, and what it leaves behind.
+    fn task<'t, B: Bytes>(&mut self, task: Task<'t, B>) -> (&'t str, StreamDecoder<'t>) {
         let (file, mut source, end, mut decoder) = task.into_parts();
         while source.next().0 < end {
             if let Err(error) = self.packet(&mut source, &mut decoder) {
-                *self.is_whole = false;
-                // If nobody listens, whoever wrote what was said knows why.
-                let _ = self.teller.tell(format!("{}: {error}", file.name));
+                self.damaged(&file.name, &error);
             }
         }
-        decoder
+        (&file.name, decoder)
+    }
+
+    fn damaged(&mut self, file: &str, error: &StreamError) {
+        *self.is_whole = false;
+        // If nobody listens, whoever wrote what was said knows why.
+        let _ = self.teller.tell(format!("{file}: {error}"));
     }
 
     fn packet<B: Bytes>(
@@ -287,7 +312,8 @@ impl Work<'_, '_> {
         let mut cpu = None;
         let mut losses = Vec::new();
         let mut sink = CpuId::new(|_, id| cpu = Some(id));
-        source.begin(decoder, &mut sink, |loss| losses.push(loss))?;
+        let begun = source.begin(decoder, &mut sink, |loss| losses.push(loss))?;
+        let ends_first = decoder.class().and_then(|class| ends_first(&begun, class));
         let mut packet = StreamCount { cpu, packets: 1, ..StreamCount::default() };
         let clock = decoder.class().and_then(StreamClass::clock);
         let range = self.selection.range;
@@ -300,13 +326,18 @@ impl Work<'_, '_> {
             // Asked once for each class, not for each event.
             self.counted.1 = events.iter().map(|event| self.class(event)).collect();
         }
+        let (packet, at) = source.current();
         loop {
             let before = decoder.position_bits();
             let header = source.event(decoder, |event| {
                 let header = event.header;
                 event.skip().map(|()| header)
             })?;
-            let Some(header) = header else { return Ok(()) };
+            let Some(header) = header else {
+                self.span.add_damage(ends_first.map(|damage| source.damaged(damage)));
+                return Ok(());
+            };
+            self.span.add(header.time, EventPlace { packet, at, bit: before });
             let bits = decoder.position_bits() - before;
             self.event(header.time, header.class.index(), bits);
         }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
 use trackway_ctf::text::{LineFormat, LossPlace};
 
+use crate::call::Call;
 use crate::filter::ClassFilters;
 use crate::input::{DataFile, NamedTrace};
 use crate::plan::HEADER_WINDOW_BYTES;
@@ -53,6 +54,8 @@ pub(crate) struct ClassTexts {
     pub(crate) stream: Vec<u8>,
     /// By the event's index in its class; `None` for events that are not asked for.
     pub(crate) events: Vec<Option<ClassText>>,
+    /// By the same: the sides of calls whose entries are asked for, and may lack texts.
+    pub(crate) calls: Vec<Option<Call>>,
 }
 
 /// What lines of a class of events have in common, and which of them are asked for.
@@ -70,7 +73,8 @@ impl ClassTexts {
         selection: &Selection<'_>,
     ) -> Vec<Self> {
         let (trace, name) = (&trace.trace, trace.names());
-        let texts = |stream: &StreamClass| Self {
+        let texts = |(stream, calls): (&StreamClass, Vec<Option<Call>>)| Self {
+            calls,
             stream: format.stream_text(trace, name, stream),
             events: stream
                 .events()
@@ -85,7 +89,34 @@ impl ClassTexts {
                 })
                 .collect(),
         };
-        trace.streams().iter().map(texts).collect()
+        let mut texts: Vec<Self> =
+            trace.streams().iter().zip(Call::all_of(trace)).map(texts).collect();
+        Self::leave_unwanted_calls(&mut texts);
+        texts
+    }
+}
+
+impl ClassTexts {
+    /// Leaves out the calls of a trace whose entries are not asked for.
+    fn leave_unwanted_calls(all: &mut [Self]) {
+        let sides = |texts: &Self| {
+            let wanted = texts.events.iter().map(Option::is_some);
+            let calls: Vec<_> = texts.calls.iter().cloned().zip(wanted).collect();
+            calls
+        };
+        let of_all: Vec<_> = all.iter().flat_map(sides).collect();
+        let is_wanted = |call: &Call| {
+            of_all.iter().any(|(other, is_wanted)| {
+                *is_wanted
+                    && other.as_ref().is_some_and(|other| other.is_entry() && other.is_of(call))
+            })
+        };
+        for texts in all {
+            texts.calls.iter_mut().for_each(|call| *call = call.take().filter(is_wanted));
+            if texts.calls.iter().all(Option::is_none) {
+                texts.calls.clear();
+            }
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod meaning;
 mod node;
 mod packetized;
 mod parser;
+mod replace;
 mod resolve;
 mod runs;
 mod source;
@@ -40,7 +41,8 @@ pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elem
 pub use error::{DecodeError, MetadataError, MetadataProblem, TimeError};
 pub use meaning::{Meaning, Names};
 pub use node::EnvironmentValue;
-pub use source::{Bytes, Damage, SourceStream, StreamError, packets_stand_alone};
+pub use replace::{INCOMPLETE, Replacement};
+pub use source::{Bytes, Damage, SourceStream, StreamError, has_whole_end, packets_stand_alone};
 pub use stream::{
     Body, Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, WholeEvent,
     Window,

@@ -11,6 +11,7 @@ use super::error::DecodeError;
 use super::stream::{Body, Loss, Packet, StreamDecoder, Window};
 use super::trace::{StreamClass, Trace};
 use super::types::{Integer, Role, Type};
+use trackway_console::IoError;
 
 /// Something that has bytes at offsets.
 pub trait Bytes {
@@ -80,17 +81,43 @@ pub struct StreamError {
 #[non_exhaustive]
 pub enum Damage {
     /// Its bytes could not be read.
-    Read(io::Error),
+    Read(IoError),
     /// It is damaged; reading goes on with the next, if that can be found.
     Packet(DecodeError),
     /// It is cut off: so many bytes of it are missing.
     Missing(u64),
+    /// It is cut off in the padding behind its content: so many bytes of the padding are missing.
+    /// All of its events are read.
+    Padding(u64),
     /// An event in it, whose contexts and fields begin at this bit of it, has more text than a
     /// line may have.
     Line {
         /// Where they begin.
         bit: u64,
     },
+    /// The event at this bit of it is earlier than the one before it in its stream. The event is
+    /// read all the same.
+    Backward {
+        /// Where the event begins.
+        bit: u64,
+        /// How much earlier the event is, in nanoseconds.
+        ns: u64,
+    },
+    /// It begins after it ends, by the clock. Its events are read all the same.
+    EndsFirst {
+        /// How much later it begins, in nanoseconds.
+        ns: u64,
+    },
+}
+
+/// Nanoseconds shown as seconds.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NS_PER_SECOND: u64 = 1_000_000_000;
+        write!(formatter, "{}.{:09} s", self.0 / NS_PER_SECOND, self.0 % NS_PER_SECOND)
+    }
 }
 
 impl std::fmt::Display for StreamError {
@@ -100,8 +127,19 @@ impl std::fmt::Display for StreamError {
             Damage::Read(error) => write!(formatter, "{error}"),
             Damage::Packet(error) => write!(formatter, "{error}"),
             Damage::Missing(bytes) => write!(formatter, "its last {bytes} bytes are missing"),
+            Damage::Padding(bytes) => write!(
+                formatter,
+                "its last {bytes} bytes are missing; they are padding, all of its events are there"
+            ),
             Damage::Line { bit } => {
                 write!(formatter, "the text of the event at bit {bit} is too large")
+            }
+            Damage::Backward { bit, ns } => {
+                let by = Seconds(*ns);
+                write!(formatter, "time goes backward by {by} at the event at bit {bit}")
+            }
+            Damage::EndsFirst { ns } => {
+                write!(formatter, "the packet ends {} before it begins", Seconds(*ns))
             }
         }
     }
@@ -129,6 +167,8 @@ pub struct SourceStream<B> {
     packet_at: u64,
     /// How many bytes of the current packet there are.
     available: u64,
+    /// How many bytes of the current packet are missing, by the size that it says.
+    missing: u64,
     /// Where the window begins in the packet.
     window_start: u64,
     /// The window in `buffer`.
@@ -154,6 +194,7 @@ impl<B: Bytes> SourceStream<B> {
             packet: 0,
             packet_at: 0,
             available: 0,
+            missing: 0,
             window_start: 0,
             window: 0..0,
             next_at: 0,
@@ -185,6 +226,11 @@ impl<B: Bytes> SourceStream<B> {
     /// Where the next packet begins, and its number.
     pub const fn next(&self) -> (u64, u64) {
         (self.next_at, self.next)
+    }
+
+    /// The number of the current packet, and where it begins.
+    pub const fn current(&self) -> (u64, u64) {
+        (self.packet, self.packet_at)
     }
 
     /// Whether no packet is left.
@@ -224,6 +270,7 @@ impl<B: Bytes> SourceStream<B> {
             match decoder.begin_packet(window, self.available, sink, &mut lost) {
                 Ok(packet) => {
                     let whole = packet.packet_bits.map_or(self.available, |bits| bits / 8);
+                    self.missing = whole.saturating_sub(self.available);
                     self.available = self.available.min(whole);
                     self.set_window();
                     self.next_at = self.packet_at.saturating_add(whole).min(self.length);
@@ -246,7 +293,8 @@ impl<B: Bytes> SourceStream<B> {
     }
 
     /// Reads the next event: `read` gets its header and what reads its body, as it must do, or
-    /// pass over it. What `read` gave; `None` at the packet's end.
+    /// pass over it. What `read` gave; `None` at the packet's end, or [`Damage::Padding`] if the
+    /// packet's padding is cut off.
     ///
     /// `read` is called again, with a larger window, if its answer is [`DecodeError::Truncated`]
     /// and there is more: it must have changed nothing then.
@@ -261,13 +309,21 @@ impl<B: Bytes> SourceStream<B> {
         loop {
             let read = match decoder.event(self.window()) {
                 Ok(Some(body)) => read(body),
-                Ok(None) => return Ok(None),
+                Ok(None) => return self.end_packet().map(|()| None),
                 Err(error) => Err(error),
             };
             match read {
                 Ok(done) => return Ok(Some(done)),
                 Err(error) => self.extend_or_fail(decoder, error)?,
             }
+        }
+    }
+
+    /// Ends the current packet, whose content was read.
+    fn end_packet(&mut self) -> Result<(), StreamError> {
+        match std::mem::take(&mut self.missing) {
+            0 => Ok(()),
+            bytes => Err(self.damaged(Damage::Padding(bytes))),
         }
     }
 
@@ -330,7 +386,7 @@ impl<B: Bytes> SourceStream<B> {
         }
         let filled = self.fill(at, wanted);
         self.set_window();
-        filled.map_err(|error| self.damaged(Damage::Read(error)))?;
+        filled.map_err(|error| self.damaged(Damage::Read(error.into())))?;
         Ok(self.window_start + self.window().bytes.len() as u64 > seen)
     }
 
@@ -355,15 +411,22 @@ impl<B: Bytes> SourceStream<B> {
 /// shows depends on what the clock was at their end.
 pub fn packets_stand_alone(class: &StreamClass) -> bool {
     let sets_clock = |integer: &Integer| {
-        integer.role == Role::TimestampBegin
-            && integer.clock.is_some()
-            && integer.bits == 64
-            && !integer.signed
+        integer.role == Role::TimestampBegin && integer.clock.is_some() && !integer.signed
     };
-    let context = match &class.packet_context {
+    class.clock.is_none() || context_has_64_bits(class, sets_clock)
+}
+
+/// Whether packets of a class have all bits of the clock at their end. Fewer bits are not extended.
+pub fn has_whole_end(class: &StreamClass) -> bool {
+    context_has_64_bits(class, |integer| integer.role == Role::TimestampEnd)
+}
+
+/// Whether the packet context of a class has an integer of 64 bits of which this holds.
+fn context_has_64_bits(class: &StreamClass, holds: impl Fn(&Integer) -> bool) -> bool {
+    let members = match &class.packet_context {
         Some(Type::Struct(context)) => &context.members[..],
         _ => &[],
     };
-    class.clock.is_none()
-        || context.iter().any(|member| matches!(&member.kind, Type::Integer(i) if sets_clock(i)))
+    let holds = |kind: &Type| matches!(kind, Type::Integer(i) if i.bits == 64 && holds(i));
+    members.iter().any(|member| holds(&member.kind))
 }

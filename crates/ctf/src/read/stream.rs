@@ -8,6 +8,7 @@
 use super::cursor::Cursor;
 use super::decode::{Counts, Sink, Skip, State, decode, decode_members, placed};
 use super::error::DecodeError;
+use super::replace::{Replacement, Replacing};
 use super::runs::{Flat, Placed};
 use super::trace::{EventClass, StreamClass, Trace};
 use super::types::{Role, Type};
@@ -296,7 +297,7 @@ impl<'trace> StreamDecoder<'trace> {
         match (class, time) {
             (Some(class), Ok(time)) => {
                 let header = EventHeader { class, clock, time };
-                Ok(Some(Body { header, stream, cursor, before, decoder: self }))
+                Ok(Some(Body { header, stream, cursor, before, replacement: None, decoder: self }))
             }
             (class, time) => {
                 self.state.restore(before);
@@ -335,6 +336,8 @@ pub struct Body<'d, 'w, 'trace> {
     cursor: Cursor<'w>,
     /// What there was before the header.
     before: Counts,
+    /// What is read in place of what it has.
+    replacement: Option<Replacement<'d>>,
     /// As it was before the header, but for the state.
     decoder: &'d mut StreamDecoder<'trace>,
 }
@@ -351,29 +354,19 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     /// part.
     #[inline]
     pub fn read<S: EventSink>(mut self, sink: &mut S) -> Result<(), DecodeError> {
-        let class = self.header.class;
-        let (cursor, state) = (&mut self.cursor, &mut self.decoder.state);
-        let (read, scopes) = match &class.flat {
-            Some(flat) if let Some(bytes) = cursor.run(flat.alignment, flat.bits, flat.reach) => {
-                (read_flat(flat, bytes, cursor, state, sink), flat.scopes)
-            }
-            _ => (Ok(()), 0),
-        };
-        let read = match read {
-            Ok(()) if scopes < SCOPES => {
-                let mut others = *cursor;
-                let read = walk((self.stream, class), scopes, &mut others, state, sink);
-                *cursor = others;
-                read
-            }
-            read => read,
-        };
+        if self.replacement.is_some() {
+            let read = self.look(sink);
+            return read.and_then(|()| self.skip());
+        }
+        let classes = (self.stream, self.header.class);
+        let read = read_body(classes, &mut self.cursor, &mut self.decoder.state, sink);
         self.end(read)
     }
 
     /// Passes over it, as [`Body::read`] reads it; at once if all events of its class are of one
     /// size.
     pub fn skip(mut self) -> Result<(), DecodeError> {
+        self.replacement = None;
         let cursor = &mut self.cursor;
         let skipped = self.header.class.fixed.as_ref().and_then(|parts| {
             parts.iter().try_for_each(|&(alignment, bits)| cursor.skip(alignment, bits))
@@ -390,9 +383,34 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     /// # Errors
     ///
     /// As [`Body::read`]. Then it may still be read, with the same error.
-    pub fn look<S: EventSink>(&self, sink: &mut S) -> Result<(), DecodeError> {
-        let (mut cursor, mut state) = (self.cursor, self.decoder.state.clone());
-        walk((self.stream, self.header.class), 0, &mut cursor, &mut state, sink)
+    pub fn look<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
+        let (mut cursor, state) = (self.cursor, &mut self.decoder.state);
+        let (classes, counts) = ((self.stream, self.header.class), state.counts());
+        let read = match self.replacement {
+            None => read_body(classes, &mut cursor, state, sink),
+            Some(by) => walk(classes, 0, &mut cursor, state, &mut Replacing::new(sink, by)),
+        };
+        // What fields say of others, they say again when it is read.
+        state.restore(counts);
+        read
+    }
+
+    /// Has `use_it` read the event as it would be with what replaces a part of it, and stays where
+    /// it is.
+    pub fn with_replacement<R>(
+        &self,
+        by: Replacement<'_>,
+        use_it: impl FnOnce(Body<'_, 'w, 'trace>) -> R,
+    ) -> R {
+        let mut decoder = self.decoder.clone();
+        use_it(Body {
+            header: self.header,
+            stream: self.stream,
+            cursor: self.cursor,
+            before: self.before,
+            replacement: Some(by),
+            decoder: &mut decoder,
+        })
     }
 
     /// Passes over it, and gives the event with its header, to be copied.
@@ -430,6 +448,30 @@ pub struct WholeEvent<'w, 'trace> {
     pub(crate) cursor: Cursor<'w>,
     /// As it was before its header.
     pub(crate) state: State,
+}
+
+/// Reads what follows an event's header.
+#[inline(always)]
+fn read_body<S: EventSink>(
+    (stream, class): (&StreamClass, &EventClass),
+    cursor: &mut Cursor<'_>,
+    state: &mut State,
+    sink: &mut S,
+) -> Result<(), DecodeError> {
+    let scopes = match &class.flat {
+        Some(flat) if let Some(bytes) = cursor.run(flat.alignment, flat.bits, flat.reach) => {
+            read_flat(flat, bytes, cursor, state, sink)?;
+            flat.scopes
+        }
+        _ => 0,
+    };
+    if scopes == SCOPES {
+        return Ok(());
+    }
+    let mut others = *cursor;
+    let read = walk((stream, class), scopes, &mut others, state, sink);
+    *cursor = others;
+    read
 }
 
 /// Reads the first parts of an event: the numbers in `bytes`, whose places are known, and what

@@ -244,6 +244,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// Whether it is for the reader alone: no sink is told of it.
+    pub const fn is_hidden(&self) -> bool {
+        self.hidden
+    }
+
     /// Its name, as its user wrote it: without the underscore that keeps it from TSDL's keywords.
     pub fn name(&self) -> &str {
         display_name(&self.raw_name)

@@ -14,9 +14,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use super::format::{
-    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound,
+    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound, push_inner,
 };
-use super::json::{JsonWriter, float_word, push_integer};
+use super::json::{JsonWriter, float_word, push_integer, push_json_text};
 use super::number::{push_decimal, push_signed};
 use super::pretty::Pretty;
 use super::symbolic::push_meaning;
@@ -156,6 +156,15 @@ impl<C: Calendar> LineFormat for Csv<C> {
         Ok(Head::default())
     }
 
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        if self.columns.is_some() {
+            return push_csv_cell(out, text);
+        }
+        let mut inner = Vec::new();
+        push_inner(&mut inner, text, push_json_text);
+        push_csv_inner(out, &inner);
+    }
+
     fn relate(&mut self, out: &mut Vec<u8>, line: &[u8], _: Head, _: Option<Stamp>, _: &mut Shown) {
         out.extend_from_slice(line);
     }
@@ -174,13 +183,18 @@ pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
         return;
     }
     out.push(b'"');
+    push_csv_inner(out, bytes);
+    out.push(b'"');
+}
+
+/// Appends what stands in a cell's quotes.
+fn push_csv_inner(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         if byte == b'"' {
             out.push(b'"');
         }
         out.push(byte);
     }
-    out.push(b'"');
 }
 
 /// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or

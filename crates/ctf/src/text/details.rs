@@ -28,7 +28,7 @@ const INDENT: &[u8] = b"  ";
 
 /// Appends what `trace`, which was found in `folder`, says of itself, for people.
 pub fn push_details(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
-    push_line(out, 0, &format!("trace {folder}"));
+    push_line(out, 0, &format!("trace {}", printable(folder)));
     if let Some(uuid) = trace.uuid() {
         push_line(out, 1, &format!("uuid {}", Uuid(uuid)));
     }
@@ -57,15 +57,13 @@ fn push_environment(out: &mut Vec<u8>, trace: &Trace) {
             EnvironmentValue::Number(number) => number.to_string(),
             EnvironmentValue::Text(text) => printable(text),
         };
-        push_line(out, 2, &format!("{name:<widest$}  {value}"));
+        push_line(out, 2, &format!("{:<widest$}  {value}", printable(name)));
     }
 }
 
 /// A text on one line, and without what would move a terminal's cursor.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect()
+    trackway_console::printable(text).into_owned()
 }
 
 fn push_clock(out: &mut Vec<u8>, clock: &ClockClass) {

@@ -22,6 +22,14 @@ pub(super) fn bound(out: &mut Vec<u8>, limit: usize) {
     out.truncate(limit);
 }
 
+/// Appends what `push` writes between its quotes.
+pub(super) fn push_inner(out: &mut Vec<u8>, text: &[u8], push: fn(&mut Vec<u8>, &[u8])) {
+    let begin = out.len();
+    push(out, text);
+    out.pop();
+    out.remove(begin);
+}
+
 /// When an event was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
@@ -60,7 +68,7 @@ pub struct Line<'a> {
 /// What of a line depends on the events before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
-    /// Where in the line the difference to the event before stands.
+    /// Where in the line the difference to the event before stands, with its sign.
     pub difference_at: u8,
     /// How long it is; 0 if the line shows none.
     pub difference_bytes: u8,
@@ -76,9 +84,18 @@ pub struct Shown {
     /// When the latest event that has a time was.
     pub last: Option<Stamp>,
     /// What its difference to the one before was, in nanoseconds or cycles.
-    pub difference: Option<u64>,
+    pub difference: Option<Difference>,
     /// Whether a time before the clock's origin was shown.
     pub negative: bool,
+}
+
+/// How much later an event is than the one before it, in nanoseconds or cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Difference {
+    /// Whether it is earlier.
+    pub is_negative: bool,
+    /// The difference without its sign.
+    pub magnitude: u64,
 }
 
 /// Where and when a loss was.
@@ -130,6 +147,10 @@ pub trait LineFormat: Clone + Send {
         line: Line<'_>,
         body: Body<'_, '_, '_>,
     ) -> Result<Head, DecodeError>;
+
+    /// Appends what stands for a text in a line, where for letters and digits the same stand: that
+    /// takes the place of such a text in a line that [`LineFormat::event`] wrote.
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]);
 
     /// Appends `line`, which [`LineFormat::event`] wrote, as it is after what was `shown`.
     fn relate(

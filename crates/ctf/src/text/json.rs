@@ -15,7 +15,7 @@ use std::io::Write as _;
 
 use super::details::level_name;
 use super::format::{
-    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound,
+    Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, bound, push_inner,
 };
 use super::number::{nine_digits, push_decimal, push_signed};
 use super::pretty::Pretty;
@@ -112,6 +112,10 @@ impl<C: Calendar> LineFormat for Json<C> {
         }
         out.extend_from_slice(b"}\n");
         Ok(Head::default())
+    }
+
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        push_inner(out, text, push_json_text);
     }
 
     fn relate(&mut self, out: &mut Vec<u8>, line: &[u8], _: Head, _: Option<Stamp>, _: &mut Shown) {

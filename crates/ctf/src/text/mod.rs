@@ -18,6 +18,7 @@ mod format;
 mod json;
 mod nothing;
 mod number;
+mod one_line;
 mod options;
 mod pretty;
 mod socket;
@@ -28,11 +29,14 @@ pub use crate::literal::Literal;
 pub use csv::{Csv, event_columns, push_csv_cell};
 pub use details::{printable, push_details, push_details_json};
 pub use fields::FieldWriter;
-pub use format::{Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
+pub use format::{
+    Difference, Head, LINE_BYTES_MAX, Line, LineFormat, LossPlace, Shown, Stamp, TraceName,
+};
 pub use json::{Json, seconds};
 pub use nothing::Nothing;
 pub use number::{grouped, push_decimal, push_general};
+pub use one_line::OneLine;
 pub use options::{Fields, ListError, Names, PrettyOptions};
-pub use pretty::Pretty;
+pub use pretty::{Marks, Pretty};
 pub use symbolic::Symbolic;
 pub use time::{Calendar, DateTime, seconds_of, utc};

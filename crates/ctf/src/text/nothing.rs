@@ -60,6 +60,10 @@ impl<C: Calendar> LineFormat for Nothing<C> {
         Ok(Head::default())
     }
 
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        out.extend_from_slice(text);
+    }
+
     fn relate(&mut self, _: &mut Vec<u8>, _: &[u8], _: Head, _: Option<Stamp>, _: &mut Shown) {}
 
     fn loss(&mut self, out: &mut Vec<u8>, place: LossPlace<'_>, loss: &Loss, shown: &mut Shown) {

@@ -1,8 +1,8 @@
 //! babeltrace2's text: time, difference to the event before, where it is from, and the fields;
 //! and babeltrace2's warnings about what a tracer lost.
 
-use super::fields::FieldWriter;
-use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName};
+use super::fields::{FieldWriter, push_quoted};
+use super::format::{Head, Line, LineFormat, LossPlace, Shown, Stamp, TraceName, push_inner};
 use super::options::{Names, PrettyOptions};
 use super::time::{Calendar, TimeWriter};
 use crate::read::{
@@ -34,12 +34,26 @@ const LEVELS: [&str; 15] = [
 pub struct Pretty<C> {
     options: PrettyOptions,
     times: TimeWriter<C>,
+    /// Around events' names.
+    name_marks: Marks,
+    /// Around messages about losses.
+    loss_marks: Marks,
 }
+
+/// What stands before and behind a text to make it stand out; mostly nothing.
+pub type Marks = (String, String);
 
 impl<C: Calendar> Pretty<C> {
     /// The format that babeltrace2 has with these options.
     pub fn new(options: PrettyOptions, calendar: C) -> Self {
-        Self { options, times: TimeWriter::new(&options, calendar) }
+        let times = TimeWriter::new(&options, calendar);
+        Self { options, times, name_marks: Marks::default(), loss_marks: Marks::default() }
+    }
+
+    /// The same format with marks around events' names, and around messages about losses.
+    #[must_use]
+    pub fn with_marks(self, name_marks: Marks, loss_marks: Marks) -> Self {
+        Self { name_marks, loss_marks, ..self }
     }
 
     /// Which names stand before values.
@@ -145,7 +159,8 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             text.push(' ');
         }
         let name = event.name().unwrap_or("<unknown>");
-        self.push_part(&mut text, commas, false, "name", name);
+        let (before, behind) = &self.name_marks;
+        self.push_part(&mut text, commas, false, "name", &format!("{before}{name}{behind}"));
         text.push_str(if self.options.names.header { ", " } else { ": " });
         text.into_bytes()
     }
@@ -168,6 +183,10 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         Ok(head)
     }
 
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        push_inner(out, text, push_quoted);
+    }
+
     #[inline]
     fn relate(
         &mut self,
@@ -188,6 +207,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
             Lost::Events => "event",
             Lost::Packets => "packet",
         };
+        out.extend_from_slice(self.loss_marks.0.as_bytes());
         match loss.count {
             None => out.extend_from_slice(
                 format!("WARNING: Tracer may have discarded {what}s ").as_bytes(),
@@ -219,7 +239,8 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         let LossPlace { trace_name, stream_name, class_id, stream_id, .. } = place;
         let text = format!(
             " in trace \"{trace_name}\" {identity} within stream \"{stream_name}\" \
-             (stream class ID: {class_id}, stream ID: {stream_id}).\n",
+             (stream class ID: {class_id}, stream ID: {stream_id}).{}\n",
+            self.loss_marks.1,
         );
         out.extend_from_slice(text.as_bytes());
     }

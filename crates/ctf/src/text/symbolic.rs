@@ -60,6 +60,10 @@ impl<C: Calendar> LineFormat for Symbolic<C> {
         Ok(head)
     }
 
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        self.0.push_text(out, text);
+    }
+
     fn relate(
         &mut self,
         out: &mut Vec<u8>,

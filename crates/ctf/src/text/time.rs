@@ -1,13 +1,18 @@
-//! Times as babeltrace2 writes them.
+//! Times as babeltrace2 writes them, and the difference between an event and the event before it.
+//!
+//! A difference has a sign: `+0.000001000`, or `-0.000001000` where time goes backward, as in a
+//! stream whose clock is damaged. babeltrace2 stops there, or prints the difference modulo 2^64.
 
-use super::format::{Head, Shown, Stamp};
+use super::format::{Difference, Head, Shown, Stamp};
 use super::number::{nine_digits, push_decimal, push_short, two_digits};
 use super::options::PrettyOptions;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Bytes of a difference below ten seconds, as of nearly all events: `0.000000000`.
-const DIFFERENCE_BYTES: usize = 11;
+/// Bytes of a difference below ten seconds, as of nearly all events: `+0.000000000`.
+const DIFFERENCE_BYTES: usize = 12;
+/// Where the digits of the fraction stand in such a difference.
+const FRACTION: std::ops::Range<usize> = 3..DIFFERENCE_BYTES;
 
 /// A date and a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,9 +100,9 @@ struct Second {
 impl<C: Calendar> TimeWriter<C> {
     pub(super) fn new(options: &PrettyOptions, calendar: C) -> Self {
         let around = match (options.names.header, options.no_delta) {
-            (false, false) => ["[", "] (+", ") "],
+            (false, false) => ["[", "] (", ") "],
             (false, true) => ["[", "] ", ""],
-            (true, false) => ["timestamp = ", ", delta = +", ""],
+            (true, false) => ["timestamp = ", ", delta = ", ""],
             (true, true) => ["timestamp = ", "", ""],
         };
         Self {
@@ -111,6 +116,7 @@ impl<C: Calendar> TimeWriter<C> {
     /// Appends an event's time and its difference to the one before.
     #[inline]
     pub(super) fn push(&mut self, out: &mut Vec<u8>, stamp: Stamp, before: Option<Stamp>) -> Head {
+        // A negative difference wraps to far more than a second, and is not written here.
         let difference = before.map_or(0, |before| match before.time {
             ..0 => u64::MAX,
             _ => stamp.time.wrapping_sub(before.time) as u64,
@@ -132,7 +138,8 @@ impl<C: Calendar> TimeWriter<C> {
             if self.options.no_delta {
                 return Head { difference_at: difference_at as u8, ..Head::default() };
             }
-            if let Some(digits) = text.get_mut(difference_at + 2..difference_at + 11) {
+            let digits = difference_at + FRACTION.start..difference_at + FRACTION.end;
+            if let Some(digits) = text.get_mut(digits) {
                 digits.copy_from_slice(&nine_digits(difference));
             }
             return Head {
@@ -148,7 +155,7 @@ impl<C: Calendar> TimeWriter<C> {
     fn push_slowly(&mut self, out: &mut Vec<u8>, stamp: Stamp, before: Option<Stamp>) -> Head {
         let mut shown = Shown { last: before, negative: true, ..Shown::default() };
         if before.is_none() {
-            shown.difference = Some(0);
+            shown.difference = Some(Difference::default());
         }
         let mut head = self.push_whole(out, stamp, &mut shown);
         let is_negative = !self.options.clock_cycles && stamp.time < 0;
@@ -188,17 +195,29 @@ impl<C: Calendar> TimeWriter<C> {
 
     /// Takes note of an event that is shown next. babeltrace2 takes a time of -1 for none.
     fn note(&self, stamp: Stamp, shown: &mut Shown) {
-        let last = shown.last.map(|last| self.number(last)).filter(|&last| last != u64::MAX);
-        if let Some(last) = last {
-            shown.difference = Some(self.number(stamp).wrapping_sub(last));
+        if let Some(last) = shown.last.filter(|&last| self.number(last) != u64::MAX) {
+            shown.difference = Some(self.difference(stamp, last));
         }
         shown.last = Some(stamp);
     }
 
-    /// Appends a difference. babeltrace2 takes one of -1 for none.
-    fn push_difference(&self, out: &mut Vec<u8>, difference: Option<u64>) {
-        let difference = difference.filter(|&difference| difference != u64::MAX);
-        match (difference, self.options.clock_cycles) {
+    /// The difference between an event and the one before it. Cycles of different clocks may go
+    /// backward while time does not: then their difference is that of babeltrace2, modulo 2^64.
+    fn difference(&self, stamp: Stamp, last: Stamp) -> Difference {
+        let (number, before) = (self.number(stamp), self.number(last));
+        let is_negative = stamp.time < last.time && (!self.options.clock_cycles || number < before);
+        let magnitude =
+            if is_negative { before.wrapping_sub(number) } else { number.wrapping_sub(before) };
+        Difference { is_negative, magnitude }
+    }
+
+    /// Appends a difference with its sign. babeltrace2 takes one of 2^64 - 1 for none.
+    fn push_difference(&self, out: &mut Vec<u8>, difference: Option<Difference>) {
+        let is_negative = difference.is_some_and(|difference| difference.is_negative);
+        out.push(if is_negative { b'-' } else { b'+' });
+        let magnitude = difference.map(|difference| difference.magnitude);
+        let magnitude = magnitude.filter(|&magnitude| is_negative || magnitude != u64::MAX);
+        match (magnitude, self.options.clock_cycles) {
             (None, true) => out.extend_from_slice(b"????????????"),
             (Some(cycles), true) => out.extend_from_slice(format!("{cycles:012}").as_bytes()),
             (None, false) => out.extend_from_slice(b"?.?????????"),
@@ -251,7 +270,7 @@ impl<C: Calendar> TimeWriter<C> {
         text.extend_from_slice(self.around[1].as_bytes());
         let difference_at = text.len();
         if !self.options.no_delta {
-            text.extend_from_slice(b"0.000000000");
+            text.extend_from_slice(b"+0.000000000");
         }
         text.extend_from_slice(self.around[2].as_bytes());
         self.second = Second { number, text, fraction_at, difference_at };
@@ -278,14 +297,15 @@ impl<C: Calendar> TimeWriter<C> {
         self.note(stamp, shown);
         let difference = shown.difference;
         if bytes == DIFFERENCE_BYTES
-            && let Some(ns) = difference
+            && let Some(Difference { is_negative: false, magnitude: ns }) = difference
             && ns < 10 * NS_PER_SECOND
         {
             let start = out.len() + at;
             out.extend_from_slice(line);
-            if let Some(digits) = out.get_mut(start..start + DIFFERENCE_BYTES) {
-                digits[0] = b'0' + (ns / NS_PER_SECOND) as u8;
-                digits[2..].copy_from_slice(&nine_digits(ns % NS_PER_SECOND));
+            if let Some(text) = out.get_mut(start..start + DIFFERENCE_BYTES) {
+                text[0] = b'+';
+                text[1] = b'0' + (ns / NS_PER_SECOND) as u8;
+                text[FRACTION].copy_from_slice(&nine_digits(ns % NS_PER_SECOND));
             }
             return;
         }
@@ -300,6 +320,45 @@ impl<C: Calendar> TimeWriter<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The head of an event's line, behind an event that was shown before; `cycles`: in cycles.
+    fn head(cycles: bool, before: Stamp, stamp: Stamp) -> String {
+        let options = PrettyOptions { clock_cycles: cycles, ..PrettyOptions::default() };
+        let mut writer = TimeWriter::new(&options, utc);
+        let mut line = Vec::new();
+        // Whatever the line was made for, it is shown behind `before`.
+        let head = writer.push(&mut line, stamp, None);
+        let mut shown = Shown { last: Some(before), negative: true, ..Shown::default() };
+        let mut out = Vec::new();
+        writer.relate(&mut out, &line, head, stamp, &mut shown);
+        let mut pushed = Vec::new();
+        writer.push(&mut pushed, stamp, Some(before));
+        assert_eq!(out, pushed);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_difference_is_negative_where_time_goes_backward() {
+        let at = |time, clock| Stamp { time, clock };
+        for (before, after, shown) in [
+            (5, 7, "+0.000000002"),
+            (7, 5, "-0.000000002"),
+            (1_000_000_000, 999_999_999, "-0.000000001"),
+            (12_000_000_007, 5, "-12.000000002"),
+            (i64::MAX, 0, "-9223372036.854775807"),
+            (3, -4, "-0.000000007"),
+            (-4, 3, "+0.000000007"),
+        ] {
+            let head = head(false, at(before, 0), at(after, 0));
+            assert!(head.contains(&format!("] ({shown}) ")), "{before}, {after}: {head}");
+        }
+        let cycles = |before, after| head(true, before, after);
+        assert_eq!(cycles(at(7, 70), at(5, 50)), "[00000000000000000050] (-000000000020) ");
+        assert_eq!(cycles(at(5, 50), at(7, 70)), "[00000000000000000070] (+000000000020) ");
+        // Of another clock, by which time does not go backward.
+        let other = cycles(at(5, 50), at(7, 40));
+        assert_eq!(other, format!("[00000000000000000040] (+{}) ", u64::MAX - 9));
+    }
 
     #[test]
     fn days_are_counted_right() {

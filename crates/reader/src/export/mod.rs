@@ -19,6 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use trackway_console::IoError;
+
 pub use join::join;
 pub use trim::trim;
 
@@ -92,11 +94,11 @@ pub enum ExportError {
     /// The folder is there, and not empty.
     NotEmpty(PathBuf),
     /// Something that is to be copied could not be read.
-    Read(PathBuf, io::Error),
+    Read(PathBuf, IoError),
     /// Something could not be written.
-    Write(PathBuf, io::Error),
+    Write(PathBuf, IoError),
     /// A message could not be written.
-    Message(io::Error),
+    Message(IoError),
     /// No packet was to be written: none was readable, or no event was asked for.
     Nothing,
     /// It was stopped.
@@ -106,13 +108,13 @@ pub enum ExportError {
 impl ExportError {
     /// A map for errors with the file `path`, which is read.
     fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::Read(path.to_owned(), error)
+        move |error| Self::Read(path.to_owned(), error.into())
     }
 
     /// A map for errors with the file or folder `path`.
     fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |error| Self::Write(output::shown(path), error)
+        move |error| Self::Write(output::shown(path), error.into())
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder, or takes an empty one.
     pub(super) fn new(path: &Path) -> Result<Self, ExportError> {
-        let failed = |error| ExportError::Write(path.to_owned(), error);
+        let failed = |error: io::Error| ExportError::Write(path.to_owned(), error.into());
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let made = path.ancestors().take_while(missing).count();
         fs::create_dir_all(path).map_err(failed)?;
@@ -143,7 +143,7 @@ impl Folder {
             for name in moved {
                 let _ = fs::rename(self.held.path().join(&name), self.staging().join(&name));
             }
-            return Err(ExportError::Write(self.path.clone(), error));
+            return Err(ExportError::Write(self.path.clone(), error.into()));
         }
         self.is_done = true;
         Ok(())

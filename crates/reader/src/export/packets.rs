@@ -1,13 +1,15 @@
 //! One file of packets on its way from one place to another: packet by packet, whole or cut.
 
+use trackway_console::IoError;
 use trackway_ctf::read::{
-    Bytes, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+    Bytes, Damage, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
 };
 use trackway_ctf::write::{NewPacket, PacketRewriter};
 
 use super::output::PacketFile;
 use super::{ExportError, Exported, Steps};
 use crate::input::DataFile;
+use crate::order::{EventPlace, Span, StreamOrder, ends_first};
 use crate::workers::Teller;
 
 /// How much of a rewritten packet may wait.
@@ -22,6 +24,9 @@ pub(super) struct Target<'a> {
     teller: &'a dyn Teller,
     /// If packets are left out or cut in two among others: how they are numbered.
     pub(super) numbers: Option<Numbers>,
+    /// The order of the stream's events, and of the current packet's.
+    order: StreamOrder,
+    span: Span,
 }
 
 /// Numbers of packets in their stream, where some are left out: without gaps, except where there
@@ -62,7 +67,8 @@ impl Numbers {
 impl<'a> Target<'a> {
     pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, teller: &'a dyn Teller) -> Self {
         let done = Exported { is_whole: true, ..Exported::default() };
-        Self { steps, file, done, teller, numbers: None }
+        let (order, span) = (StreamOrder::default(), Span::default());
+        Self { steps, file, done, teller, numbers: None, order, span }
     }
 
     /// Says that something could not be read.
@@ -75,6 +81,35 @@ impl<'a> Target<'a> {
         // If nobody listens, whoever wrote what was said knows why.
         let is_heard = self.teller.tell(format!("{name}: {what}"));
         if is_heard { Ok(()) } else { Err(ExportError::Stopped) }
+    }
+
+    /// Begins the current packet of `source` once more.
+    pub(super) fn begin_again<B: Bytes>(
+        &mut self,
+        name: &str,
+        source: &mut SourceStream<&B>,
+        decoder: &mut StreamDecoder<'_>,
+    ) -> Result<bool, ExportError> {
+        let (number, at) = source.current();
+        source.go_to(at, number);
+        self.span = Span::default();
+        match source.begin(decoder, &mut Skip, |_| {}) {
+            Ok(_) => Ok(true),
+            Err(error) => self.damaged(name, error).map(|()| false),
+        }
+    }
+
+    /// Compares the times of the packet that was just read with the times before; `damage` is what
+    /// is wrong with the times in its header.
+    pub(super) fn check_order(
+        &mut self,
+        name: &str,
+        damage: Option<StreamError>,
+    ) -> Result<(), ExportError> {
+        let mut span = std::mem::take(&mut self.span);
+        span.add_damage(damage);
+        let error = self.order.follow(span);
+        error.map_or(Ok(()), |error| self.damaged(name, error))
     }
 
     /// Begins the next packet of `source`: where it is, how many of its bytes there are, and what
@@ -98,7 +133,8 @@ impl<'a> Target<'a> {
         }
         let bytes = source.next().0 - at;
         let is_complete = packet.packet_bits.is_none_or(|bits| bits / 8 == bytes);
-        Ok(Some(PacketPlace { at, bytes, packet, is_complete }))
+        let ends_first = decoder.class().and_then(|class| ends_first(&packet, class));
+        Ok(Some(PacketPlace { at, bytes, packet, is_complete, ends_first }))
     }
 
     /// Goes through the events of the packet that was just begun, for what is damaged in it to be
@@ -110,16 +146,19 @@ impl<'a> Target<'a> {
         decoder: &mut StreamDecoder<'_>,
         keep: impl Fn(&EventHeader<'_>) -> bool,
     ) -> Result<bool, ExportError> {
-        let mut next = || -> Result<_, StreamError> {
-            source.event(decoder, |event| {
-                let header = event.header;
-                event.skip().map(|()| keep(&header))
-            })
-        };
+        let (packet, at) = source.current();
         loop {
-            match next() {
-                Ok(Some(true)) => self.steps.check()?,
-                Ok(Some(false)) => return Ok(false),
+            let bit = decoder.position_bits();
+            let read = source.event(decoder, |event| {
+                let header = event.header;
+                event.skip().map(|()| (header.time, keep(&header)))
+            });
+            match read {
+                Ok(Some((time, true))) => {
+                    self.span.add(time, EventPlace { packet, at, bit });
+                    self.steps.check()?;
+                }
+                Ok(Some((_, false))) => return Ok(false),
                 Ok(None) => return Ok(true),
                 Err(error) => return self.damaged(name, error).map(|()| true),
             }
@@ -135,7 +174,7 @@ impl<'a> Target<'a> {
         let start = self.file.length();
         let check = || self.steps.check();
         if let Err(error) = self.file.copy(&file.bytes, place.at, place.bytes, check)? {
-            self.damaged(&file.name, error)?;
+            self.damaged(&file.name, IoError::from(error))?;
             return self.file.cut(start);
         }
         self.done.packets += 1;
@@ -160,7 +199,7 @@ impl<'a> Target<'a> {
         let mut cut = Cut { empty, written: None, clock: 0, is_skipping: false };
         loop {
             self.steps.check()?;
-            match cut.next(source, decoder, &keep) {
+            match cut.next(source, decoder, &keep, &mut self.span) {
                 Ok(Step::End) => break,
                 Ok(Step::Event) => cut.drain(&mut self.file)?,
                 Ok(Step::TooFar) => self.end(&mut cut)?,
@@ -199,6 +238,8 @@ pub(super) struct PacketPlace {
     pub(super) packet: Packet,
     /// Whether all of its bytes are there.
     pub(super) is_complete: bool,
+    /// What is wrong with the times in its header.
+    pub(super) ends_first: Option<Damage>,
 }
 
 /// A packet while it is cut.
@@ -236,9 +277,13 @@ impl<'t> Cut<'t> {
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
         keep: impl Fn(&EventHeader<'_>) -> bool,
+        span: &mut Span,
     ) -> Result<Step, StreamError> {
+        let ((packet, at), bit) = (source.current(), decoder.position_bits());
+        let mut time = None;
         let step = source.event(decoder, |event| {
             let header = event.header;
+            time = header.time;
             if !keep(&header) {
                 event.skip()?;
                 self.leave_out();
@@ -250,6 +295,9 @@ impl<'t> Cut<'t> {
             let event = event.whole()?;
             self.take(header.clock).event(event).map(|()| Step::Event)
         })?;
+        if let Some(Step::Event) = step {
+            span.add(time, EventPlace { packet, at, bit });
+        }
         Ok(step.unwrap_or(Step::End))
     }
 

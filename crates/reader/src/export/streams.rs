@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trackway_ctf::read::{Bytes, EventHeader, Skip, SourceStream, StreamClass, StreamDecoder};
+use trackway_ctf::read::{Bytes, EventHeader, SourceStream, StreamClass, StreamDecoder};
 
 use super::output::PacketFile;
 use super::packets::{Numbers, PacketPlace, Target};
@@ -44,7 +44,7 @@ pub(super) fn write_streams<B: Bytes + Sync>(
         Ok(all)
     });
     let mut all = Exported { is_whole: true, ..Exported::default() };
-    for result in results.map_err(ExportError::Message)? {
+    for result in results.map_err(|error| ExportError::Message(error.into()))? {
         all.add(&result?);
     }
     steps.check()?;
@@ -77,6 +77,8 @@ fn write_stream<'t, B: Bytes>(
             if let Some(place) = target.begin(&file.name, &mut source, &mut decoder)? {
                 let work = PacketWork { stream, file, selection, is_every_name };
                 work.write(&mut target, &mut source, &mut decoder, &place)?;
+                let damage = place.ends_first.map(|damage| source.damaged(damage));
+                target.check_order(&file.name, damage)?;
             }
             target.steps.read(source.next().0.saturating_sub(before));
         }
@@ -115,15 +117,13 @@ impl<B: Bytes> PacketWork<'_, '_, B> {
             return Ok(());
         }
         if is_every_name && place.is_complete && range.contains(&place.packet, clock) {
-            let (_, next) = source.next();
             let is_in = |event: &EventHeader<'_>| range.has(event.time);
             if target.look_through(&file.name, source, decoder, is_in)? {
                 return target.copy(file, place);
             }
             // Its times are not as it says: it is cut, from its beginning.
-            source.go_to(place.at, next - 1);
-            if let Err(error) = source.begin(decoder, &mut Skip, |_| {}) {
-                return target.damaged(&file.name, error);
+            if !target.begin_again(&file.name, source, decoder)? {
+                return Ok(());
             }
         }
         target.cut(&stream.trace.trace, &file.name, source, decoder, |event| {

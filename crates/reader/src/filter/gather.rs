@@ -118,6 +118,19 @@ impl Gather {
             + self.numbers.len() * size_of::<u64>()
     }
 
+    /// Puts another text in the place of `old`, wherever that stands.
+    pub(crate) fn replace(&mut self, old: &[u8], new: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(new);
+        for found in &mut self.found {
+            if let Found::Text(from, to) = *found
+                && self.bytes.get(from..to) == Some(old)
+            {
+                *found = Found::Text(begin, begin + new.len());
+            }
+        }
+    }
+
     /// Begins with an event.
     pub(crate) fn begin<'g>(&'g mut self, plan: &'g Plan) -> Gathering<'g> {
         self.found.clear();

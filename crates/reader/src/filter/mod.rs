@@ -370,7 +370,7 @@ impl ClassFilters {
     /// If its bytes are damaged.
     pub(crate) fn take(
         &self,
-        body: &Body<'_, '_, '_>,
+        body: &mut Body<'_, '_, '_>,
         gather: &mut Gather,
     ) -> Result<bool, DecodeError> {
         let mut moment = Moment::of(body);
@@ -388,12 +388,13 @@ impl ClassFilters {
     /// # Errors
     ///
     /// If its bytes are damaged.
-    pub(crate) fn ask(&self, body: &Body<'_, '_, '_>) -> Result<Question, DecodeError> {
+    pub(crate) fn ask(&self, body: &mut Body<'_, '_, '_>) -> Result<Question, DecodeError> {
+        let moment = Moment::of(body);
         let gathered = self.filters.iter().map(|one| {
             let mut gather = Gather::default();
             body.look(&mut gather.begin(one.plan())).map(|()| gather)
         });
-        Ok(Question { moment: Moment::of(body), values: gathered.collect::<Result<_, _>>()? })
+        Ok(Question { moment, values: gathered.collect::<Result<_, _>>()? })
     }
 }
 
@@ -406,6 +407,11 @@ pub(crate) struct Question {
 }
 
 impl Question {
+    /// Puts another text in the place of `old`.
+    pub(crate) fn replace(&mut self, old: &[u8], new: &[u8]) {
+        self.values.iter_mut().for_each(|values| values.replace(old, new));
+    }
+
     /// About what it takes, in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.values.iter().map(Gather::size).sum::<usize>()
@@ -441,7 +447,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn of(body: &Body<'_, '_, '_>) -> Self {
+    fn of(body: &mut Body<'_, '_, '_>) -> Self {
         Self {
             time_ns: body.header.time.unwrap_or_default().cast_unsigned(),
             seed: body.header.clock ^ body.position_bits().rotate_left(32),

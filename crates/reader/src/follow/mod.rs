@@ -116,7 +116,7 @@ pub fn follow<E: From<OpenError>>(
         FollowedRange::OfFirst(resolve) => Some(resolve),
     };
     loop {
-        (following.is_read)().map_err(OpenError::Message)?;
+        (following.is_read)().map_err(|error| OpenError::Message(error.into()))?;
         // Before the files: they have all that their recorders speak of.
         follower.live.look(follower.begin.elapsed());
         let paths = follower.places.look(messages)?;
@@ -257,7 +257,7 @@ impl Follower<'_> {
             // What is wrong now may be half written.
             false => self.told.doubt(&said, self.begin.elapsed(), messages),
         };
-        saying.map_err(OpenError::Message)?;
+        saying.map_err(|error| OpenError::Message(error.into()))?;
         found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
         (self.is_ours, self.is_whole) = (is_ours(&found), found.is_whole);
         self.live.know(&found);
@@ -280,8 +280,8 @@ impl Follower<'_> {
         let streams: (&mut dyn Write, &mut dyn Write) = (output, &mut said);
         let settings = &self.following.settings;
         let printed = print_on(found.inputs, &selection, format, settings, before, streams);
-        (_, self.before) = printed.map_err(OpenError::Message)?;
-        self.told.say(&said, messages).map_err(OpenError::Message)
+        (_, self.before) = printed.map_err(|error| OpenError::Message(error.into()))?;
+        self.told.say(&said, messages).map_err(|error| OpenError::Message(error.into()))
     }
 }
 

@@ -32,7 +32,8 @@ impl Places {
     /// If one cannot be opened.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self, OpenError> {
         let open = |path: &PathBuf| {
-            let folder = File::open(path).map_err(|error| OpenError::Path(path.clone(), error))?;
+            let folder =
+                File::open(path).map_err(|error| OpenError::Path(path.clone(), error.into()))?;
             Ok(Place { named: path.clone(), at: path.clone(), folder })
         };
         paths.iter().map(open).collect::<Result<_, _>>().map(Self)
@@ -49,7 +50,7 @@ impl Places {
             if found != place.at {
                 let (named, found) = (place.named.display(), found.display());
                 writeln!(messages, "trackway: {named} was moved, and is followed in {found}")
-                    .map_err(OpenError::Message)?;
+                    .map_err(|error| OpenError::Message(error.into()))?;
             }
             place.at = found;
         }

@@ -719,3 +719,54 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     ring.look(true);
     assert_eq!((ring.simulation.events, ring.said().as_str()), (29, ""));
 }
+
+/// A packet of events at these times.
+fn timed_packet(times: &[u64]) -> Vec<u8> {
+    let event = |time: &u64| [&time.to_le_bytes()[..], &[0; 4], b"text\0"].concat();
+    let events: Vec<u8> = times.iter().flat_map(event).collect();
+    let ends = (times[0], times.iter().max().copied().unwrap_or_default());
+    packet(7, ends, 0, &events, 0)
+}
+
+#[test]
+fn time_that_goes_backward_is_reported_once_however_a_stream_grows() {
+    let folder = TemporaryFolder::new();
+    write_piece(&folder, "metadata", METADATA.as_bytes(), 0);
+    let second = 1_000_000_000;
+    let packets = [
+        timed_packet(&[second, second + 5]),
+        // Behind the packet before, and within itself.
+        timed_packet(&[second + 2, second + 4, second + 3]),
+        timed_packet(&[second + 9, second + 8]),
+    ];
+    let mut simulation = Simulation::default();
+    let (mut now, mut at) = (0, 0);
+    let mut reports = Vec::new();
+    for packet in &packets {
+        write_piece(&folder, "s", packet, at);
+        at += packet.len() as u64;
+        let until = now + 3 * second;
+        simulation.look_until(&folder, &mut now, until);
+        reports.push(simulation.messages());
+    }
+    let bit = 8 * (packets[0].len() as u64 - 34);
+    let report = format!(
+        "trackway: {}: packet 1 at byte {}: time goes backward by 0.000000003 s at the event at \
+         bit {bit}",
+        folder.join("s").display(),
+        packets[0].len()
+    );
+    assert_eq!(reports, [vec![], vec![report.clone()], vec![report.clone()]]);
+    let text = simulation.text();
+    let differences: Vec<&str> = text.lines().map(|line| &line[21..35]).collect();
+    let expected = ["?.?????????", "0.000000005", "0.000000003", "0.000000002", "0.000000001"];
+    let signs = "++-+-+-".chars();
+    let expected = expected.into_iter().chain(["0.000000006", "0.000000001"]).zip(signs);
+    let expected: Vec<String> =
+        expected.map(|(number, sign)| format!("({sign}{number})")).collect();
+    assert_eq!(differences, expected);
+    // As of a trace that does not grow.
+    let [whole_text, whole_messages] = whole(&folder);
+    assert_eq!((text, report + "\n"), (whole_text, whole_messages));
+    assert!(simulation.told.damage());
+}

@@ -1,0 +1,109 @@
+//! Events read as if some of their texts were others: of a system call whose file name was not in
+//! memory when it was entered, and stands in the event of its return.
+
+use super::decode::Sink;
+use super::stream::{EventSink, Scope};
+use super::types::{Enumeration, Integer, Member, VariantOption};
+
+/// The payload's last member, which says of which arguments something is missing.
+pub const INCOMPLETE: &str = "incomplete";
+
+/// What is read in place of what an event has.
+#[derive(Debug, Clone, Copy)]
+pub struct Replacement<'r> {
+    /// Names of texts in its payload, and what they are to be.
+    pub texts: &'r [(&'r str, &'r [u8])],
+    /// Whether with them nothing of its arguments is missing.
+    pub is_complete: bool,
+}
+
+/// Gives a sink what an event has, but for what is replaced.
+pub(super) struct Replacing<'s, 'r, S> {
+    sink: &'s mut S,
+    by: Replacement<'r>,
+    is_payload: bool,
+    depth: u32,
+    /// What the next text is to be.
+    text: Option<&'r [u8]>,
+    /// Whether the next number is to be 0.
+    is_zero: bool,
+}
+
+impl<'s, 'r, S> Replacing<'s, 'r, S> {
+    pub(super) const fn new(sink: &'s mut S, by: Replacement<'r>) -> Self {
+        Self { sink, by, is_payload: false, depth: 0, text: None, is_zero: false }
+    }
+}
+
+impl<S: Sink> Sink for Replacing<'_, '_, S> {
+    fn integer(&mut self, kind: &Integer, value: u64) {
+        self.sink.integer(kind, if self.is_zero { 0 } else { value });
+    }
+
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.sink.enumeration(kind, value);
+    }
+
+    fn float(&mut self, value: f64) {
+        self.sink.float(value);
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        self.sink.text(self.text.unwrap_or(bytes));
+    }
+
+    fn blob(&mut self, byte: &Integer, bytes: &[u8]) {
+        self.sink.blob(byte, bytes);
+    }
+
+    fn begin_struct(&mut self) {
+        self.depth += 1;
+        self.sink.begin_struct();
+    }
+
+    fn member(&mut self, member: &Member) {
+        let is_argument = self.is_payload && self.depth == 1;
+        let name = member.name();
+        let mut texts =
+            self.by.texts.iter().filter(|(replaced, _)| is_argument && *replaced == name);
+        self.text = texts.next().map(|&(_, text)| text);
+        self.is_zero = is_argument && self.by.is_complete && name == INCOMPLETE;
+        self.sink.member(member);
+    }
+
+    fn end_struct(&mut self) {
+        self.depth -= 1;
+        self.sink.end_struct();
+    }
+
+    fn begin_array(&mut self) {
+        self.sink.begin_array();
+    }
+
+    fn element(&mut self, index: u64) {
+        self.sink.element(index);
+    }
+
+    fn end_array(&mut self) {
+        self.sink.end_array();
+    }
+
+    fn begin_variant(&mut self, option: &VariantOption) {
+        self.sink.begin_variant(option);
+    }
+
+    fn end_variant(&mut self) {
+        self.sink.end_variant();
+    }
+
+    fn nothing(&mut self) {
+        self.sink.nothing();
+    }
+}
+
+impl<S: EventSink> EventSink for Replacing<'_, '_, S> {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.is_payload = scope == Scope::Fields;
+        self.sink.begin_scope(scope);
+    }
+}

@@ -1,0 +1,431 @@
+//! System calls whose file name was not in memory when they were entered: it stands in the event
+//! of the return, and the two are one call.
+//!
+//! Whoever decodes an entry without its text writes its line as it is with a *mark* in the text's
+//! place. The merge, which comes to the entry, looks ahead for the return of the same thread, as
+//! far as a bound of memory allows, and puts its text there; then filters decide. What is not
+//! found stays as it was recorded.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use trackway_ctf::read::{
+    Body, DecodeError, Enumeration, EventClass, EventSink, INCOMPLETE, Integer, Member,
+    Replacement, Scope, Sink, StreamClass, Struct, Trace, Type,
+};
+use trackway_ctf::text::{Line, LineFormat};
+
+use crate::batch::Batch;
+use crate::filter::{ClassFilters, Question};
+
+const ENTRY: &str = "syscall_entry_";
+const EXIT: &str = "syscall_exit_";
+/// The context that says whose call it is.
+const THREAD: &str = "tid";
+/// Most texts of one call.
+const TEXTS_MAX: usize = 4;
+/// Bytes of what stands for a text: no byte of one is that of the other.
+const MARK_BYTES: usize = 16;
+
+/// What stands for the text of this number.
+fn mark(number: usize) -> [u8; MARK_BYTES] {
+    let mut mark = [b'm'; MARK_BYTES];
+    mark[0] = b'a' + number as u8;
+    mark
+}
+
+fn other_mark(number: usize) -> [u8; MARK_BYTES] {
+    mark(number).map(|byte| byte.to_ascii_uppercase())
+}
+
+/// A side of a call that may have its texts in the event of the return.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    /// Which call it is, among the trace's.
+    number: usize,
+    is_entry: bool,
+    /// Names of those texts.
+    texts: Vec<String>,
+    /// What the members of each of its scopes are, by [`Scope`] and their order.
+    members: [Vec<Next>; 3],
+}
+
+impl Call {
+    /// What each event of a trace is, by its stream class's index and its own.
+    pub(crate) fn all_of(trace: &Trace) -> Vec<Vec<Option<Self>>> {
+        let events = || trace.streams().iter().flat_map(|stream| stream.events());
+        let mut returned: HashMap<String, Vec<&str>> = HashMap::new();
+        for event in events() {
+            if let Some((name, false)) = side(event) {
+                returned.entry(name).or_default().extend(members(event, is_text_list));
+            }
+        }
+        let mut calls: HashMap<String, (usize, Vec<String>)> = HashMap::new();
+        for event in events() {
+            let Some((name, true)) = side(event) else { continue };
+            let Some(returned) = returned.get(&name) else { continue };
+            let texts = members(event, |kind| matches!(kind, Type::Text));
+            let texts: Vec<String> = texts
+                .filter(|text| returned.contains(text))
+                .take(TEXTS_MAX)
+                .map(str::to_owned)
+                .collect();
+            if !texts.is_empty() {
+                let number = calls.len();
+                calls.entry(name).or_insert((number, texts));
+            }
+        }
+        let call = |stream: &StreamClass, event: &EventClass| {
+            let (name, is_entry) = side(event)?;
+            let (number, texts) = calls.get(&name)?;
+            let members = members_of(stream, event, texts);
+            Some(Self { number: *number, is_entry, texts: texts.clone(), members })
+        };
+        let of_stream = |stream: &StreamClass| {
+            stream.events().iter().map(|event| call(stream, event)).collect()
+        };
+        trace.streams().iter().map(of_stream).collect()
+    }
+
+    pub(crate) const fn is_entry(&self) -> bool {
+        self.is_entry
+    }
+
+    /// Whether they are of one call.
+    pub(crate) const fn is_of(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+
+    /// Looks at an event of this side.
+    ///
+    /// # Errors
+    ///
+    /// If its bytes are damaged.
+    pub(crate) fn look(&self, body: &mut Body<'_, '_, '_>) -> Result<Seen<'_>, DecodeError> {
+        let mut seen = Seen::new(self);
+        body.look(&mut seen)?;
+        Ok(seen)
+    }
+
+    /// What the line and the filters of an entry that lacks texts are to be with them.
+    pub(crate) fn late<F: LineFormat>(
+        &self,
+        seen: &Seen<'_>,
+        format: &mut F,
+        line: Line<'_>,
+        body: &Body<'_, '_, '_>,
+        filters: Option<&ClassFilters>,
+    ) -> Option<Late> {
+        let missing: Vec<usize> =
+            (0..self.texts.len()).filter(|&text| seen.present & 1 << text == 0).collect();
+        let is_complete = seen.incomplete.count_ones() as usize == missing.len();
+        let mut line_with = |mark: fn(usize) -> [u8; MARK_BYTES]| {
+            let marks: Vec<_> = missing.iter().map(|&text| mark(text)).collect();
+            let names = missing.iter().map(|&text| self.texts[text].as_str());
+            let texts: Vec<_> = names.zip(&marks).map(|(name, mark)| (name, &mark[..])).collect();
+            body.with_replacement(Replacement { texts: &texts, is_complete }, |mut body| {
+                let question = filters.and_then(|filters| filters.ask(&mut body).ok());
+                let mut out = Vec::new();
+                format.event(&mut out, line, body).ok().map(|_| (out, question))
+            })
+        };
+        let (marked, question) = line_with(mark)?;
+        let (other, _) = line_with(other_mark)?;
+        let places = differences(&marked, &other);
+        let is_found =
+            places.len() == missing.len() && places.iter().all(|place| place.len() == MARK_BYTES);
+        if F::HAS_LINES && !is_found {
+            return None;
+        }
+        let (thread, call) = (seen.thread?, self.number);
+        Some(Late { thread, call, missing, line: marked, places, question, found: None })
+    }
+}
+
+/// The call that an event is a side of, and whether it is the entry.
+fn side(event: &EventClass) -> Option<(String, bool)> {
+    let name = event.name()?;
+    let of = |side: &str| name.split_once(side).map(|(before, call)| format!("{before}{call}"));
+    of(ENTRY).map(|call| (call, true)).or_else(|| of(EXIT).map(|call| (call, false)))
+}
+
+/// What the members of an event's scopes are to a call of these texts.
+fn members_of(stream: &StreamClass, event: &EventClass, texts: &[String]) -> [Vec<Next>; 3] {
+    let of = |scope: Option<&Struct>, what: &dyn Fn(&str) -> Next| -> Vec<Next> {
+        let members = scope.map(Struct::members).unwrap_or_default().iter();
+        members.filter(|member| !member.is_hidden()).map(|member| what(member.name())).collect()
+    };
+    let context = |name: &str| if name == THREAD { Next::Thread } else { Next::Other };
+    let field = |name: &str| match texts.iter().position(|text| text == name) {
+        Some(number) => Next::Text(number),
+        None if name == INCOMPLETE => Next::Incomplete,
+        None => Next::Other,
+    };
+    let of_stream = match stream.event_context() {
+        Some(Type::Struct(context)) => Some(context),
+        _ => None,
+    };
+    [of(of_stream, &context), of(event.context(), &context), of(event.fields(), &field)]
+}
+
+/// Names of an event's fields of some kind.
+fn members(event: &EventClass, is_it: fn(&Type) -> bool) -> impl Iterator<Item = &str> {
+    let members = event.fields().map(Struct::members).unwrap_or_default();
+    members.iter().filter(move |member| is_it(member.kind())).map(Member::name)
+}
+
+fn is_text_list(kind: &Type) -> bool {
+    matches!(kind, Type::Sequence(sequence) if matches!(sequence.element(), Type::Text))
+}
+
+/// Where two lines of one length differ.
+fn differences(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
+    let mut places: Vec<Range<usize>> = Vec::new();
+    if one.len() != other.len() {
+        return places;
+    }
+    for (at, (one, other)) in one.iter().zip(other).enumerate() {
+        match places.last_mut() {
+            _ if one == other => {}
+            Some(place) if place.end == at => place.end += 1,
+            _ => places.push(at..at + 1),
+        }
+    }
+    places
+}
+
+/// A thread's entry into a call, or its return, which may have texts of the call.
+#[derive(Debug)]
+pub(crate) struct Crossing {
+    /// Before which of its batch's events it is, or which it is.
+    pub(crate) mark: usize,
+    pub(crate) time: i64,
+    /// `None`: what is lost may have been anybody's, of any call.
+    of: Option<(u64, usize)>,
+    /// Those of a return, by their numbers; without any, if it has none at all.
+    texts: Vec<Vec<u8>>,
+}
+
+impl Crossing {
+    /// What was lost until `time`.
+    pub(crate) const fn of_what_was_lost(time: i64) -> Self {
+        Self { mark: 0, time, of: None, texts: Vec::new() }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>()
+            + self.texts.iter().map(|text| size_of_val(text) + text.len()).sum::<usize>()
+    }
+}
+
+/// An entry that lacks texts.
+#[derive(Debug)]
+pub(crate) struct Late {
+    thread: u64,
+    call: usize,
+    /// The numbers of the texts that it lacks.
+    missing: Vec<usize>,
+    /// Its line with marks in their places, and these.
+    line: Vec<u8>,
+    places: Vec<Range<usize>>,
+    /// What filters ask of the entry, with marks.
+    pub(crate) question: Option<Question>,
+    /// The texts that were found, by their places.
+    found: Option<Vec<Vec<u8>>>,
+}
+
+impl Late {
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.line.len() + self.question.as_ref().map_or(0, Question::size)
+    }
+
+    /// Whether this is, or may be, the same call of the same thread.
+    fn is_of(&self, crossing: &Crossing) -> bool {
+        crossing.of.is_none_or(|of| of == (self.thread, self.call))
+    }
+
+    /// Takes the texts of the return of its call, if this is one and they are all there.
+    pub(crate) fn take(&mut self, crossing: &Crossing) {
+        let texts = &crossing.texts;
+        let text = |&number: &usize| texts.get(number).filter(|text| !text.is_empty()).cloned();
+        self.found = self.missing.iter().map(text).collect();
+    }
+
+    /// As if none had been found.
+    pub(crate) fn forget(&mut self) {
+        self.found = None;
+    }
+
+    /// Has its question ask of the texts that were found, or of none.
+    pub(crate) fn answer(&mut self) {
+        let Some(question) = &mut self.question else { return };
+        for (place, &number) in self.missing.iter().enumerate() {
+            let text = self.found.as_ref().and_then(|found| found.get(place));
+            question.replace(&mark(number), text.map_or(&[], Vec::as_slice));
+        }
+    }
+
+    /// Its line with its texts, if they were found.
+    pub(crate) fn line(&self, format: &impl LineFormat) -> Option<Vec<u8>> {
+        let found = self.found.as_ref()?;
+        let (mut line, mut end) = (Vec::with_capacity(self.line.len() + 256), 0);
+        for (place, text) in self.places.iter().zip(found) {
+            line.extend_from_slice(self.line.get(end..place.start)?);
+            format.push_text(&mut line, text);
+            end = place.end;
+        }
+        line.extend_from_slice(self.line.get(end..)?);
+        Some(line)
+    }
+}
+
+/// How far returns are looked for ahead of the merge.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout {
+    /// Bytes of the batches that were decoded for it, and are not merged yet.
+    pub(crate) bytes: usize,
+    /// Entries and returns that were looked at, and how many there were to be looked at.
+    looked_at: u64,
+    seen: u64,
+}
+
+impl Lookout {
+    /// Most bytes of batches: some 30,000 events.
+    const BYTES_MAX: usize = 8 << 20;
+    /// How many may be looked at for each that there is, so that no trace takes long in
+    /// which calls do not return.
+    const LOOKS_MAX: u64 = 64;
+    const LOOKS_LEAST: u64 = 1 << 20;
+
+    pub(crate) const fn may_go_on(&self) -> bool {
+        self.bytes < Self::BYTES_MAX && self.may_look()
+    }
+
+    const fn may_look(&self) -> bool {
+        self.looked_at < Self::LOOKS_LEAST + self.seen * Self::LOOKS_MAX
+    }
+
+    /// What a thread does next, in a batch from this event on, that has entered a call at `time`:
+    /// its return from that, or its next entry into such a call, if it is before `limit`.
+    pub(crate) fn find<'b>(
+        &mut self,
+        batch: &'b Batch,
+        first: usize,
+        late: &Late,
+        (time, limit): (i64, i64),
+    ) -> Option<&'b Crossing> {
+        if !self.may_look() {
+            return None;
+        }
+        let begin = batch.crossings.partition_point(|crossing| crossing.mark < first);
+        let crossings = batch.crossings.get(begin..).unwrap_or_default();
+        let is_it = |crossing: &Crossing| crossing.time >= time && late.is_of(crossing);
+        let found = crossings.iter().position(is_it);
+        self.looked_at += found.map_or(crossings.len(), |found| found + 1) as u64;
+        found.and_then(|found| crossings.get(found)).filter(|crossing| crossing.time < limit)
+    }
+
+    /// Notes that a batch is merged.
+    pub(crate) fn note(&mut self, batch: &Batch) {
+        self.seen += batch.crossings.len() as u64;
+    }
+}
+
+/// What is seen of an event of a call.
+pub(crate) struct Seen<'c> {
+    call: &'c Call,
+    thread: Option<u64>,
+    incomplete: u64,
+    /// Which of the call's texts are there, a bit each.
+    present: u64,
+    /// Of a return: the texts.
+    texts: Option<Vec<Vec<u8>>>,
+    /// What the members of the present scope are that come next.
+    members: std::slice::Iter<'c, Next>,
+    depth: u32,
+    next: Next,
+}
+
+/// What the next value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Other,
+    Thread,
+    Incomplete,
+    Text(usize),
+}
+
+impl<'c> Seen<'c> {
+    fn new(call: &'c Call) -> Self {
+        Self {
+            call,
+            thread: None,
+            incomplete: 0,
+            present: 0,
+            texts: None,
+            members: [].iter(),
+            depth: 0,
+            next: Next::Other,
+        }
+    }
+}
+
+impl Seen<'_> {
+    /// What it is to its thread's calls.
+    pub(crate) fn crossing(&self, time: Option<i64>) -> Option<Crossing> {
+        let texts = self.texts.clone().unwrap_or_default();
+        Some(Crossing { mark: 0, time: time?, of: Some((self.thread?, self.call.number)), texts })
+    }
+
+    /// Whether it is an entry that lacks texts.
+    pub(crate) const fn lacks_texts(&self) -> bool {
+        let all = (1 << self.call.texts.len()) - 1;
+        self.call.is_entry && self.incomplete != 0 && self.present & all != all
+    }
+}
+
+impl Sink for Seen<'_> {
+    fn integer(&mut self, _: &Integer, value: u64) {
+        match self.next {
+            Next::Thread => self.thread = Some(value),
+            Next::Incomplete => self.incomplete = value,
+            Next::Other | Next::Text(_) => {}
+        }
+    }
+
+    fn enumeration(&mut self, _: &Enumeration, _: u64) {}
+
+    fn float(&mut self, _: f64) {}
+
+    fn text(&mut self, bytes: &[u8]) {
+        let Next::Text(number) = self.next else { return };
+        if bytes.is_empty() || self.present & 1 << number != 0 {
+            return;
+        }
+        self.present |= 1 << number;
+        if !self.call.is_entry {
+            let count = self.call.texts.len();
+            let texts = self.texts.get_or_insert_with(|| vec![Vec::new(); count]);
+            bytes.clone_into(&mut texts[number]);
+        }
+    }
+
+    fn begin_struct(&mut self) {
+        self.depth += 1;
+    }
+
+    fn member(&mut self, _: &Member) {
+        let next = if self.depth == 1 { self.members.next() } else { None };
+        self.next = next.copied().unwrap_or(Next::Other);
+    }
+
+    fn end_struct(&mut self) {
+        self.depth -= 1;
+    }
+}
+
+impl EventSink for Seen<'_> {
+    fn begin_scope(&mut self, scope: Scope) {
+        (self.members, self.depth) = (self.call.members[scope as usize].iter(), 0);
+    }
+}

@@ -1,0 +1,225 @@
+//! Detects time that goes backward within a stream.
+//!
+//! A stream's events are read and printed in the stream's order, whatever their times are. An
+//! event that is earlier than the event before it was recorded with a damaged clock, so each
+//! stream's first such event is reported as damage. Several threads may decode one stream: each
+//! compares the events of one [`Span`], and [`StreamOrder`] compares each span with the span
+//! before it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trackway_ctf::read::{Damage, Packet, StreamClass, StreamError, has_whole_end};
+
+use crate::stream::Stream;
+
+/// Most streams of which [`Orders`] keeps anything.
+const STREAMS_MAX: usize = 1 << 16;
+
+/// Where an event begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventPlace {
+    /// Its packet: the number in the file, and the first byte.
+    pub(crate) packet: u64,
+    pub(crate) at: u64,
+    /// The bit in its packet.
+    pub(crate) bit: u64,
+}
+
+impl EventPlace {
+    /// The damage, if the event here at `time` is earlier than the one before it, at `before`.
+    pub(crate) fn compare(self, time: i64, before: i64) -> Option<StreamError> {
+        let ns = before.abs_diff(time);
+        let damage = Damage::Backward { bit: self.bit, ns };
+        let error = StreamError { packet: self.packet, at: self.at, damage };
+        (time < before).then_some(error)
+    }
+}
+
+/// The damage, if a packet ends before it begins. An end of 0 is that of a packet which the tracer
+/// did not close, as lttng-crash(1) leaves it.
+pub(crate) fn ends_first(packet: &Packet, class: &StreamClass) -> Option<Damage> {
+    let (begin, end) = packet.timestamp_begin.zip(packet.timestamp_end.filter(|&end| end > 0))?;
+    if begin <= end || !has_whole_end(class) {
+        return None;
+    }
+    let ns = |cycles| class.clock()?.ns_from_origin(cycles).ok();
+    Some(Damage::EndsFirst { ns: ns(begin)?.abs_diff(ns(end)?) })
+}
+
+/// Consecutive events of one stream, all of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Span {
+    /// The first event's time and place.
+    first: Option<(i64, EventPlace)>,
+    /// The last event's time.
+    last: Option<i64>,
+    /// The first damage to the order within the span.
+    damage: Option<StreamError>,
+}
+
+impl Span {
+    /// Adds the next event.
+    #[inline]
+    pub(crate) fn add(&mut self, time: Option<i64>, place: EventPlace) {
+        let Some(time) = time else { return };
+        match self.last.replace(time) {
+            None => self.first = Some((time, place)),
+            Some(before) if time < before && self.damage.is_none() => {
+                self.damage = place.compare(time, before);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Adds what is wrong with the times of a packet, after the packet's events.
+    pub(crate) fn add_damage(&mut self, error: Option<StreamError>) {
+        self.damage = self.damage.take().or(error);
+    }
+}
+
+/// The order of a stream's events so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StreamOrder {
+    /// The time of its latest event.
+    pub(crate) last: Option<i64>,
+    /// Whether damage to it was reported.
+    is_reported: bool,
+}
+
+impl StreamOrder {
+    /// The damage to report, if the next event is earlier than the latest one.
+    pub(crate) fn begin(&mut self, time: i64, place: EventPlace) -> Option<StreamError> {
+        let error = self.last.and_then(|last| place.compare(time, last))?;
+        self.report().then_some(error)
+    }
+
+    /// The damage to report, if the next span has any, or its first event is earlier than the
+    /// latest one.
+    pub(crate) fn follow(&mut self, span: Span) -> Option<StreamError> {
+        let last = self.last;
+        self.last = span.last.or(last);
+        let first = span.first.zip(last);
+        let first = first.and_then(|((time, place), last)| place.compare(time, last));
+        let error = match (first, span.damage) {
+            (Some(first), Some(other)) if other.packet < first.packet => Some(other),
+            (first, other) => first.or(other),
+        };
+        error.filter(|_| self.report())
+    }
+
+    /// Whether damage that was found now is the stream's first.
+    pub(crate) const fn report(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_reported, true)
+    }
+}
+
+/// The spans of a stream that threads end in any order, compared in the stream's order.
+#[derive(Debug, Default)]
+pub(crate) struct SpanQueue<'t> {
+    order: StreamOrder,
+    /// The number of the next span to be compared.
+    next: u64,
+    /// Spans that ended before the spans in front of them, with their files' names. Not more than
+    /// threads get ahead of the slowest one.
+    waiting: BTreeMap<u64, (&'t str, Span)>,
+}
+
+impl<'t> SpanQueue<'t> {
+    /// Adds the span of this number, from the file of this name. The damage to report, if there is
+    /// any, and its file's name.
+    pub(crate) fn add(
+        &mut self,
+        number: u64,
+        file: &'t str,
+        span: Span,
+    ) -> Option<(&'t str, StreamError)> {
+        self.waiting.insert(number, (file, span));
+        let mut found = None;
+        while let Some((file, span)) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            let error = self.order.follow(span);
+            found = found.or(error.map(|error| (file, error)));
+        }
+        found
+    }
+}
+
+/// The order of the events so far, of streams that are read piece by piece as they grow.
+#[derive(Debug, Default)]
+pub(crate) struct Orders(HashMap<StreamKey, StreamOrder>);
+
+/// Names a stream while its trace grows, although its files may come and go: the trace, and the
+/// stream's class and id.
+type StreamKey = (String, u64, u64);
+
+impl Orders {
+    /// The order of a stream so far.
+    pub(crate) fn get<B>(&self, stream: &Stream<'_, B>) -> StreamOrder {
+        self.0.get(&key_of(stream)).copied().unwrap_or_default()
+    }
+
+    /// Stores the order of a stream so far.
+    pub(crate) fn store<B>(&mut self, stream: &Stream<'_, B>, order: StreamOrder) {
+        let key = key_of(stream);
+        if self.0.len() == STREAMS_MAX && !self.0.contains_key(&key) {
+            self.0.clear();
+        }
+        self.0.insert(key, order);
+    }
+}
+
+fn key_of<B>(stream: &Stream<'_, B>) -> StreamKey {
+    let trace = stream.trace;
+    let name = trace.trace.identity().uid().unwrap_or_else(|| trace.name.clone());
+    (name, stream.class_id, stream.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(packet: u64, times: &[i64]) -> Span {
+        let mut span = Span::default();
+        for (number, &time) in times.iter().enumerate() {
+            let bit = 10 * number as u64;
+            span.add(Some(time), EventPlace { packet, at: 100 * packet, bit });
+        }
+        span
+    }
+
+    fn place(error: &StreamError) -> (u64, u64, u64) {
+        match error.damage {
+            Damage::Backward { bit, ns } => (error.packet, bit, ns),
+            _ => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn spans_that_end_in_any_order_are_compared_in_the_streams() {
+        let spans = [(0, &[1, 2, 2][..]), (1, &[]), (2, &[2, 3]), (3, &[1, 4, 2]), (4, &[0])];
+        for rotation in 0..spans.len() {
+            let mut queue = SpanQueue::default();
+            let mut found = Vec::new();
+            for step in 0..spans.len() {
+                let (number, times) = spans[(rotation + step) % spans.len()];
+                found.extend(queue.add(number, "file", span(number, times)));
+            }
+            let found: Vec<_> = found.iter().map(|(file, error)| (*file, place(error))).collect();
+            assert_eq!(found, [("file", (3, 0, 2))], "rotation {rotation}");
+            assert!(queue.waiting.is_empty());
+        }
+    }
+
+    #[test]
+    fn only_the_first_damage_of_a_stream_is_reported() {
+        let mut order = StreamOrder::default();
+        assert!(order.follow(span(0, &[5, 6])).is_none());
+        // Events without a time change nothing.
+        let mut untimed = Span::default();
+        untimed.add(None, EventPlace { packet: 1, at: 0, bit: 0 });
+        assert!(order.follow(untimed).is_none());
+        let error = order.follow(span(2, &[6, 4, 3])).expect("time goes backward");
+        assert_eq!(place(&error), (2, 10, 2));
+        assert!(order.follow(span(3, &[1])).is_none());
+    }
+}

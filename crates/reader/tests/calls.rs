@@ -1,0 +1,318 @@
+//! File names that were not in memory when a call was entered: events of entries have them from
+//! the events of the returns, in every format, and filters decide with them.
+
+#[path = "../../ctf/tests/support/mod.rs"]
+mod support;
+
+use std::num::NonZero;
+
+use support::Random;
+use trackway_ctf::read::Trace;
+use trackway_ctf::text::{Csv, Json, LineFormat, OneLine, Pretty, PrettyOptions, Symbolic, utc};
+use trackway_reader::{DataFile, Filters, Input, Selection, Settings, print};
+
+const METADATA: &str = "/* CTF 1.8 */
+typealias integer { size = 8; align = 8; } := u8;
+typealias integer { size = 32; align = 8; } := u32;
+typealias integer { size = 64; align = 8; } := u64;
+typealias integer { size = 64; align = 8; map = clock.c.value; } := stamp;
+trace { major = 1; minor = 8; byte_order = le;
+    packet.header := struct { u32 magic; u32 stream_id; }; };
+clock { name = c; };
+stream { id = 0;
+    packet.context := struct { stamp timestamp_begin; stamp timestamp_end; u64 content_size;
+        u64 packet_size; u64 events_discarded; };
+    event.header := struct { u8 id; stamp timestamp; };
+    event.context := struct { u32 tid; }; };
+event { name = syscall_entry_open; stream_id = 0; id = 0;
+    fields := struct { string filename; u32 flags; u8 incomplete; }; };
+event { name = syscall_exit_open; stream_id = 0; id = 1;
+    fields := struct { u64 ret; u8 count; string filename[count]; u8 incomplete; }; };
+event { name = syscall_entry_rename; stream_id = 0; id = 2;
+    fields := struct { string oldname; string newname; u8 incomplete; }; };
+event { name = syscall_exit_rename; stream_id = 0; id = 3;
+    fields := struct { u64 ret; u8 one; string oldname[one]; u8 two; string newname[two];
+        u8 incomplete; }; };
+event { name = other; stream_id = 0; id = 4; fields := struct { u64 n; }; };
+";
+
+const NAMES: [&str; 6] = ["/a", "/with \"quotes\",", "/\u{e9}\n\t", "/x/y", "m", "\u{1b}[0m"];
+const STREAMS: u64 = 3;
+const EVENTS: u64 = 1200;
+
+/// An event's text as the program meant it, and whether it was in memory at entry, or at return.
+#[derive(Clone, Copy)]
+struct Text {
+    name: &'static str,
+    was_there: bool,
+    is_there: bool,
+}
+
+impl Text {
+    fn random(random: &mut Random) -> Self {
+        let name = NAMES[random.below(NAMES.len() as u64) as usize];
+        let was_there = random.below(3) > 0;
+        Self { name, was_there, is_there: random.below(8) > 0 }
+    }
+
+    /// What a reader can know of it.
+    fn known(&self) -> &'static str {
+        if self.was_there || self.is_there { self.name } else { "" }
+    }
+
+    fn at_entry(&self) -> &'static str {
+        if self.was_there { self.name } else { "" }
+    }
+}
+
+/// A call in the trace: `open` has a text, `rename` two.
+#[derive(Clone)]
+struct Call {
+    texts: Vec<Text>,
+    thread: u32,
+}
+
+impl Call {
+    fn id(&self) -> u8 {
+        if self.texts.len() == 1 { 0 } else { 2 }
+    }
+
+    /// The entry's payload with these texts.
+    fn entry(&self, texts: &[&str]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut incomplete = 0;
+        for (number, (text, meant)) in texts.iter().zip(&self.texts).enumerate() {
+            bytes.extend(text.bytes().chain([0]));
+            incomplete |= u8::from(*text != meant.name) << number;
+        }
+        if self.texts.len() == 1 {
+            bytes.extend(7_u32.to_le_bytes());
+        }
+        bytes.push(incomplete);
+        bytes
+    }
+
+    fn exit(&self) -> Vec<u8> {
+        let mut bytes = 3_u64.to_le_bytes().to_vec();
+        for text in &self.texts {
+            bytes.push(u8::from(!text.was_there));
+            if !text.was_there {
+                bytes.extend(if text.is_there { text.name } else { "" }.bytes().chain([0]));
+            }
+        }
+        bytes.push(0);
+        bytes
+    }
+}
+
+/// Streams as their events' bytes; and how many events each packet has, and how many were lost
+/// after the first of a stream.
+struct Streams(Vec<Vec<(u64, Vec<u8>)>>, usize, u64);
+
+impl Streams {
+    fn new() -> Self {
+        Self((0..STREAMS).map(|_| Vec::new()).collect(), 50, 0)
+    }
+
+    fn push(&mut self, stream: u64, time: u64, id: u8, thread: u32, payload: &[u8]) {
+        let mut bytes = vec![id];
+        bytes.extend(time.to_le_bytes());
+        bytes.extend(thread.to_le_bytes());
+        bytes.extend(payload);
+        self.0[stream as usize].push((time, bytes));
+    }
+
+    /// The files.
+    fn files(&self) -> Vec<Vec<u8>> {
+        let packet = |(number, events): (usize, &[(u64, Vec<u8>)])| {
+            let lost = if number == 0 { 0 } else { self.2 };
+            let bits = 8 * (48 + events.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
+            let mut packet = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+            packet.extend(0_u32.to_le_bytes());
+            for word in [events[0].0, events[events.len() - 1].0, bits, bits, lost] {
+                packet.extend(word.to_le_bytes());
+            }
+            events.iter().for_each(|(_, bytes)| packet.extend(bytes));
+            packet
+        };
+        let packets =
+            |events: &Vec<_>| events.chunks(self.1).enumerate().flat_map(packet).collect();
+        self.0.iter().map(packets).collect()
+    }
+}
+
+/// A trace of random calls of a few threads that change CPUs; and as it would be if all that can be
+/// known had been there at entry.
+fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
+    const THREADS: usize = 5;
+    let mut random = Random(seed);
+    let mut made = [Streams::new(), Streams::new()];
+    let mut inside: [Option<Call>; THREADS] = [const { None }; THREADS];
+    for time in 0..EVENTS {
+        let stream = random.below(STREAMS);
+        let thread = random.below(THREADS as u64) as u32;
+        let call = &mut inside[thread as usize];
+        if random.below(4) == 0 {
+            let n = time.to_le_bytes();
+            made.iter_mut().for_each(|one| one.push(stream, time, 4, thread, &n));
+        } else if let Some(call) = call.take() {
+            for one in &mut made {
+                one.push(stream, time, call.id() + 1, call.thread, &call.exit());
+            }
+        } else {
+            let count = 1 + random.below(2);
+            let texts = (0..count).map(|_| Text::random(&mut random)).collect();
+            let entered = Call { texts, thread };
+            let recorded: Vec<_> = entered.texts.iter().map(Text::at_entry).collect();
+            // Texts come together, or not at all.
+            let is_known = entered.texts.iter().all(|text| text.known() == text.name);
+            let known: Vec<_> = entered.texts.iter().map(Text::known).collect();
+            let expected = if is_known { known } else { recorded.clone() };
+            for (one, texts) in made.iter_mut().zip([recorded, expected]) {
+                one.push(stream, time, entered.id(), thread, &entered.entry(&texts));
+            }
+            *call = Some(entered);
+        }
+    }
+    // Who is inside still has returned, too, for what is known to be so.
+    for (at, call) in inside.into_iter().flatten().enumerate() {
+        for one in &mut made {
+            one.push(0, EVENTS + at as u64, call.id() + 1, call.thread, &call.exit());
+        }
+    }
+    made.map(|one| one.files())
+}
+
+/// What is printed of a trace.
+fn printed<F: LineFormat + Sync>(
+    files: &[Vec<u8>],
+    format: &F,
+    filters: Option<&Filters>,
+    (jobs, batch_bytes): (usize, usize),
+) -> String {
+    let trace = Trace::parse(METADATA.as_bytes()).expect("metadata");
+    let file = |(number, bytes)| DataFile::new(format!("s{number}"), bytes);
+    let files = files.iter().map(Vec::as_slice).enumerate().map(file).collect();
+    let inputs = vec![Input { trace, folder: String::new(), files }];
+    let selection = Selection { filters, ..Selection::default() };
+    let settings =
+        Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None };
+    let (mut text, mut messages) = (Vec::new(), Vec::new());
+    let done = print(inputs, &selection, format, &settings, &mut text, &mut messages);
+    let messages = String::from_utf8(messages).expect("UTF-8");
+    assert!(done.expect("memory").is_whole, "{messages}");
+    text.extend(messages.bytes());
+    String::from_utf8(text).expect("UTF-8")
+}
+
+/// Holds what is printed of both traces against each other, in a format.
+fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
+    let [recorded, expected] = traces(seed);
+    let matches = |pattern: &str, name: &str| pattern == name;
+    let filters = [
+        "syscall_entry_open: filename == \"/a\" || filename == \"/with*\"",
+        "syscall_entry_rename: oldname == newname || incomplete == 0 && count() % 3 == 0",
+    ];
+    for texts in [None, Some(&filters[..1]), Some(&filters[..])] {
+        let filters = texts.map(|texts| Filters::new(texts.iter().copied(), matches).expect("one"));
+        for way in [(1, 1 << 20), (1, 300), (3, 300), (3, 1 << 16)] {
+            let found = printed(&recorded, format, filters.as_ref(), way);
+            let meant = printed(&expected, format, filters.as_ref(), way);
+            assert!(!found.is_empty());
+            for (found, meant) in found.lines().zip(meant.lines()) {
+                assert_eq!(found, meant, "seed {seed}, {texts:?}, {way:?}");
+            }
+            assert_eq!(found.len(), meant.len(), "seed {seed}, {texts:?}, {way:?}");
+        }
+    }
+}
+
+fn pretty() -> Pretty<impl trackway_ctf::text::Calendar> {
+    Pretty::new(PrettyOptions { clock_seconds: true, ..PrettyOptions::default() }, utc)
+}
+
+/// RUN calls of several threads on several CPUs, some of whose texts were not in memory when they
+/// were entered, through every format, with filters and without, in batches large and small. EXPECT
+/// the lines of a trace in which what is known was there at once.
+#[test]
+fn entries_have_the_texts_of_their_returns() {
+    for seed in 0..3 {
+        assert_same(seed, &pretty());
+        assert_same(seed, &OneLine::new(pretty(), true));
+        assert_same(seed, &Symbolic::new(pretty()));
+        assert_same(seed, &Json::new(pretty()));
+        assert_same(seed, &Csv::new(pretty()));
+    }
+}
+
+/// RUN a call whose return is not in the trace, and one of another thread. EXPECT its entry as it
+/// was recorded.
+#[test]
+fn entries_without_returns_stay_as_they_were_recorded() {
+    let text = |is_there| Text { name: "/late", was_there: false, is_there };
+    let call = |thread, is_there| Call { texts: vec![text(is_there)], thread };
+    let mut one = Streams::new();
+    one.push(0, 1, 0, 1, &call(1, true).entry(&[""]));
+    one.push(1, 2, 0, 2, &call(2, true).entry(&[""]));
+    one.push(2, 3, 1, 2, &call(2, true).exit());
+    one.0.retain(|events| !events.is_empty());
+    let lines = printed(&one.files(), &pretty(), None, (2, 1 << 16));
+    let entries: Vec<_> = lines.lines().take(2).collect();
+    assert!(entries[0].contains("{ filename = \"\", flags = 7, incomplete = 1 }"), "{lines}");
+    assert!(entries[1].contains("{ filename = \"/late\", flags = 7, incomplete = 0 }"), "{lines}");
+}
+
+/// RUN a call of which the trace lacks the return, and the same call of the same thread with a text
+/// that came late. EXPECT that the first does not get it.
+#[test]
+fn a_return_is_not_that_of_a_call_before() {
+    let late = Text { name: "/late", was_there: false, is_there: true };
+    let call = Call { texts: vec![late], thread: 1 };
+    let mut one = Streams::new();
+    one.push(0, 1, 0, 1, &call.entry(&[""]));
+    one.push(1, 2, 0, 1, &call.entry(&[""]));
+    one.push(0, 3, 1, 1, &call.exit());
+    one.0.truncate(2);
+    for batch_bytes in [1, 1 << 16] {
+        let lines = printed(&one.files(), &pretty(), None, (1, batch_bytes));
+        let entries: Vec<_> = lines.lines().filter(|line| line.contains("entry")).collect();
+        assert!(entries[0].contains("filename = \"\", flags = 7, incomplete = 1"), "{lines}");
+        assert!(entries[1].contains("filename = \"/late\", flags = 7, incomplete = 0"), "{lines}");
+    }
+}
+
+/// RUN a return behind a loss of events. EXPECT that nobody takes it for that of a call before it.
+#[test]
+fn what_was_lost_may_have_been_the_return() {
+    let late = Text { name: "/late", was_there: false, is_there: true };
+    let call = Call { texts: vec![late], thread: 1 };
+    for (lost, expected) in [(0, "\"/late\", flags = 7, incomplete = 0"), (2, "\"\", flags = 7, ")]
+    {
+        let mut one = Streams::new();
+        (one.1, one.2) = (1, lost);
+        one.push(0, 1, 0, 1, &call.entry(&[""]));
+        one.push(0, 9, 1, 1, &call.exit());
+        one.0.truncate(1);
+        let lines = printed(&one.files(), &pretty(), None, (1, 1 << 16));
+        assert!(lines.lines().next().is_some_and(|entry| entry.contains(expected)), "{lines}");
+        assert_eq!(lines.contains("discarded 2 events"), lost > 0, "{lines}");
+    }
+}
+
+/// RUN a call that lacks its text at its return, too, and the same call of the same thread with
+/// another text that came late. EXPECT that the first does not get it.
+#[test]
+fn a_text_is_that_of_its_own_call() {
+    let call =
+        |name, is_there| Call { texts: vec![Text { name, was_there: false, is_there }], thread: 1 };
+    let mut one = Streams::new();
+    for (time, call) in [(1, call("/never", false)), (3, call("/late", true))] {
+        one.push(0, time, 0, 1, &call.entry(&[""]));
+        one.push(0, time + 1, 1, 1, &call.exit());
+    }
+    one.0.truncate(1);
+    let lines = printed(&one.files(), &pretty(), None, (1, 1 << 16));
+    let entries: Vec<_> = lines.lines().filter(|line| line.contains("entry")).collect();
+    assert!(entries[0].contains("filename = \"\", flags = 7, incomplete = 1"), "{lines}");
+    assert!(entries[1].contains("filename = \"/late\", flags = 7, incomplete = 0"), "{lines}");
+}

@@ -1,0 +1,240 @@
+//! Time that goes backward within a stream: every reader keeps the stream's order, and reports the
+//! first such place of each stream, however many threads decode it.
+
+#[path = "../../ctf/tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::num::NonZero;
+use std::sync::atomic::AtomicBool;
+
+use support::Random;
+use trackway_ctf::text::{Pretty, PrettyOptions, utc};
+use trackway_reader::{
+    Export, Found, Range, Selection, Settings, join, open, print, statistics, trim,
+};
+use trackway_testkit::TemporaryFolder;
+
+const METADATA: &str = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le;
+    packet.header := struct { integer { size = 32; align = 8; } magic;
+        integer { size = 32; align = 8; } stream_id; }; };
+clock { name = c; };
+stream { id = 0;
+    packet.context := struct {
+        integer { size = 64; align = 8; map = clock.c.value; } timestamp_begin;
+        integer { size = 64; align = 8; map = clock.c.value; } timestamp_end;
+        integer { size = 64; align = 8; } content_size;
+        integer { size = 64; align = 8; } packet_size; };
+    event.header := struct { integer { size = 64; align = 8; map = clock.c.value; } timestamp; }; };
+event { name = tick; stream_id = 0; id = 0; fields := struct { integer { size = 64; } n; }; };
+";
+const HEADER_BYTES: usize = 40;
+const EVENT_BYTES: usize = 16;
+
+/// The bytes of a packet with an event at each of `times`.
+fn packet(times: &[u64]) -> Vec<u8> {
+    let bits = 8 * (HEADER_BYTES + EVENT_BYTES * times.len()) as u64;
+    let (begin, end) = (times.iter().min().copied(), times.iter().max().copied());
+    packet_of(times, begin.unwrap_or_default(), end.unwrap_or_default(), bits)
+}
+
+fn packet_of(times: &[u64], begin: u64, end: u64, bits: u64) -> Vec<u8> {
+    let mut packet = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+    packet.extend(0_u32.to_le_bytes());
+    for word in [begin, end, bits, bits] {
+        packet.extend(word.to_le_bytes());
+    }
+    for (number, time) in times.iter().enumerate() {
+        packet.extend(time.to_le_bytes());
+        packet.extend((number as u64).to_le_bytes());
+    }
+    packet
+}
+
+/// A stream's packets, as the times of their events.
+type Packets = Vec<Vec<u64>>;
+
+/// A stream whose time goes backward at `backward` random events.
+fn random_packets(random: &mut Random, backward: usize) -> Packets {
+    let mut packets: Packets = Vec::new();
+    let mut time = 1_000_000;
+    for _ in 0..random.below(6) + 1 {
+        let events = if random.below(4) == 0 { 0 } else { random.below(3000) };
+        let next = |_| {
+            time += random.below(3);
+            time
+        };
+        packets.push((0..events).map(next).collect());
+    }
+    for _ in 0..backward {
+        let packet = random.below(packets.len() as u64) as usize;
+        let events = packets[packet].len() as u64;
+        if events > 0 {
+            packets[packet][random.below(events) as usize] -= random.below(900_000);
+        }
+    }
+    packets
+}
+
+/// What is reported of a stream, computed from the times alone.
+fn expected_of(name: &str, packets: &Packets) -> Option<String> {
+    let (mut before, mut at) = (0, 0);
+    for (number, times) in packets.iter().enumerate() {
+        for (event, &time) in times.iter().enumerate() {
+            if time < before {
+                let bit = 8 * (HEADER_BYTES + EVENT_BYTES * event);
+                let by = format!("0.{:09} s", before - time);
+                return Some(format!(
+                    "trackway: {name}: packet {number} at byte {at}: time goes backward by {by} \
+                     at the event at bit {bit}"
+                ));
+            }
+            before = time;
+        }
+        at += HEADER_BYTES + EVENT_BYTES * times.len();
+    }
+    None
+}
+
+/// The bytes of a stream.
+fn stream(packets: &Packets) -> Vec<u8> {
+    packets.iter().flat_map(|times| packet(times)).collect()
+}
+
+/// Writes a trace of these streams.
+fn save(folder: &TemporaryFolder, streams: &[Vec<u8>]) {
+    fs::write(folder.join("metadata"), METADATA).expect("a file");
+    for (number, bytes) in streams.iter().enumerate() {
+        fs::write(folder.join(format!("s{number}")), bytes).expect("a file");
+    }
+}
+
+fn found(folder: &TemporaryFolder) -> Found {
+    open(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace")
+}
+
+/// Messages as sorted lines: threads report different streams in any order.
+fn lines(messages: &[u8], is_whole: bool) -> Vec<String> {
+    let text = String::from_utf8_lossy(messages);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert_eq!(is_whole, lines.is_empty(), "{lines:?}");
+    lines.sort();
+    lines
+}
+
+/// The numbers of the printed ticks with their times, and what was reported.
+fn printed(folder: &TemporaryFolder, settings: &Settings) -> (String, Vec<String>) {
+    let (mut text, mut messages) = (Vec::new(), Vec::new());
+    let options = PrettyOptions { clock_seconds: true, ..PrettyOptions::default() };
+    let (format, selection) = (Pretty::new(options, utc), Selection::default());
+    let inputs = found(folder).inputs;
+    let summary = print(inputs, &selection, &format, settings, &mut text, &mut messages);
+    let is_whole = summary.expect("memory").is_whole;
+    (String::from_utf8(text).expect("text"), lines(&messages, is_whole))
+}
+
+fn settings(jobs: usize, batch_bytes: usize) -> Settings {
+    Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None }
+}
+
+/// What the counting reader reports, by so many threads.
+fn counted(folder: &TemporaryFolder, jobs: usize) -> Vec<String> {
+    let jobs = NonZero::new(jobs).expect("a thread");
+    let mut messages = Vec::new();
+    let inputs = found(folder).inputs;
+    let all = statistics(inputs, &Selection::default(), jobs, &mut messages).expect("memory");
+    lines(&messages, all.is_whole)
+}
+
+/// What both exports report: a merge, and a trim that rewrites packets.
+fn exported(folder: &TemporaryFolder, begin: i64) -> [Vec<String>; 2] {
+    let to = TemporaryFolder::new();
+    let stop = AtomicBool::new(false);
+    let export = |name| Export { folder: to.join(name), stop: &stop, progress: &|_, _| {} };
+    let jobs = NonZero::new(2).expect("a thread");
+    let inputs = || -> Vec<_> {
+        let Found { inputs, folders, .. } = found(folder);
+        inputs.into_iter().zip(folders).collect()
+    };
+    let mut messages = [Vec::new(), Vec::new()];
+    let [of_merge, of_trim] = &mut messages;
+    let merged = join(inputs(), &export("merged"), jobs, of_merge).expect("a trace");
+    // Within each stream's first packet.
+    let range = Range { begin: Some(begin), end: None };
+    let selection = Selection { range, ..Selection::default() };
+    let trimmed = trim(inputs(), &selection, &export("trimmed"), jobs, of_trim).expect("a trace");
+    [(merged, &messages[0]), (trimmed, &messages[1])]
+        .map(|(done, messages)| lines(messages, done.is_whole))
+}
+
+#[test]
+fn all_readers_report_the_first_place_of_each_stream() {
+    let mut damaged = 0;
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let mut packets = || {
+            let backward = random.below(4) as usize;
+            random_packets(&mut random, backward)
+        };
+        let streams = [packets(), packets(), vec![vec![1_000_000, 9_000_000]]];
+        let folder = TemporaryFolder::new();
+        let bytes = streams.each_ref().map(stream);
+        save(&folder, &bytes);
+        let name = |number| folder.join(format!("s{number}")).display().to_string();
+        let expected = streams.iter().enumerate();
+        let expected: Vec<String> =
+            expected.filter_map(|(number, packets)| expected_of(&name(number), packets)).collect();
+        damaged += expected.len();
+        let (text, messages) = printed(&folder, &settings(1, 1 << 20));
+        assert_eq!(messages, expected, "seed {seed}");
+        for (jobs, batch_bytes) in [(1, 300), (3, 1), (4, 4000), (8, 128 << 10)] {
+            let other = printed(&folder, &settings(jobs, batch_bytes));
+            assert!(other.0 == text, "seed {seed}: {jobs} threads, batches of {batch_bytes}");
+            assert_eq!(other.1, expected, "seed {seed}: {jobs} threads");
+        }
+        for jobs in [1, 2, 5] {
+            assert_eq!(counted(&folder, jobs), expected, "seed {seed}: {jobs} threads");
+        }
+        for messages in exported(&folder, 1_000_001) {
+            assert_eq!(messages, expected, "seed {seed}");
+        }
+    }
+    assert!(damaged > 8, "{damaged} streams");
+}
+
+#[test]
+fn a_packet_that_ends_before_it_begins_is_reported() {
+    let bits = 8 * (HEADER_BYTES + 2 * EVENT_BYTES) as u64;
+    let good = packet(&[10, 11]);
+    for (times, begin, end, report) in [
+        (&[20, 21], 25, 22, Some("the packet ends 0.000000003 s before it begins".to_owned())),
+        // An event says more than a packet.
+        (
+            &[25, 21],
+            25,
+            21,
+            Some(format!(
+                "time goes backward by 0.000000004 s at the event at bit {}",
+                8 * (HEADER_BYTES + EVENT_BYTES)
+            )),
+        ),
+        // As of a packet that was not closed.
+        (&[20, 21], 20, 0, None),
+        (&[20, 21], 20, 21, None),
+    ] {
+        let folder = TemporaryFolder::new();
+        let bad = packet_of(times, begin, end, bits);
+        save(&folder, &[[&good[..], &bad, &packet(&[30])].concat()]);
+        let name = folder.join("s0").display().to_string();
+        let at = good.len();
+        let expected: Vec<String> = report
+            .iter()
+            .map(|report| format!("trackway: {name}: packet 1 at byte {at}: {report}"))
+            .collect();
+        let (text, messages) = printed(&folder, &settings(2, 1000));
+        assert_eq!((text.lines().count(), messages), (5, expected.clone()));
+        assert_eq!(counted(&folder, 2), expected);
+        assert_eq!(exported(&folder, 11), [expected.clone(), expected]);
+    }
+}
