@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use crate::adapt::Adapted;
 use crate::area::{AREA_BYTES, Area};
 use crate::btf::INFO_BYTES;
+use trackway_console::IoError;
 use trackway_jit::insn::INSN_BYTES;
 
 pub(crate) const MAP_CREATE: i32 = 0;
@@ -143,9 +144,9 @@ impl DescriptorArray {
 #[derive(Debug)]
 pub enum LoadError {
     /// The kernel has no BPF, or we may not use it.
-    Unavailable(io::Error),
+    Unavailable(IoError),
     /// Its verifier refuses the program: why, in its own words.
-    Refused(io::Error, String),
+    Refused(IoError, String),
 }
 
 impl std::fmt::Display for LoadError {
@@ -221,15 +222,18 @@ impl Loaded {
     ///
     /// If there is no BPF here, or the program is refused.
     pub fn new(adapted: &Adapted) -> Result<Self, LoadError> {
-        let map = ArrayMap::new(AREA_BYTES, 1).map_err(LoadError::Unavailable)?;
-        let masks = constant_map(&adapted.masks).map_err(LoadError::Unavailable)?;
-        let btf = load_btf(&adapted.btf.types).map_err(LoadError::Unavailable)?;
+        let map =
+            ArrayMap::new(AREA_BYTES, 1).map_err(|error| LoadError::Unavailable(error.into()))?;
+        let masks =
+            constant_map(&adapted.masks).map_err(|error| LoadError::Unavailable(error.into()))?;
+        let btf =
+            load_btf(&adapted.btf.types).map_err(|error| LoadError::Unavailable(error.into()))?;
         let fds = (map.fd(), masks.as_ref().map_or(-1, ArrayMap::fd));
         let program = match load(adapted, fds, &btf, &mut []) {
             Ok(program) => program,
             // Its verifier has another word for what it refuses.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                return Err(LoadError::Unavailable(error));
+                return Err(LoadError::Unavailable(error.into()));
             }
             // Once more, to be told why: what it says of a program that it takes may be too long.
             Err(error) => {
@@ -237,7 +241,7 @@ impl Loaded {
                 let _ = load(adapted, fds, &btf, &mut log);
                 let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
                 let log = String::from_utf8_lossy(&log[..end]).into_owned();
-                return Err(LoadError::Refused(error, log));
+                return Err(LoadError::Refused(error.into(), log));
             }
         };
         Ok(Self { map, _masks: masks, program })

@@ -1,9 +1,9 @@
 //! Why there is no catalogue, or nothing in it that was asked for.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
+use trackway_console::IoError;
 use trackway_sys::Errno;
 
 /// Why events of the kernel cannot be told.
@@ -15,7 +15,7 @@ pub enum CatalogueError {
     /// The kernel gives no tracefs.
     NoTracefs(Errno),
     /// A file cannot be read.
-    Io(PathBuf, io::Error),
+    Io(PathBuf, IoError),
     /// A pattern that is none.
     Pattern(String),
     /// No event matches a pattern; what may have been meant.
@@ -64,11 +64,5 @@ impl fmt::Display for CatalogueError {
     }
 }
 
-impl std::error::Error for CatalogueError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(_, error) => Some(error),
-            _ => None,
-        }
-    }
-}
+// It has no source: its text has the system's error already.
+impl std::error::Error for CatalogueError {}

@@ -27,6 +27,8 @@ use std::collections::HashMap;
 use std::io::{self, Read as _};
 use std::str::FromStr;
 
+use trackway_console::IoError;
+
 use btf::{Btf, Class};
 use calls::Structures;
 use error::CatalogueError;
@@ -192,7 +194,7 @@ fn read_names(tracefs: &Tracefs) -> Result<Vec<EventName>, CatalogueError> {
     let mut buffer = Vec::new();
     let text = tracefs
         .read(LIST, LIST_BYTES_MAX, &mut buffer)
-        .map_err(|error| CatalogueError::Io(tracefs.root().join(LIST), error))?;
+        .map_err(|error| CatalogueError::Io(tracefs.root().join(LIST), error.into()))?;
     Ok(text.lines().filter_map(|line| line.parse().ok()).take(EVENTS_MAX).collect())
 }
 
@@ -291,7 +293,7 @@ impl Reader<'_> {
         let text = self.catalogue.tracefs.read(&path, FORMAT_BYTES_MAX, &mut self.buffer);
         let text = text.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Unread::Gone,
-            _ => Unread::Bad(error.to_string()),
+            _ => Unread::Bad(IoError::text(&error)),
         })?;
         let names: &dyn Names = match &self.catalogue.btf {
             Some(btf) => btf,

@@ -59,7 +59,7 @@ impl Tracefs {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err(CatalogueError::NoRights)
             }
-            Err(error) => Err(CatalogueError::Io(self.root.join("available_events"), error)),
+            Err(error) => Err(CatalogueError::Io(self.root.join("available_events"), error.into())),
         }
     }
 

@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use trackway_console::IoError;
 use trackway_sys::file::Fd;
 use trackway_sys::process::{Afterwards, Identity, Life, identity, life_of};
 
@@ -49,7 +50,7 @@ pub enum InstanceError {
     /// No tracefs.
     Catalogue(CatalogueError),
     /// Something in it cannot be done: what, on what file, why.
-    Io(&'static str, PathBuf, io::Error),
+    Io(&'static str, PathBuf, IoError),
     /// What it says of itself is not known here.
     Unknown(String),
 }
@@ -374,14 +375,14 @@ pub fn check() -> Result<PathBuf, InstanceError> {
         Ok(()) => Ok(tracefs.root().to_owned()),
         Err(errno) => {
             let error = io::Error::from_raw_os_error(errno.0);
-            Err(InstanceError::Io("write to", instances, error))
+            Err(InstanceError::Io("write to", instances, error.into()))
         }
     }
 }
 
 fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstanceError {
     let path = path.to_owned();
-    move |error| InstanceError::Io(what, path, error)
+    move |error| InstanceError::Io(what, path, error.into())
 }
 
 fn open(path: &Path, file: &str, options: &fs::OpenOptions) -> Result<File, InstanceError> {

@@ -226,20 +226,21 @@ impl Loaded {
 
     fn of(kind: ProgramKind, program: CodeView<'_>) -> Result<Self, LoadError> {
         let loaded = program.types.map(|types| Ok((load_btf(&types.types)?, &types.infos)));
-        let types = loaded.transpose().map_err(LoadError::Unavailable)?;
+        let types =
+            loaded.transpose().map_err(|error: io::Error| LoadError::Unavailable(error.into()))?;
         let functions = types.as_ref().map(|(btf, infos)| Functions::new(btf, infos));
         let load =
             |log: &mut [u8]| load_program(kind, program.bytes, LICENSE, functions.as_ref(), log);
         match load(&mut []) {
             Ok(program) => Ok(Self(program)),
             // What its verifier refuses has other words.
-            Err(error) if !is_refusal(&error) => Err(LoadError::Unavailable(error)),
+            Err(error) if !is_refusal(&error) => Err(LoadError::Unavailable(error.into())),
             Err(error) => {
                 let mut log = vec![0; LOG_BYTES];
                 let _ = load(&mut log);
                 let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
                 let log = String::from_utf8_lossy(&log[..end]).into_owned();
-                Err(LoadError::Refused(error, log))
+                Err(LoadError::Refused(error.into(), log))
             }
         }
     }

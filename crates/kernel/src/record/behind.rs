@@ -16,9 +16,9 @@ use crate::catalogue::{members, names};
 /// Longest text of a program's that is recorded, with its NUL.
 pub const USER_TEXT_BYTES_MAX: u32 = 1024;
 /// Most texts behind one argument, and most bytes of one and of all of them, with their NULs.
-pub const TEXTS_MAX: u32 = 16;
+pub const TEXTS_MAX: u32 = 64;
 pub(super) const TEXTS_EACH_BYTES_MAX: u32 = 256;
-pub(super) const TEXTS_BYTES_MAX: u32 = 1024;
+pub(super) const TEXTS_BYTES_MAX: u32 = 2048;
 /// Most structures behind one argument.
 pub const STRUCTURES_MAX: u32 = 16;
 /// Most bytes that are read of one argument, to be taken apart.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bpf::DescriptorArray;
+use trackway_console::IoError;
 
 const MAP_TYPE_CGROUP_ARRAY: u32 = 8;
 /// Most groups: a program asks of each.
@@ -27,7 +28,7 @@ pub enum CgroupError {
     /// There are too many.
     TooMany,
     /// Something else.
-    Io(PathBuf, io::Error),
+    Io(PathBuf, IoError),
 }
 
 impl std::fmt::Display for CgroupError {
@@ -121,7 +122,7 @@ impl Cgroups {
     pub fn open(paths: &[PathBuf]) -> Result<Self, CgroupError> {
         let io = |path: &Path| {
             let path = path.to_owned();
-            |error| CgroupError::Io(path, error)
+            |error: io::Error| CgroupError::Io(path, error.into())
         };
         let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
         let folders = Folders::find(paths)?;

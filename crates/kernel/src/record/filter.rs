@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
+use trackway_console::IoError;
 use trackway_jit::Kind;
 use trackway_jit::helper::Word;
 use trackway_jit::insn::{STACK_END, alu, jump};
@@ -74,7 +75,7 @@ pub enum FilterError {
     /// Strings take it, and the other filters of the event, as many steps.
     Steps(u64),
     /// The kernel gives no memory.
-    Memory(io::Error),
+    Memory(IoError),
 }
 
 impl fmt::Display for FilterError {
@@ -202,9 +203,12 @@ impl Memory {
         area.fill(&[], &[0; REGION_BYTES]).map_err(|_| long())?;
         let count = self.cpus * LEVELS as u32;
         let bytes = if has_letters { area.bytes().len() } else { AREA_BYTES_PLAIN };
-        let areas = ArrayMap::new(bytes, count).map_err(FilterError::Memory)?;
+        let areas =
+            ArrayMap::new(bytes, count).map_err(|error| FilterError::Memory(error.into()))?;
         for number in 0..count {
-            areas.set(number, &mut area.bytes_mut()[..bytes]).map_err(FilterError::Memory)?;
+            areas
+                .set(number, &mut area.bytes_mut()[..bytes])
+                .map_err(|error| FilterError::Memory(error.into()))?;
         }
         let fd = areas.fd();
         self.areas.insert(key, areas);
@@ -216,7 +220,10 @@ impl Memory {
         if let Some(known) = self.masks.get(masks) {
             return Ok(Some(known.fd()));
         }
-        let Some(map) = constant_map(masks).map_err(FilterError::Memory)? else { return Ok(None) };
+        let Some(map) = constant_map(masks).map_err(|error| FilterError::Memory(error.into()))?
+        else {
+            return Ok(None);
+        };
         let fd = map.fd();
         self.masks.insert(masks.to_vec(), map);
         Ok(Some(fd))

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io;
 
+use trackway_console::IoError;
 use trackway_jit::insn::alu;
 
 use super::attach::{Loaded, may_open_events};
@@ -17,7 +18,7 @@ pub struct Refusal {
     /// What was asked for.
     pub what: &'static str,
     /// The kernel's answer; `None`: it was not asked.
-    pub error: Option<io::Error>,
+    pub error: Option<IoError>,
 }
 
 impl fmt::Display for Refusal {
@@ -32,7 +33,7 @@ impl fmt::Display for Refusal {
 impl Refusal {
     /// Whether somebody with more rights would have been let.
     pub fn is_of_rights(&self) -> bool {
-        let code = self.error.as_ref().and_then(io::Error::raw_os_error);
+        let code = self.error.as_ref().and_then(|error| error.raw_os_error());
         matches!(code, Some(libc::EPERM | libc::EACCES))
     }
 }
@@ -43,7 +44,7 @@ impl Refusal {
 ///
 /// If they cannot.
 pub fn check() -> Result<(), Refusal> {
-    let refused = |what| move |error| Refusal { what, error: Some(error) };
+    let refused = |what| move |error: io::Error| Refusal { what, error: Some(error.into()) };
     // What a program writes is seen in this order by those who read it there alone.
     if !cfg!(target_arch = "x86_64") {
         return Err(Refusal { what: "not on this processor, so far", error: None });
@@ -79,9 +80,9 @@ mod tests {
     #[test]
     fn refusals_say_what_was_refused() {
         let of = |error| Refusal { what: "a map", error };
-        let eperm = of(Some(io::Error::from_raw_os_error(libc::EPERM)));
+        let eperm = of(Some(io::Error::from_raw_os_error(libc::EPERM).into()));
         assert!(eperm.is_of_rights() && eperm.to_string().starts_with("a map: "), "{eperm}");
-        let absent = of(Some(io::Error::from_raw_os_error(libc::ENOSYS)));
+        let absent = of(Some(io::Error::from_raw_os_error(libc::ENOSYS).into()));
         assert!(!absent.is_of_rights() && !of(None).is_of_rights());
         assert_eq!(of(None).to_string(), "a map");
         assert!(smallest().is_some_and(|program| program.len() == 8 * 6));
