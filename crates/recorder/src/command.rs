@@ -1,7 +1,7 @@
 //! The traced command: found, started with the library in it, waited for.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,11 @@ use trackway_sys::signal::{self, SignalReader, SignalSet};
 use crate::record::CommandEnd;
 use crate::{RecordError, elf};
 
-/// The library that every traced program loads.
+/// The library that every traced program loads, as messages name it.
 const LIBRARY: &str = "libtrackway.so";
+/// Its file: the SONAME first. `libtrackway.so` is a linker script where Trackway is installed, and
+/// the library in the folder that cargo builds in.
+const LIBRARY_FILES: [&str; 2] = ["libtrackway.so.1", "libtrackway.so"];
 /// Where libraries lie, seen from the folder of this program.
 const LIBRARY_FOLDERS: [[&str; 2]; 4] =
     [[".", ""], ["../lib", ""], ["../lib", elf::MULTIARCH], ["../lib64", ""]];
@@ -101,7 +104,7 @@ impl Found {
         }
         command.spawn().map_err(|error| match (error.kind(), error.raw_os_error()) {
             (_, Some(code)) if code & OF_ENTRANCE != 0 => {
-                let why = io::Error::from_raw_os_error(code & !OF_ENTRANCE);
+                let why = trackway_sys::Errno(code & !OF_ENTRANCE);
                 RecordError::Kernel(format!("cannot record the command: {why}"), None)
             }
             (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
@@ -109,7 +112,7 @@ impl Found {
             (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {
                 RecordError::io("start", &self.file)(error)
             }
-            _ => RecordError::CommandNotExecutable(self.file.clone(), error),
+            _ => RecordError::CommandNotExecutable(self.file.clone(), error.into()),
         })
     }
 }
@@ -156,10 +159,33 @@ impl Received {
 
     /// What is to be sent to the command. The terminal's own signals have reached it already.
     pub(crate) const fn forwarded(self) -> Option<i32> {
-        match self.signal {
-            libc::SIGINT | libc::SIGQUIT if self.by_kernel => None,
-            signal => Some(signal),
+        if self.is_key() { None } else { Some(self.signal) }
+    }
+
+    /// This signal, from the terminal or the kernel, or from a process.
+    #[cfg(test)]
+    pub(crate) const fn new(signal: i32, by_kernel: bool) -> Self {
+        Self { signal, by_kernel }
+    }
+
+    pub(crate) const fn signal(self) -> i32 {
+        self.signal
+    }
+
+    /// Its name, as kill(1) has it.
+    pub(crate) const fn name_of(signal: i32) -> &'static str {
+        match signal {
+            libc::SIGINT => "SIGINT",
+            libc::SIGQUIT => "SIGQUIT",
+            libc::SIGTERM => "SIGTERM",
+            libc::SIGHUP => "SIGHUP",
+            _ => "a signal",
         }
+    }
+
+    /// Whether a key on the terminal sent it: to the command, too.
+    pub(crate) const fn is_key(self) -> bool {
+        self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGQUIT)
     }
 
     /// Whether somebody wants us to end.
@@ -194,7 +220,7 @@ fn look_up(name: &OsStr) -> Result<PathBuf, RecordError> {
             Ok(status) if is_executable(&status) => Ok(path),
             Ok(_) => {
                 let denied = io::Error::from_raw_os_error(libc::EACCES);
-                Err(RecordError::CommandNotExecutable(path, denied))
+                Err(RecordError::CommandNotExecutable(path, denied.into()))
             }
             Err(_) => Err(not_found()),
         };
@@ -210,9 +236,10 @@ fn look_up(name: &OsStr) -> Result<PathBuf, RecordError> {
         }
     }
     Err(match denied {
-        Some(path) => {
-            RecordError::CommandNotExecutable(path, io::Error::from_raw_os_error(libc::EACCES))
-        }
+        Some(path) => RecordError::CommandNotExecutable(
+            path,
+            io::Error::from_raw_os_error(libc::EACCES).into(),
+        ),
         None => not_found(),
     })
 }
@@ -233,11 +260,7 @@ pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, Record
         .copied()
         .chain(std::iter::once(LIBRARY))
         .map(|name| {
-            let path = LIBRARY_FOLDERS
-                .iter()
-                .map(|[place, within]| folder.join(place).join(within).join(name))
-                .find_map(|path| path.canonicalize().ok())
-                .ok_or(RecordError::LibraryMissing(name))?;
+            let path = find_library(folder, name).ok_or(RecordError::LibraryMissing(name))?;
             let bytes = path.as_os_str().as_encoded_bytes();
             if bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
                 return Err(RecordError::LibraryPath(path));
@@ -245,6 +268,29 @@ pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, Record
             Ok(path)
         })
         .collect()
+}
+
+/// The exit status that a shell has for a command that this signal ended.
+pub(crate) fn status_of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// The ELF file of this library, where libraries lie seen from `folder`.
+fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
+    let files = if name == LIBRARY { &LIBRARY_FILES[..] } else { &[name] };
+    LIBRARY_FOLDERS
+        .iter()
+        .map(|[place, within]| folder.join(place).join(within))
+        .flat_map(|folder| files.iter().map(move |file| folder.join(file)))
+        .filter_map(|path| path.canonicalize().ok())
+        .find(|path| is_elf(path))
+}
+
+/// Whether the dynamic loader can load this file: linker scripts have the names of libraries, too.
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == object::elf::ELFMAG
 }
 
 /// How the command ended.
@@ -259,6 +305,24 @@ pub(crate) fn end_of(status: ExitStatus) -> CommandEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_linker_script_is_never_preloaded() {
+        let root = trackway_testkit::TemporaryFolder::below(&std::env::temp_dir());
+        let (bin, lib) = (root.path().join("bin"), root.path().join("lib"));
+        for folder in [&bin, &lib] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let write = |file: &str, text: &[u8]| std::fs::write(lib.join(file), text).unwrap();
+        let found = || find_library(&bin, LIBRARY).map(|path| path.file_name().unwrap().to_owned());
+        write("libtrackway.so", b"INPUT(trackway-link.o libtrackway.so.1)\n");
+        assert_eq!(found(), None, "the script alone");
+        write("libtrackway.so.1", b"\x7fELF of the library");
+        assert_eq!(found().unwrap(), "libtrackway.so.1");
+        std::fs::remove_file(lib.join("libtrackway.so.1")).unwrap();
+        write("libtrackway.so", b"\x7fELF of the library");
+        assert_eq!(found().unwrap(), "libtrackway.so", "as cargo builds it");
+    }
 
     #[test]
     fn commands_are_found_as_the_shell_finds_them() {

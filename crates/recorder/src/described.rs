@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use object::elf::{R_AARCH64_RELATIVE, R_RISCV_RELATIVE, R_X86_64_RELATIVE};
 use object::endian::Endianness;
 use object::read::elf::ElfFile64;
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, RelocationFlags};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef, RelocationFlags};
 use object::{ObjectSymbolTable, RelocationTarget};
 use trackway_schema::{
     EventDescription, FIELDS_MAX, Field, FieldKind, LABELS_MAX, Label, NAME_BYTES_MAX, Scalar,
@@ -57,7 +57,9 @@ mod label {
 }
 
 /// The events that a file describes; `None` if one of them cannot be read.
-pub(crate) fn events(file: &ElfFile64<'_, Endianness>) -> Option<Vec<EventDescription>> {
+pub(crate) fn events<'data, R: ReadRef<'data>>(
+    file: &ElfFile64<'data, Endianness, R>,
+) -> Option<Vec<EventDescription>> {
     let Some(section) = file.section_by_name(SECTION) else { return Some(Vec::new()) };
     let image = Image::of(file);
     let count = (section.size() / POINTER_BYTES).min(EVENTS_MAX as u64);
@@ -76,11 +78,14 @@ struct Image<'data> {
 }
 
 impl<'data> Image<'data> {
-    fn of(file: &ElfFile64<'data, Endianness>) -> Self {
-        let piece = |segment: object::read::elf::ElfSegment64<'data, '_, Endianness>| {
+    fn of<R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Self {
+        // Segments do not overlap in a file that a linker has made.
+        let mut left = file.data().len().unwrap_or(0);
+        let piece = |segment: object::read::elf::ElfSegment64<'data, '_, Endianness, R>| {
+            left = left.checked_sub(segment.file_range().1)?;
             Some((segment.address(), segment.data().ok()?))
         };
-        let pieces = file.segments().filter_map(piece).take(PIECES_MAX).collect();
+        let pieces = file.segments().take(PIECES_MAX).filter_map(piece).collect();
         Self { pieces, relocated: relocated(file) }
     }
 
@@ -162,7 +167,7 @@ impl<'data> Image<'data> {
 
 /// What the dynamic loader would fill in, were the file at the addresses that it names. (What is
 /// packed, as DT_RELR has it, stands in the data already.)
-fn relocated(file: &ElfFile64<'_, Endianness>) -> HashMap<u64, u64> {
+fn relocated<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -> HashMap<u64, u64> {
     let symbols = file.dynamic_symbol_table();
     let relocations = file.dynamic_relocations().into_iter().flatten();
     let value = |relocation: &object::Relocation| {

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use trackway_sys::wait;
 
+use crate::processes::read_proc;
+
 /// For how long those that are about to end are waited for, all together.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// SIGKILL, as a bit of a set of signals.
@@ -52,7 +54,7 @@ fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
 
 /// Whether a process is about to end: killed, or ending already.
 fn is_dying(pid: u32) -> bool {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let read = |name: &str| read_proc(&format!("/proc/{pid}/{name}")).unwrap_or_default();
     is_killed(&read("status")) || is_ending(&read("stat"))
 }
 

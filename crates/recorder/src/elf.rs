@@ -1,8 +1,9 @@
 //! What an ELF file says of itself: whether it is static, which libraries it needs, which
 //! instrumentation points it carries.
 //!
-//! Files are hostile: `object` checks every offset, sizes are bounded, and a file that makes no
-//! sense has simply nothing to say.
+//! Only what is asked for is read of a file: programs of 100 MB are looked into while their first
+//! events fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and a
+//! file that makes no sense has simply nothing to say.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fs;
@@ -11,13 +12,17 @@ use std::path::{Path, PathBuf};
 use object::elf::{DT_NEEDED, PT_INTERP};
 use object::endian::Endianness;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 use trackway_schema::EventDescription;
 
 use crate::described;
 
 /// Largest file that is looked into, in bytes.
 const FILE_BYTES_MAX: u64 = 512 << 20;
+/// Most sections of instrumentation points that are looked into; a linker makes one of them.
+const NOTES_MAX: usize = 16;
+/// Largest of them, in bytes: some ten thousand points.
+const NOTES_BYTES_MAX: u64 = 4 << 20;
 /// Most libraries of a program that are looked into.
 const LIBRARIES_MAX: usize = 256;
 
@@ -52,29 +57,34 @@ pub struct Module {
     pub registers: bool,
 }
 
+impl Module {
+    /// Whether it has events of Trackway: SDT notes may be of other tracers alone.
+    pub(crate) fn has_events(&self) -> bool {
+        self.events.as_ref().is_none_or(|events| !events.is_empty())
+    }
+}
+
 /// Reads the 64-bit ELF file at `path`; `None` if it is none (a script, say).
 pub fn read(path: &Path) -> Option<Module> {
     let status = fs::metadata(path).ok()?;
     if !status.is_file() || status.len() > FILE_BYTES_MAX {
         return None;
     }
-    parse(&fs::read(path).ok()?)
+    parse(&ReadCache::new(fs::File::open(path).ok()?))
 }
 
-fn parse(bytes: &[u8]) -> Option<Module> {
-    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
+fn parse<'data, R: ReadRef<'data>>(bytes: R) -> Option<Module> {
+    let file = ElfFile64::<Endianness, R>::parse(bytes).ok()?;
     let endian = file.endian();
     let segments = file.elf_program_headers();
     let has = |kind| segments.iter().any(|segment| segment.p_type(endian) == kind);
     let executable = file.elf_header().e_type(endian) == object::elf::ET_EXEC
         || file.elf_header().e_type(endian) == object::elf::ET_DYN && file.entry() != 0;
     let mut points = BTreeSet::new();
-    for section in file.sections() {
-        if section.name() == Ok(".note.stapsdt")
-            && let Ok(data) = section.data()
-        {
-            read_notes(data, &mut points);
-        }
+    let notes = file.sections().filter(|section| section.name() == Ok(".note.stapsdt"));
+    let notes = notes.filter(|section| section.size() <= NOTES_BYTES_MAX).take(NOTES_MAX);
+    for data in notes.filter_map(|section| section.data().ok()) {
+        read_notes(data, &mut points);
     }
     Some(Module {
         is_static: executable && !has(PT_INTERP) && !is_library(&file),
@@ -88,11 +98,14 @@ fn parse(bytes: &[u8]) -> Option<Module> {
 }
 
 /// Libraries have an entry point at times (libc.so.6): they have a name, too.
-fn is_library(file: &ElfFile64<'_, Endianness>) -> bool {
+fn is_library<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -> bool {
     file.dynamic_symbols().next().is_some()
 }
 
-fn needed(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Option<Vec<String>> {
+fn needed<'data, R: ReadRef<'data>>(
+    file: &ElfFile64<'data, Endianness, R>,
+    bytes: R,
+) -> Option<Vec<String>> {
     let endian = file.endian();
     let sections = file.elf_section_table();
     let (dynamic, strings) = sections.dynamic(endian, bytes).ok()??;
@@ -101,7 +114,7 @@ fn needed(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Option<Vec<String>>
         .iter()
         .take_while(|entry| entry.tag32(endian) != Some(0))
         .filter(|entry| entry.tag32(endian) == Some(DT_NEEDED))
-        .filter_map(|entry| entry.string(endian, strings).ok())
+        .filter_map(|entry| strings.get(entry.val32(endian)?).ok())
         .filter_map(|name| core::str::from_utf8(name).ok().map(str::to_owned))
         .take(LIBRARIES_MAX);
     Some(names.collect())
@@ -204,6 +217,29 @@ mod tests {
         let module = read(&std::env::current_exe().unwrap()).unwrap();
         assert!(!module.is_static);
         assert!(module.needed.iter().any(|name| name.starts_with("libc.so")), "{module:?}");
+    }
+
+    /// Bytes that the calling thread has read (proc_pid_io(5)); `None` where the kernel does not
+    /// count them.
+    fn bytes_read() -> Option<u64> {
+        let text = fs::read_to_string("/proc/thread-self/io").ok()?;
+        text.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()
+    }
+
+    #[test]
+    fn of_a_large_program_little_is_read() {
+        const LARGE_BYTES: u64 = FILE_BYTES_MAX - 1;
+        let folder = trackway_testkit::TemporaryFolder::below(&std::env::temp_dir());
+        let large = folder.path().join("large");
+        fs::copy(std::env::current_exe().unwrap(), &large).unwrap();
+        let own = read(&large).unwrap();
+        fs::File::options().write(true).open(&large).unwrap().set_len(LARGE_BYTES).unwrap();
+        let Some(before) = bytes_read() else {
+            return eprintln!("skipped, because the kernel does not count what is read");
+        };
+        assert_eq!(read(&large), Some(own));
+        let read = bytes_read().unwrap() - before;
+        assert!(read < LARGE_BYTES / 8, "{read} bytes");
     }
 
     #[test]

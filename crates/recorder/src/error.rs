@@ -4,6 +4,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use trackway_console::IoError;
 use trackway_session::protocol::Refusal;
 use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
@@ -30,7 +31,7 @@ pub enum RecordError {
     /// Words that mean nothing.
     Option(OptionError),
     /// Something that the system refused: what was done, to what.
-    Io(&'static str, PathBuf, io::Error),
+    Io(&'static str, PathBuf, IoError),
     /// The trace folder exists and is not only an earlier trace.
     FolderInUse(PathBuf),
     /// Another recorder writes to the trace folder.
@@ -49,7 +50,7 @@ pub enum RecordError {
     /// The command cannot be found.
     CommandNotFound(PathBuf),
     /// The command cannot be executed.
-    CommandNotExecutable(PathBuf, io::Error),
+    CommandNotExecutable(PathBuf, IoError),
     /// A library that goes into the traced program is not installed beside this program.
     LibraryMissing(&'static str),
     /// A library's path has a space or a colon, which LD_PRELOAD cannot carry.
@@ -76,6 +77,8 @@ pub enum RecordError {
     Refused(Refusal),
     /// The kernel's events cannot be recorded: why, and what helps.
     Kernel(String, Option<String>),
+    /// Kernel events need rights that this process does not have: the error, and the advice.
+    NoKernelRights(String, Option<String>),
 }
 
 impl RecordError {
@@ -85,13 +88,13 @@ impl RecordError {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |error| Self::Io(what, path, error)
+        move |error| Self::Io(what, path, error.into())
     }
 
     /// What the user can do about it, if we know.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Kernel(_, hint) => return hint.clone(),
+            Self::Kernel(_, hint) | Self::NoKernelRights(_, hint) => return hint.clone(),
             Self::Window(path, OpenError::NotOurs) => not_ours(path).1,
             Self::NoSlot => "end some of the user's recordings, or run trackway recover".into(),
             Self::Memory(_, _, AllocateError::System(trackway_sys::Errno(libc::EFBIG))) => {
@@ -145,6 +148,15 @@ impl RecordError {
         })
     }
 
+    /// Whether root may do what this user may not, also where a session's recorder reports it.
+    pub fn needs_root(&self) -> bool {
+        match self {
+            Self::NoKernelRights(..) => true,
+            Self::Refused(refusal) => refusal.needs_root,
+            _ => false,
+        }
+    }
+
     /// Whether what was recorded is gone for good, because its folder was removed.
     pub(crate) fn says_removed(&self) -> bool {
         matches!(self, Self::Io(_, _, error) if says_removed(error))
@@ -188,7 +200,7 @@ impl core::fmt::Display for RecordError {
             Self::Tracefiles(error) => write!(formatter, "{error}"),
             Self::Option(error) => write!(formatter, "{error}"),
             Self::Io(what, path, error) => {
-                write!(formatter, "cannot {what} {}: {}", path.display(), plain(error))
+                write!(formatter, "cannot {what} {}: {}", path.display(), error)
             }
             Self::FolderInUse(path) => {
                 write!(formatter, "{} exists and is not only an earlier trace", path.display())
@@ -222,7 +234,7 @@ impl core::fmt::Display for RecordError {
                 write!(formatter, "cannot run {}: no such command", path.display())
             }
             Self::CommandNotExecutable(path, error) => {
-                write!(formatter, "cannot run {}: {}", path.display(), plain(error))
+                write!(formatter, "cannot run {}: {}", path.display(), error)
             }
             Self::LibraryMissing(name) => write!(formatter, "cannot find {name}"),
             Self::LibraryPath(path) => write!(
@@ -251,7 +263,7 @@ impl core::fmt::Display for RecordError {
             }
             Self::Spec(error) => write!(formatter, "{error}"),
             Self::Filter(lines) => write!(formatter, "filter:\n{lines}"),
-            Self::Kernel(why, _) => formatter.write_str(why),
+            Self::Kernel(why, _) | Self::NoKernelRights(why, _) => formatter.write_str(why),
             Self::Refused(refusal) => formatter.write_str(&refusal.why),
         }
     }
@@ -285,7 +297,7 @@ impl From<SpecError> for RecordError {
 
 impl From<&RecordError> for Refusal {
     fn from(error: &RecordError) -> Self {
-        Self { why: error.to_string(), hint: error.hint() }
+        Self { why: error.to_string(), hint: error.hint(), needs_root: error.needs_root() }
     }
 }
 
@@ -295,14 +307,6 @@ fn last_line(log: &Path) -> Option<String> {
     let file = open_regular(log, std::fs::OpenOptions::new().read(true)).ok()?;
     file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
     text.lines().last().map(str::to_owned)
-}
-
-/// The error as strerror(3) words it, without the number that std adds.
-fn plain(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(errno) => trackway_sys::Errno(errno).to_string(),
-        None => error.to_string(),
-    }
 }
 
 /// A system call's error as std's.

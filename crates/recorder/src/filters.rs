@@ -272,6 +272,14 @@ pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
     described.filter(|event| selects(rules, event)).collect()
 }
 
+/// All events that are known in the calling user's window; none, if there is no window.
+pub(crate) fn known_here() -> Result<Vec<EventDescription>, RecordError> {
+    let Some(home) = Home::open()? else { return Ok(Vec::new()) };
+    let known = known(home.window(), "*");
+    home.close();
+    Ok(known)
+}
+
 /// An id that no filter had.
 fn new_id() -> Result<u64, RecordError> {
     Ok(u64::from_le_bytes(trace::random()?).max(1))

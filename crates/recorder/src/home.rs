@@ -1,11 +1,16 @@
 //! Where a user's window is, and opening it.
 
+use std::cell::RefCell;
 use std::ffi::{CString, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use trackway_abi::session::SESSIONS_MAX;
+use trackway_abi::session::state::FREE;
 use trackway_sys::signal::Guard;
 use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
 
@@ -34,6 +39,8 @@ pub struct Home {
     /// Device and inode of its file.
     file: (u64, u64),
     guard: Guard,
+    /// Folders of recordings that were given up for want of places, and nobody was told of yet.
+    pub(crate) given_up: RefCell<Vec<PathBuf>>,
 }
 
 impl Home {
@@ -63,6 +70,16 @@ impl Home {
         }
     }
 
+    /// Looks at the calling user's window; `None`: there is none. For commands that record nothing:
+    /// where nobody else uses the window, it is compact afterwards.
+    pub fn look<T>(look: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
+        let Some(home) = Self::open()? else { return Ok(None) };
+        let seen = look(home.window());
+        home.compact_soon();
+        home.close();
+        Ok(Some(seen))
+    }
+
     /// Opens (with `create`: or makes) the calling user's window in `folder`.
     pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
         Self::open_for(folder, user(), create)
@@ -87,9 +104,39 @@ impl Home {
             uid,
             file: (status.device, status.inode),
             guard,
+            given_up: RefCell::default(),
         };
         home.limit_patience();
         Ok(home)
+    }
+
+    /// Makes the window compact, if nobody uses it. Where no program does, and no session is left,
+    /// others are about to close it: they are waited for, for a moment.
+    pub(crate) fn compact_soon(&self) {
+        const LOOKS: u32 = 10;
+        const PERIOD: Duration = Duration::from_millis(5);
+        for _ in 0..LOOKS {
+            if self.allocator.compact() != Ok(false) || self.is_used() {
+                return;
+            }
+            std::thread::sleep(PERIOD);
+        }
+    }
+
+    /// Whether a session is in the window, or a process that lives.
+    fn is_used(&self) -> bool {
+        let window = self.window();
+        let state = |index| window.session(index).state.load(Ordering::Relaxed);
+        (0..SESSIONS_MAX).any(|index| state(index) != FREE) || window.sweep_processes() > 0
+    }
+
+    /// Lets go of a window that was only looked at: nothing of it is mapped any more, if there is
+    /// address space for that. Copies of [`Self::window`] show zeros from here on.
+    pub fn close(self) {
+        let window = *self.window();
+        drop(self);
+        // What is still mapped would keep the window from being made compact by another.
+        let _ = window.blank(true, 0).and_then(|()| window.blank(false, 0));
     }
 
     /// Whose it is.
@@ -139,6 +186,14 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    /// A window that nobody uses any more takes little memory.
+    fn drop(&mut self) {
+        // Whoever comes next tries again.
+        let _ = self.allocator.compact();
+    }
+}
+
 /// The file of user `uid`'s window in `folder`.
 pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     let fail = |error| RecordError::Window(folder.to_owned(), error);
@@ -159,6 +214,11 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) fn user() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
+}
+
+/// Whether this process has the rights of root.
+pub fn is_root() -> bool {
+    user() == 0
 }
 
 fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {

@@ -10,8 +10,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use trackway_console::IoError;
+
 use crate::completion::{self, By};
-use crate::kernel::failed;
+use crate::kernel::{failed, io_failure};
 use crate::live::Live;
 use crate::report::Notices;
 use crate::trace::Trace;
@@ -120,7 +122,7 @@ impl<D: Drains> DrainThread<D> {
         let (teller, news) = mpsc::channel();
         let run = move || run(&mut drainer, &ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
-        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
         Ok(Self { orders, news, thread })
     }
 
@@ -169,7 +171,7 @@ impl<D: Drains> DrainThread<D> {
     /// See [`Drains::clear`].
     pub(crate) fn clear(&self) -> Result<(), RecordError> {
         let cleared = self.ask(Drains::clear)?;
-        cleared.map_err(|error| failed("cannot remove what was recorded of the kernel", error))
+        cleared.map_err(|error| io_failure("cannot remove what was recorded of the kernel", error))
     }
 
     /// Says what happened since it was looked at last.
@@ -197,8 +199,9 @@ fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<
                 let turned = drainer.regular_turn();
                 match (&turned, is_failing) {
                     (Err(error), false) => drop(teller.send(format!(
-                        "cannot write kernel events: {error}; what finds no room until it can be \
-                         is counted"
+                        "cannot write kernel events: {}; what finds no room until it can be is \
+                         counted",
+                        IoError::text(error)
                     ))),
                     (Ok(()), true) => {
                         drop(teller.send("kernel events are written again".to_owned()));
@@ -214,5 +217,5 @@ fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<
 
 /// That events could not be written.
 pub(crate) fn unwritten(error: io::Error) -> RecordError {
-    failed("cannot write kernel events", error)
+    io_failure("cannot write kernel events", error)
 }

@@ -15,6 +15,7 @@ use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
+use trackway_console::IoError;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace::context::Context;
@@ -31,7 +32,7 @@ use self::members::{Follower, Moves};
 use self::output::{CpuStream, Output};
 use crate::command::Entrance;
 use crate::completion::{self, By};
-use crate::kernel::{self, KernelOptions, failed};
+use crate::kernel::{self, KernelOptions, failed, io_failure};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
 use crate::kernel_thread::{DrainThread, Ended, unwritten};
 use crate::place::Place;
@@ -187,7 +188,15 @@ fn contexts(options: &KernelOptions, instance: &Instance) -> Result<Vec<Context>
 impl From<InstanceError> for RecordError {
     fn from(error: InstanceError) -> Self {
         let hint = error.hint();
-        Self::Kernel(error.to_string(), hint)
+        match error {
+            InstanceError::Catalogue(error) => error.into(),
+            InstanceError::Io(_, _, ref why)
+                if why.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                Self::NoKernelRights(error.to_string(), hint)
+            }
+            _ => Self::Kernel(error.to_string(), hint),
+        }
     }
 }
 
@@ -286,7 +295,7 @@ impl ByTracefs {
         let is_stopped = shared.is_stopped;
         let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
         if !shared.is_of_command && !is_stopped {
-            let error = |error| failed("cannot record kernel events", error);
+            let error = |error| io_failure("cannot record kernel events", error);
             shared.instance.record(true).map_err(error)?;
         }
         Ok(Draining {
@@ -345,7 +354,7 @@ fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
             }
             is_news
         })?;
-        taken.map_err(|error| failed("cannot record", format_args!("process {pid}: {error}")))?;
+        taken.map_err(|error| io_failure(&format!("cannot record process {pid}"), error))?;
     }
     Ok(())
 }
@@ -365,7 +374,7 @@ fn make_trace(
         trace.metadata.declare_meaning(0, id, event, &meanings);
     }
     let path = || root.path().join(trace::KERNEL).join("metadata");
-    trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
+    trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error.into()))?;
     Ok(trace)
 }
 
@@ -398,7 +407,7 @@ impl Draining {
     /// Records again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         let started = self.shared.instance.record(true);
-        started.map_err(|error| failed("cannot record kernel events again", error))?;
+        started.map_err(|error| io_failure("cannot record kernel events again", error))?;
         self.is_stopped = false;
         Ok(())
     }
@@ -409,7 +418,7 @@ impl Draining {
             return Ok(());
         }
         let stopped = self.shared.instance.record(false);
-        stopped.map_err(|error| failed("cannot stop recording kernel events", error))?;
+        stopped.map_err(|error| io_failure("cannot stop recording kernel events", error))?;
         self.is_stopped = true;
         kernel::wait_for_those_under_way();
         self.stopped_ts = monotonic_ns();
@@ -477,7 +486,7 @@ impl Draining {
         }
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
         let cpus = self.thread.ask(Drainer::look_beside)?;
-        let cpus = cpus.map_err(|error| failed("cannot read kernel events", error))?;
+        let cpus = cpus.map_err(|error| io_failure("cannot read kernel events", error))?;
         Ok(Some(Seen { cpus, since_ts }))
     }
 
@@ -510,7 +519,7 @@ impl Draining {
         let Ended { counts, written, closed } =
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = closed.is_ok();
-        let written = stopped.and(written.and(closed).map_err(|error| error.to_string()));
+        let written = stopped.and(written.and(closed).map_err(|error| IoError::text(&error)));
         let is_filtered = self.was_filtered || self.converter.asks_any();
         let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
         if tells_all && (keeps || !self.shared.overwrite) {

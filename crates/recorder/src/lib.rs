@@ -7,6 +7,8 @@
 //!
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
 
+mod account;
+mod beside;
 mod cgroup;
 mod changes;
 mod channel;
@@ -22,8 +24,10 @@ mod crashes;
 mod descendants;
 mod described;
 mod desk;
+pub mod diagnosis;
 mod dying;
 pub mod elf;
+mod ending;
 mod error;
 mod filters;
 mod give_back;
@@ -57,6 +61,7 @@ mod sandboxes;
 mod self_test;
 mod serve;
 mod served;
+mod silence;
 mod slot;
 mod snapshot;
 mod stall;
@@ -65,6 +70,7 @@ mod totals;
 mod trace;
 mod tracefiles;
 mod unasked;
+mod unfinished;
 mod unmatched;
 mod users;
 pub mod versions;
@@ -72,13 +78,13 @@ mod visits;
 
 pub use contexts::{BothContexts, ContextsError, parse_both};
 pub use error::RecordError;
-pub use home::Home;
+pub use home::{Home, is_root};
 pub use kernel::KernelOptions;
 pub use kernel_filters::{as_asked, as_written, split_filters, take_filters};
 pub use kernel_ways::{KernelVia, KernelWays};
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
-pub use recover::{Recovered, recover, recover_in};
+pub use recover::{Recovered, RecoveryEnd, Stranded, recover, recover_in, recover_in_as};
 pub use report::{Counted, Grouped, Notices, Summary};
 pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};

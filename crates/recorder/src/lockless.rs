@@ -110,7 +110,8 @@ impl Lockless {
 
     /// Ends the sub-buffer that is open, if there is anything in it.
     pub(crate) fn switch(&self) {
-        let memory = SlotMemory::new(&self.window, self.window.usable_bytes());
+        // SAFETY: so much is mapped and backed, as the window says.
+        let memory = unsafe { SlotMemory::new(self.window.base(), self.window.usable_bytes()) };
         self.buffer.force_switch(&memory, monotonic_ns);
     }
 

@@ -1,11 +1,13 @@
 //! Memory for sub-buffers: taken from the window in granules, handed out in pieces.
 
+use std::time::{Duration, Instant};
+
 use trackway_abi::window::{GRANULE_BYTES, granule};
 use trackway_ring::{Damage, Memory};
 use trackway_sys::file::{Fd, free_bytes};
-use trackway_window::{AllocateError, Allocator};
+use trackway_window::{AllocateError, Allocator, READABLE_BYTES, Window};
 
-use crate::cgroup;
+use crate::{cgroup, sandboxes};
 
 /// Sub-buffers read with pread(2): a file that was truncated is an error then, not a signal.
 pub(crate) struct FileMemory<'file>(pub(crate) &'file Fd);
@@ -29,6 +31,8 @@ pub(crate) struct Pool {
     modest: bool,
     /// Whether to wait (for a moment) while another process has the window locked.
     pub(crate) patient: bool,
+    /// When it was last looked who is in a sandbox.
+    looked: Option<Instant>,
 }
 
 /// A place for a sub-buffer, which the session holds in the window.
@@ -44,7 +48,13 @@ impl Pool {
     /// The pool of the session in slot `slot`; a modest one leaves half of what is free. No
     /// pool takes its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
-        Self { owner: granule::DATA + slot as u8, free: Vec::new(), modest, patient: true }
+        Self {
+            owner: granule::DATA + slot as u8,
+            free: Vec::new(),
+            modest,
+            patient: true,
+            looked: None,
+        }
     }
 
     /// A piece of `1 << shift` bytes, backed by memory. More than one is taken from the window at
@@ -122,13 +132,26 @@ impl Pool {
         self.free.iter().map(of).sum()
     }
 
-    fn take_granules(&self, allocator: &Allocator, bytes: u64) -> Result<u64, AllocateError> {
+    fn take_granules(&mut self, allocator: &Allocator, bytes: u64) -> Result<u64, AllocateError> {
         self.check_room(allocator, bytes)?;
+        self.look_for_sandboxes(allocator.window(), bytes);
         if self.patient {
             allocator.take(bytes, self.owner)
         } else {
             allocator.try_take(bytes, self.owner)
         }
+    }
+
+    /// Looks who is in a sandbox, where processes may have to map more of the window for so many
+    /// bytes more: who is told makes no system call for that.
+    fn look_for_sandboxes(&mut self, window: &Window, bytes: u64) {
+        const PERIOD: Duration = Duration::from_secs(1);
+        let is_mapped = window.usable_bytes().saturating_add(bytes) <= READABLE_BYTES;
+        if is_mapped || self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return;
+        }
+        sandboxes::note(window);
+        self.looked = Some(Instant::now());
     }
 
     /// Whether there is room for so many bytes more, all of which are wanted: before the first of

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Error, ErrorKind};
+use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 
 use trackway_session::ChannelSpec;
@@ -40,7 +40,7 @@ fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
     let folder = format!("/proc/{pid}");
     let fail = || RecordError::io("look at process", pid.to_string());
     let namespace = fs::metadata(format!("{folder}/ns/pid")).map_err(fail())?.ino();
-    let status = fs::read_to_string(format!("{folder}/status")).map_err(fail())?;
+    let status = read_proc(&format!("{folder}/status")).map_err(fail())?;
     // One id for each namespace, the innermost last: proc_pid_status(5).
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let id = ids.and_then(|ids| ids.split_whitespace().last()?.parse().ok());
@@ -48,9 +48,32 @@ fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
     Ok((namespace, id))
 }
 
+/// Reads a file of proc(5). Names of processes and files in it may be any bytes: what is not UTF-8
+/// becomes U+FFFD.
+///
+/// # Errors
+///
+/// If it cannot be read, as when the process has ended.
+pub(crate) fn read_proc(path: &str) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_found_whatever_it_calls_itself() {
+        let named = std::thread::spawn(|| {
+            fs::write("/proc/thread-self/comm", b"e\xff\x9bvil").expect("a name");
+            let status = fs::read("/proc/thread-self/status").expect("a status");
+            assert!(String::from_utf8(status).is_err(), "the name is not UTF-8");
+            let thread = fs::read_link("/proc/thread-self").expect("a link");
+            inside(thread.file_name()?.to_str()?.parse().ok()?).ok()
+        });
+        let (namespace, _) = named.join().expect("it ends").expect("it is found");
+        assert_eq!(namespace, trackway_sys::process::pid_namespace());
+    }
 
     #[test]
     fn a_process_is_known_by_what_it_knows_itself() {

@@ -4,12 +4,13 @@
 //! asks of it is as it would be without.
 
 use std::cell::Cell;
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
@@ -21,14 +22,17 @@ use trackway_session::{
 use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
 use trackway_sys::wait::Awaited;
-use trackway_sys::{signal, users, wait};
+use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
+use crate::account::Account;
 use crate::command::{self, AsBefore, Found, Received};
 use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
-use crate::descendants::{self, Descendants};
+use crate::descendants::{self, Watch};
 use crate::desk::{self, Desk, Making};
+use crate::diagnosis::{Reason, Selection};
+use crate::ending::{Ending, Verdict};
 use crate::error::io_error;
 use crate::filters::known;
 use crate::kernel::KernelOptions;
@@ -38,12 +42,12 @@ use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::recover::{is_gone, recover_in_passing};
 use crate::report::{self, Notices};
 use crate::room::{self, Older};
+use crate::silence::Silence;
 use crate::trace;
+use crate::unfinished;
 use crate::unmatched::{self, Stray};
-use crate::users::number_of;
 use crate::{ChannelSettings, Home, RecordError, Recording, SessionSettings, Summary, elf, meant};
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
@@ -243,7 +247,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         check_filters(&mut channels, asked, (&found, libraries), home.window(), notices)?;
     }
     kernel.iter().for_each(|kernel| kernel.filters().say(notices));
-    recover_the_dead(notices);
+    unfinished::settle(notices);
     let warned = programs.as_ref().is_some_and(|(home, libraries)| {
         warn_of_the_static(&found, kernel.is_some(), notices);
         warn_of_rules(&rules, &found, libraries, home, notices)
@@ -283,6 +287,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         ["ust", trace::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
         room.remove_new();
     })?;
+    parts.tell_given_up(notices);
     if let Some(moved) = room.settle() {
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
     }
@@ -309,8 +314,15 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         window,
         refused_before,
     };
-    let descendants = Descendants::of(child.id());
-    let end = live.run(Traced { desk, parts: Some(parts), child, descendants, pause });
+    let descendants = Watch::begin(child.id());
+    let end = live.run(Traced {
+        desk,
+        parts: Some(parts),
+        child,
+        descendants,
+        pause,
+        ending: Ending::default(),
+    });
     // What came last must not end us now.
     while Received::next(&live.reader).is_some() {}
     before.make_current();
@@ -379,7 +391,7 @@ fn start(
     let before = signals.block();
     let token = session.token.unwrap_or_default();
     let started = SignalReader::new(&signals)
-        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
+        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno).into()))
         .and_then(|reader| {
             let session = (session.clone(), Arc::clone(place));
             let parts = match home {
@@ -410,107 +422,6 @@ fn start(
         before.make_current();
     }
     started
-}
-
-/// Somebody as whom a command is to run.
-pub(crate) struct Account {
-    uid: u32,
-    gid: u32,
-    name: String,
-    home: OsString,
-    /// By whom that is wished, if not by who calls us.
-    by: &'static str,
-}
-
-impl Account {
-    const PATH_BYTES_MAX: usize = 4096;
-
-    /// The user of this name, or number.
-    fn of(user: &str) -> Result<Self, RecordError> {
-        let refused = |why: String, hint: &str| {
-            RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
-        };
-        if crate::home::user() != 0 {
-            let hint = "sudo trackway record … runs the command as you";
-            return Err(refused("only root runs commands as another user".into(), hint));
-        }
-        let nobody = || refused(format!("there is no user '{user}'"), "see getent passwd");
-        let uid = number_of(user).ok_or_else(nobody)?;
-        Self::of_number(uid).ok_or_else(nobody)
-    }
-
-    fn of_number(uid: u32) -> Option<Self> {
-        let mut room = [0; Self::PATH_BYTES_MAX];
-        let (gid, length) = users::account_of(uid, &mut room)?;
-        let home = OsStr::from_bytes(&room[..length]).to_owned();
-        let length = users::name_of(uid, &mut room);
-        let name = String::from_utf8_lossy(&room[..length]).into_owned();
-        Some(Self { uid, gid, name, home, by: "" })
-    }
-
-    /// Who called sudo(8): nothing that follows needs root, so the command runs as, and the trace
-    /// belongs to, that user, whose window the recorder serves. `None`: nobody did.
-    fn invoking() -> Result<Option<Self>, RecordError> {
-        if crate::home::user() != 0 {
-            return Ok(None);
-        }
-        let [uid, gid] = ["SUDO_UID", "SUDO_GID"].map(std::env::var_os);
-        if uid.is_none() && gid.is_none() {
-            return Ok(None);
-        }
-        let number = |text: Option<OsString>| text?.to_str()?.parse::<u32>().ok();
-        let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
-            let why = "SUDO_UID and SUDO_GID do not say who called sudo";
-            let hint = "without both of them, trackway records as root";
-            return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
-        };
-        if uid == 0 {
-            return Ok(None);
-        }
-        let unknown = || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), by: "" };
-        let account = Self::of_number(uid).unwrap_or_else(unknown);
-        Ok(Some(Self { gid, by: " (sudo)", ..account }))
-    }
-
-    /// Becomes that user, for good.
-    fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
-        let name = CString::new(self.name.as_str()).unwrap_or_default();
-        trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
-        notices.say(format_args!("recording as {}{}", self.name, self.by));
-        Ok(())
-    }
-
-    /// What its programs find in their environment, as runuser(1) has it.
-    fn environment(self) -> Vec<(&'static str, OsString)> {
-        let Self { name, home, .. } = self;
-        vec![("USER", name.clone().into()), ("LOGNAME", name.into()), ("HOME", home)]
-    }
-}
-
-/// Completes what recorders before left that were killed, saying so.
-pub(crate) fn recover_the_dead(notices: &Notices) {
-    match recover_in_passing(notices) {
-        Ok(recovered) => {
-            for one in recovered {
-                match one.result {
-                    Ok(_) => notices.say(format_args!(
-                        "recovered {}, whose recorder was killed",
-                        one.folder.display()
-                    )),
-                    // Which is said already, with what helps.
-                    Err(_) if is_gone(&one.folder) => {}
-                    Err(error) => {
-                        notices
-                            .say(format_args!("cannot recover {}: {error}", one.folder.display()));
-                        if let Some(hint) = error.hint() {
-                            notices.hint(format_args!("{hint}"));
-                        }
-                    }
-                }
-            }
-        }
-        Err(error) => notices.say(format_args!("cannot recover earlier recordings: {error}")),
-    }
 }
 
 fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
@@ -644,18 +555,34 @@ struct Traced {
     /// None once somebody has ended the recording before the command.
     parts: Option<Parts>,
     child: Child,
-    descendants: Descendants,
+    descendants: Watch,
     pause: Pause,
+    /// What signals have asked for.
+    ending: Ending,
+}
+
+/// What ended while it was watched.
+enum Watched {
+    Command,
+    /// The recording, by this signal: the command goes on.
+    Signal(i32),
 }
 
 impl Live<'_> {
     fn run(&self, mut traced: Traced) -> Result<CommandEnd, RecordError> {
         let watched = self.watch(&mut traced);
         self.notices.clear_status();
-        if let Err(error) = watched {
-            self.notices.say(format_args!("{error}"));
-            // Nobody looks at the desk any more.
-            traced.desk.lose(&Refusal::from(&error), self.notices);
+        match watched {
+            Ok(Watched::Command) => {}
+            Ok(Watched::Signal(signal)) => {
+                self.finish_without(signal, &mut traced);
+                return Ok(CommandEnd::Exited(command::status_of_signal(signal)));
+            }
+            Err(error) => {
+                self.notices.say(format_args!("{error}"));
+                // Nobody looks at the desk any more.
+                traced.desk.lose(&Refusal::from(&error), self.notices);
+            }
         }
         // Known to have ended, unless recording ended first: then the command goes on without us.
         let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
@@ -663,7 +590,7 @@ impl Live<'_> {
         kernel.iter_mut().for_each(Draining::stop);
         if let Some(parts) = traced.parts.take() {
             self.say_alive();
-            self.finish(parts, &traced.descendants, kernel);
+            self.finish(parts, &mut traced.descendants, kernel);
         } else {
             self.finish_kernel(kernel, false);
         }
@@ -674,6 +601,24 @@ impl Live<'_> {
             report::say_refused(self.notices, refused, path);
         }
         Ok(command::end_of(status))
+    }
+
+    /// Ends the recording because this signal has asked for it, and the command does not end: it
+    /// is left alone, because a tracer does not end what it traces.
+    fn finish_without(&self, signal: i32, traced: &mut Traced) {
+        let mut kernel = traced.desk.kernel.take();
+        kernel.iter_mut().for_each(Draining::stop);
+        match traced.parts.take() {
+            Some(parts) => self.finish(parts, &mut traced.descendants, kernel),
+            None => self.finish_kernel(kernel, false),
+        }
+        let why = format!("{} has ended the recording", Received::name_of(signal));
+        traced.desk.lose(&Refusal::new(why.as_str()), self.notices);
+        traced.pause.say(self.notices);
+        self.notices.say(format_args!(
+            "{why}: the command (process {}) goes on, and is not recorded",
+            traced.child.id()
+        ));
     }
 
     fn say_alive(&self) {
@@ -707,7 +652,7 @@ impl Live<'_> {
     }
 
     /// Ends the recording when the command has ended.
-    fn finish(&self, parts: Parts, descendants: &Descendants, kernel: Option<Draining>) {
+    fn finish(&self, parts: Parts, descendants: &mut Watch, kernel: Option<Draining>) {
         let names = parts.own().map(Recording::event_names).unwrap_or_default();
         let again = Cell::new(false);
         let interrupted = || {
@@ -717,9 +662,10 @@ impl Live<'_> {
             again.get()
         };
         while Received::next(&self.reader).is_some() {}
+        let in_table = self.in_table();
         let is_alone = match parts.finish(self.notices, &interrupted) {
             Ok(summary) => {
-                self.say(&summary, &names, descendants, again.get());
+                self.say(&summary, &names, (descendants, &in_table), again.get());
                 self.is_kernels_alone(&summary)
             }
             Err(error) => {
@@ -728,6 +674,11 @@ impl Live<'_> {
             }
         };
         self.finish_kernel(kernel, is_alone);
+    }
+
+    /// Processes that have the library, or had it: before anybody gives up their places.
+    fn in_table(&self) -> HashSet<u32> {
+        self.window.as_ref().map(|(window, _)| descendants::in_table(window)).unwrap_or_default()
     }
 
     /// Says why the trace is not complete, and what helps.
@@ -750,9 +701,10 @@ impl Live<'_> {
         kernel.iter_mut().for_each(Draining::stop);
         self.notices.clear_status();
         let names = parts.own().map(Recording::event_names).unwrap_or_default();
+        let in_table = self.in_table();
         let outcome = match parts.finish(self.notices, &|| false) {
             Ok(summary) => {
-                self.say(&summary, &names, &traced.descendants, false);
+                self.say(&summary, &names, (&mut traced.descendants, &in_table), false);
                 let said = Notices::kept();
                 if !self.is_kernels_alone(&summary) {
                     summary.say(&said, self.output, self.options.is_overwriting());
@@ -771,10 +723,12 @@ impl Live<'_> {
         outcome
     }
 
-    /// Records until the command has ended, and does what is asked for meanwhile.
-    fn watch(&self, traced: &mut Traced) -> Result<(), RecordError> {
+    /// Records until the command has ended, or the recording is to end without it; does what is
+    /// asked for meanwhile.
+    fn watch(&self, traced: &mut Traced) -> Result<Watched, RecordError> {
         let process = wait::process_fd(traced.child.id()).map_err(cannot_watch)?;
         let mut status = Progress::new();
+        let mut silence = self.silence();
         self.attend(traced, false);
         loop {
             let has_ended = self.wait(traced, &process)?;
@@ -787,6 +741,7 @@ impl Live<'_> {
                     // The command may have ended; it is waited for only later.
                     let _ = signal::send(traced.child.id(), forwarded);
                 }
+                traced.ending.receive(received, Instant::now());
             }
             if traced.desk.take_requests() {
                 self.attend(traced, has_ended);
@@ -794,14 +749,31 @@ impl Live<'_> {
                 traced.pause.look_away();
             }
             if has_ended {
-                return Ok(());
+                return Ok(Watched::Command);
+            }
+            match traced.ending.verdict(Instant::now()) {
+                Verdict::GoOn => {}
+                Verdict::Warn(signal, left) => self.notices.say(format_args!(
+                    "the command still runs after {}: the recording ends without it in {} s, or \
+                     at the next such signal",
+                    Received::name_of(signal),
+                    left.as_secs_f64().ceil()
+                )),
+                Verdict::End(signal) => return Ok(Watched::Signal(signal)),
             }
             let Some(recording) = traced.parts.as_ref().and_then(Parts::own) else { continue };
-            traced.descendants.sample();
+            silence.explain(&recording.totals(), traced.child.id(), self.notices);
             if self.notices.wants_status() {
                 status.show(self.notices, recording);
             }
         }
+    }
+
+    fn silence(&self) -> Silence {
+        let selection = Selection::of_patterns(&self.options.patterns, self.rules);
+        let window = self.window.as_ref().map(|(window, _)| *window);
+        // Who wants the kernel's events may want no others.
+        Silence::new(selection, window).only_if(self.options.kernel.is_none())
     }
 
     /// One look at what is recorded, and a wait until the next. Whether the command has ended.
@@ -815,6 +787,7 @@ impl Live<'_> {
             None => UNRECORDED_PERIOD_NS,
         };
         let period_ns = if desk.has_requests() { 0 } else { period_ns };
+        let period_ns = period_ns.min(traced.ending.due_in_ns(Instant::now()));
         let own = [process.raw(), self.reader.fd().raw()].map(Awaited::readable);
         let mut awaited: Vec<Awaited> = own.into_iter().chain(desk.awaited()).collect();
         wait::any(&mut awaited, period_ns).map_err(cannot_watch)?;
@@ -842,14 +815,14 @@ impl Live<'_> {
         &self,
         summary: &Summary,
         names: &[String],
-        descendants: &Descendants,
+        (descendants, in_table): (&mut Watch, &HashSet<u32>),
         interrupted: bool,
     ) {
         let notices = self.notices;
         if !self.is_kernels_alone(summary) {
             summary.say(notices, self.output, self.options.is_overwriting());
         }
-        descendants.say(notices);
+        descendants.finish().say(in_table, notices);
         if interrupted {
             notices.say(format_args!("interrupted: not everything was written"));
             notices.hint(format_args!("trackway recover completes it"));
@@ -864,15 +837,9 @@ impl Live<'_> {
         // (A writer may be killed in its first event.)
         let is_empty = summary.recorded == 0 && summary.lost == 0 && summary.holes == 0 && is_meant;
         if is_empty && self.asks_programs {
-            notices.hint(format_args!(
-                "nothing was recorded: do the filters let anything pass? trackway print --filter \
-                 tries them on a trace"
-            ));
+            Reason::NothingPassedFilters.report(notices);
         } else if is_empty {
-            notices.hint(format_args!(
-                "nothing was recorded: does the program have events? trackway list shows those \
-                 of running programs; --preload libc,pthread traces any program"
-            ));
+            Reason::CommandWithoutEvents.report(notices);
         } else if summary.lost > 0 {
             let known = self.window.as_ref().map(|(window, _)| known(window, "*"));
             let of_channels = self.options.channels.iter().flat_map(|channel| &channel.filters);
@@ -882,14 +849,12 @@ impl Live<'_> {
             let (count, hint) = senseless.unzip();
             hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
             if summary.lost > count.unwrap_or(0) {
-                notices.hint(format_args!(
-                    "use a larger --buffer-size, or fewer events with --on, to lose none"
-                ));
+                summary.hint_what_keeps(notices);
             }
         }
     }
 }
 
 fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
-    RecordError::Io("watch", "the command".into(), io_error(errno))
+    RecordError::Io("watch", "the command".into(), io_error(errno).into())
 }

@@ -365,12 +365,19 @@ impl Recording {
                 Ok(End::Interrupted) | Err(_) => channel.slot.abandon(),
             }
         }
-        match ended? {
+        let ended = ended.and_then(|end| match end {
             End::Whole if self.has_left_behind => {
                 Err(RecordError::LeftBehind(self.trace.channel.path().to_owned()))
             }
             _ => Ok(summary),
+        });
+        if self.is_recovery {
+            // Whoever recovers has the window open besides, and makes it compact in the end.
+            self.home.close();
+        } else {
+            self.home.compact_soon();
         }
+        ended
     }
 
     fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<End, RecordError> {

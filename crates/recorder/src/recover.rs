@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_window::{OpenError, SessionLayout};
 
+use crate::beside;
 use crate::changes;
 use crate::channel::Channel;
 use crate::completion::{self, By};
@@ -18,7 +19,7 @@ use crate::metadata::Metadata;
 use crate::origins::{self, Kept, Origin};
 use crate::place::Place;
 use crate::recording::Recording;
-use crate::region::StreamNames;
+use crate::region::{RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::room;
 use crate::slot::{self, Slot};
@@ -30,18 +31,33 @@ use crate::{Home, RecordError, Summary, cpus, dying};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Its trace's folder.
+    /// Its trace's folder, where it was recorded or the user named it.
     pub folder: PathBuf,
+    /// What became of its records that were in memory.
+    pub end: RecoveryEnd,
     /// How it went; events of before the recorder's death are not counted.
     pub result: Result<Summary, RecordError>,
 }
 
-/// What becomes of the records of a trace whose folder is gone.
+/// What became of records that a dead recorder left in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryEnd {
+    /// They are in the trace; or are in memory still, where recovering failed.
+    InPlace,
+    /// They are in a trace of their own, in this folder: the other is gone, or cannot be written.
+    Beside(PathBuf),
+    /// They were given up.
+    Discarded,
+}
+
+/// What becomes of records whose trace cannot be completed where it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gone {
+pub enum Stranded {
     /// They stay in memory: the folder may come back, as with a disk.
     Keep,
-    /// The user asked, and sees that they are not recovered.
+    /// They go into a trace of their own beside it.
+    Beside,
+    /// They are given up.
     Discard,
 }
 
@@ -50,22 +66,36 @@ enum Gone {
 ///
 /// If nothing of the trace in `only` is in memory any more, it is marked as complete: what is
 /// written of it is all there is.
-pub fn recover(notices: &Notices, only: Option<&Path>) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, only, Gone::Discard)
+pub fn recover(
+    notices: &Notices,
+    only: Option<&Path>,
+    stranded: Stranded,
+) -> Result<Vec<Recovered>, RecordError> {
+    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, only, stranded)
 }
 
-/// As [`recover`], in the window in `folder`.
+/// As [`recover`], in the window in `folder`, beside where it cannot be in place.
 pub fn recover_in(
     folder: &Path,
     notices: &Notices,
     only: Option<&Path>,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(folder, None, notices, only, Gone::Discard)
+    recover_as(folder, None, notices, only, Stranded::Beside)
+}
+
+/// As [`recover`], in the window in `folder`.
+pub fn recover_in_as(
+    folder: &Path,
+    notices: &Notices,
+    only: Option<&Path>,
+    stranded: Stranded,
+) -> Result<Vec<Recovered>, RecordError> {
+    recover_as(folder, None, notices, only, stranded)
 }
 
 /// As [`recover`], for a command that the user gave for something else: nothing is discarded.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, None, Gone::Keep)
+    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, None, Stranded::Keep)
 }
 
 /// `run`: where it stands which traces sessions in other users' windows are of.
@@ -74,10 +104,10 @@ fn recover_as(
     run: Option<&RunFolder>,
     notices: &Notices,
     only: Option<&Path>,
-    gone: Gone,
+    stranded: Stranded,
 ) -> Result<Vec<Recovered>, RecordError> {
     let only = only.map(Named::new);
-    let recovery = Recovery { folder, notices, gone };
+    let recovery = Recovery { folder, notices, stranded, may_be_here: run.is_some() };
     recovery.wait_for_the_dying(run)?;
     let mut in_memory = Vec::new();
     let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
@@ -91,7 +121,7 @@ fn recover_as(
             }
             Err((folder, error)) => {
                 in_memory.push(uuid);
-                recovered.push(Recovered { folder, result: Err(error) });
+                recovered.push(Recovered::failed(folder, error));
             }
         }
     }
@@ -145,7 +175,9 @@ struct Recovery<'a> {
     /// Of the windows.
     folder: &'a Path,
     notices: &'a Notices,
-    gone: Gone,
+    stranded: Stranded,
+    /// Whether traces may be made in the current folder: for who asked, at a command line.
+    may_be_here: bool,
 }
 
 impl Recovery<'_> {
@@ -164,6 +196,7 @@ impl Recovery<'_> {
             let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
             let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
             pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
+            home.close();
         }
         let files = run.map(|run| fs::read_dir(run.path())).into_iter().flatten().flatten();
         let inodes = files.flatten().filter_map(|file| Some(file.metadata().ok()?.ino()));
@@ -201,13 +234,13 @@ impl Recovery<'_> {
             };
             in_memory.push(uuid_of(session));
             if let Some(slot) = Slot::take_over(&home, index)? {
-                match Left::of(&home, slot, self.gone) {
+                match Left::of(&home, slot, self.stranded) {
                     Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
-                    Err(error) => recovered.push(Recovered { folder, result: Err(error) }),
+                    Err(error) => recovered.push(Recovered::failed(folder, error)),
                 }
             }
         }
-        if elsewhere > 0 && self.gone == Gone::Discard && only.is_none() {
+        if elsewhere > 0 && self.stranded != Stranded::Keep && only.is_none() {
             self.notices.say(format_args!(
                 "{elsewhere} channels in this user's window are of another user's session, who \
                  recovers them"
@@ -227,6 +260,8 @@ impl Recovery<'_> {
             let origin = Origin { uuid, folder: WindowFolder::own(), root };
             recovered.extend(self.one(home, channels, &origin));
         }
+        // The slots that were taken over showed its memory.
+        home.close();
         Ok(recovered)
     }
 
@@ -286,7 +321,9 @@ impl Recovery<'_> {
             }
             is_there = true;
             let Some(slot) = Slot::take_over(&home, index).map_err(fail)? else { continue };
-            let Some(channel) = Left::of(&home, slot, self.gone).map_err(fail)? else { continue };
+            let Some(channel) = Left::of(&home, slot, self.stranded).map_err(fail)? else {
+                continue;
+            };
             // Each writes to files of its own; who says otherwise wrote over the window.
             match left.iter().any(|other| other.names.class == channel.names.class) {
                 true => channel.slot.abandon(),
@@ -415,7 +452,7 @@ impl Named {
         if !is_known {
             // So it is not known what is in memory of it.
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
-            return Err(RecordError::Io("read", channel.join("metadata"), error));
+            return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
         }
         let lock = lock(&self.path)?;
         // What is at its path from here on may be another one.
@@ -451,8 +488,14 @@ pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
     uuid
 }
 
+impl Recovered {
+    fn failed(folder: PathBuf, error: RecordError) -> Self {
+        Self { folder, end: RecoveryEnd::InPlace, result: Err(error) }
+    }
+}
+
 /// A channel whose recorder is dead, and in which nobody writes any more.
-struct Left {
+pub(crate) struct Left {
     slot: Slot,
     layout: SessionLayout,
     names: StreamNames,
@@ -461,7 +504,11 @@ struct Left {
 
 impl Left {
     /// Keeps writers out of a channel that was taken over; `None`: nothing is left of it.
-    fn of(home: &Home, slot: Slot, gone: Gone) -> Result<Option<Self>, RecordError> {
+    pub(crate) fn of(
+        home: &Home,
+        slot: Slot,
+        stranded: Stranded,
+    ) -> Result<Option<Self>, RecordError> {
         let session = slot.session();
         if session.state.load(Ordering::Relaxed) == state::BUILDING {
             let no_sequence = slot.deactivate_unbuilt();
@@ -485,7 +532,8 @@ impl Left {
             let window = home.window();
             let may_be_elsewhere =
                 home.allocator.file().status().is_ok_and(|file| file.bytes > window.mapped_bytes());
-            if was_let_in_to && !slot.is_complete && (gone == Gone::Keep || may_be_elsewhere) {
+            let is_kept = stranded == Stranded::Keep || may_be_elsewhere;
+            if was_let_in_to && !slot.is_complete && is_kept {
                 slot.abandon();
                 return Err(RecordError::Lost("its session in the window makes no sense"));
             }
@@ -499,60 +547,125 @@ impl Left {
         Ok(Some(Self { slot, layout, names, no_sequence }))
     }
 
-    fn discard(&self, home: &Home) -> Result<(), RecordError> {
+    pub(crate) fn discard(&self, home: &Home) -> Result<(), RecordError> {
         self.slot.discard(home, &self.layout, self.no_sequence)
     }
 }
 
 impl Recovery<'_> {
-    /// Completes the trace of a session with these channels.
+    /// Completes the trace of a session with these channels, or does with their records what is to
+    /// be done where that cannot be. `None`: nothing was left of them.
     fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {
-        let Self { notices, gone, .. } = *self;
         let Origin { root: folder, uuid, .. } = origin;
-        let fail = |error| Some(Recovered { folder: folder.clone(), result: Err(error) });
-        let abandon = |channels: &[Left]| channels.iter().for_each(|left| left.slot.abandon());
         let opened = lock(folder).and_then(|lock| {
             let trace = Trace::reopen(folder, &lock, origin.folder, *uuid)?;
             Ok((lock, trace))
         });
-        let (_lock, trace) = match opened {
-            Ok(opened) => opened,
-            Err(_) if gone == Gone::Discard && is_gone(folder) => {
-                let folder = folder.display();
-                notices.say(format_args!("the trace {folder} is gone: nothing recovered"));
-                let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
-                return discarded.into_iter().find_map(Result::err).and_then(fail);
+        match opened {
+            Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
+            Err(_) if self.stranded == Stranded::Discard => {
+                Some(discard(home, &channels, folder.clone()))
             }
-            Err(error) => {
-                abandon(&channels);
-                // Which says so itself, and for how long.
-                if !matches!(error, RecordError::OtherTrace(_)) {
-                    say_kept(notices, folder);
-                }
-                return fail(error);
+            // Its own recorder ends, or another process is recovering it.
+            Err(RecordError::TraceBusy(_)) if is_there(origin) => {
+                Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
             }
-        };
-        let assemble =
-            |left: Left| Channel::assemble(&home, left.slot, left.layout, left.names, false);
-        let channels = channels.into_iter().map(assemble).collect();
+            Err(_) if self.stranded == Stranded::Beside => {
+                let channels = assemble(&home, channels);
+                Some(match beside::make(origin, &channels, self.may_be_here) {
+                    Ok(made) => finish_beside(home, channels, made, origin),
+                    Err(error) => {
+                        channels.iter().for_each(|channel| channel.slot.abandon());
+                        Recovered::failed(folder.clone(), error)
+                    }
+                })
+            }
+            Err(error) => Some(keep(&channels, folder.clone(), error)),
+        }
+    }
+
+    /// Completes a trace that is where it was.
+    fn in_place(
+        &self,
+        home: Home,
+        channels: Vec<Left>,
+        trace: Trace,
+        origin: &Origin,
+    ) -> Recovered {
+        let folder = trace.root.clone();
+        let channels = assemble(&home, channels);
         let mut recording = Recording::assemble(home, trace, channels);
         recording.is_recovery = true;
         if let Err(error) = recording.reopen_streams() {
-            recording.channels.iter().for_each(|channel| channel.slot.abandon());
-            say_kept(notices, folder);
-            return fail(error);
+            let made = match self.stranded {
+                Stranded::Beside => beside::make(origin, &recording.channels, self.may_be_here),
+                Stranded::Keep | Stranded::Discard => Err(error),
+            };
+            return match made {
+                Ok(made) => {
+                    let Recording { home, channels, .. } = recording;
+                    finish_beside(home, channels, made, origin)
+                }
+                Err(error) => {
+                    recording.channels.iter().for_each(|channel| channel.slot.abandon());
+                    Recovered::failed(folder, error)
+                }
+            };
         }
         let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
         if was_cleared && result.is_ok() {
-            notices.say(format_args!(
+            self.notices.say(format_args!(
                 "{} was being cleared when its recorder was killed: of what was recorded before, \
                  there is what had not been removed yet",
                 folder.display()
             ));
         }
-        Some(Recovered { folder: folder.clone(), result })
+        Recovered { folder, end: RecoveryEnd::InPlace, result }
     }
+}
+
+/// Puts channels of dead recorders together.
+fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
+    let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
+    channels.into_iter().map(one).collect()
+}
+
+/// Writes what is in memory into a trace of its own.
+fn finish_beside(
+    home: Home,
+    channels: Vec<Channel>,
+    mut made: beside::Beside,
+    origin: &Origin,
+) -> Recovered {
+    let mut recording = Recording::assemble(home, made.trace, channels);
+    recording.is_recovery = true;
+    let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+    regions.for_each(RegionWork::begin_beside);
+    let result = recording.finish(&|| false);
+    made.room.settle();
+    let end = RecoveryEnd::Beside(made.room.path.clone());
+    Recovered { folder: origin.root.clone(), end, result }
+}
+
+/// Whether the trace is where it was recorded.
+fn is_there(origin: &Origin) -> bool {
+    Metadata::uuid_in(&origin.folder.in_trace(&origin.root)) == Some(origin.uuid)
+}
+
+/// Leaves records in memory.
+fn keep(channels: &[Left], folder: PathBuf, error: RecordError) -> Recovered {
+    channels.iter().for_each(|left| left.slot.abandon());
+    Recovered::failed(folder, error)
+}
+
+/// Gives records up.
+fn discard(home: Home, channels: &[Left], folder: PathBuf) -> Recovered {
+    let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
+    home.close();
+    let result = discarded.into_iter().find_map(Result::err);
+    let result = result.map_or_else(|| Ok(Summary::default()), Err);
+    Recovered { folder, end: RecoveryEnd::Discarded, result }
 }
 
 fn is_same_folder(one: &Path, other: &Path) -> bool {
@@ -561,17 +674,9 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
 }
 
 /// Whether nothing is where a trace was.
-pub(crate) fn is_gone(folder: &Path) -> bool {
+fn is_gone(folder: &Path) -> bool {
     let found = fs::symlink_metadata(folder);
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
-}
-
-fn say_kept(notices: &Notices, folder: &Path) {
-    let or_else = if is_gone(folder) { "; trackway recover gives them up" } else { "" };
-    notices.say(format_args!(
-        "events of {} stay in memory until the trace can be opened{or_else}",
-        folder.display()
-    ));
 }
 
 impl Recording {
@@ -612,271 +717,4 @@ impl Recording {
 }
 
 #[cfg(test)]
-mod tests {
-    use trackway_ring::Drained;
-    use trackway_session::{BufferOptions, Tracefiles};
-    use trackway_testkit::TemporaryFolder;
-    use trackway_window::{ProcessSlot, Way};
-
-    use super::*;
-    use crate::stream::{Packet, Stream, StreamId};
-    use crate::{ChannelSettings, SessionSettings};
-
-    fn home(folder: &TemporaryFolder) -> Home {
-        Home::open_in(folder.path(), true).expect("a window")
-    }
-
-    /// A recording to `trace` in `folder`, whose window is there too.
-    fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
-        let buffers =
-            BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
-        let settings = SessionSettings {
-            name: String::new(),
-            token: None,
-            uuid: [uuid; 16],
-            path: folder.join("trace"),
-        };
-        let channel = ChannelSettings {
-            buffers: buffers.plan().expect("sizes"),
-            ..ChannelSettings::default()
-        };
-        let built = Recording::build(home(folder), &settings, &[channel]);
-        let mut recording = built.expect("a recording");
-        recording.activate();
-        recording
-    }
-
-    /// One whose recorder is dead.
-    fn left(folder: &TemporaryFolder, uuid: u8) {
-        abandon(&record(folder, uuid));
-    }
-
-    fn abandon(recording: &Recording) {
-        recording.channels.iter().for_each(|channel| channel.slot.abandon());
-    }
-
-    /// The mark of the trace `name`.
-    fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
-        let channel = channel_of(&folder.join(name), crate::home::user());
-        fs::read_to_string(channel.join(FACTS).join("complete")).ok()
-    }
-
-    fn shared() -> TemporaryFolder {
-        TemporaryFolder::below(Path::new("/dev/shm"))
-    }
-
-    #[test]
-    fn what_was_recorded_is_written_only_into_its_own_trace() {
-        let folder = shared();
-        left(&folder, 1);
-        fs::rename(folder.join("trace"), folder.join("moved")).expect("a folder");
-        record(&folder, 2).finish(&|| false).expect("a trace");
-        let theirs = mark(&folder, "trace").expect("a mark");
-        let notices = Notices::kept();
-        for gone in [Gone::Keep, Gone::Discard] {
-            let recovered =
-                recover_as(folder.path(), None, &notices, None, gone).expect("a window");
-            assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
-        }
-        let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
-        // The one that is there now is another, of which nothing is in memory.
-        assert!(recover_in("trace").expect("a window").is_empty());
-        assert_eq!(mark(&folder, "trace").as_ref(), Some(&theirs));
-        assert_eq!(mark(&folder, "moved"), None);
-        let recovered = recover_in("moved").expect("a window");
-        assert!(recovered[0].result.is_ok(), "{recovered:?}");
-        assert!(mark(&folder, "moved").is_some_and(|mark| mark.contains("by=recover events=")));
-        assert_eq!(mark(&folder, "trace"), Some(theirs));
-    }
-
-    #[test]
-    fn a_trace_that_was_removed_is_not_written_into_the_next_one() {
-        let folder = shared();
-        let first = record(&folder, 1);
-        fs::remove_dir_all(folder.join("trace")).expect("a folder");
-        let second = record(&folder, 2);
-        let slot = first.channels[0].slot.index;
-        let refused = first.finish(&|| false).expect_err("its folder is gone");
-        assert!(refused.to_string().ends_with("its folder was removed"), "{refused}");
-        assert_eq!(mark(&folder, "trace"), None);
-        let session = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
-        assert_eq!(session, state::FREE, "nobody can use what it holds");
-        second.finish(&|| false).expect("a trace");
-        assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
-        // A new recording is not complete, whatever was there.
-        let third = record(&folder, 3);
-        assert_eq!(mark(&folder, "trace"), None);
-        third.finish(&|| false).expect("a trace");
-    }
-
-    #[test]
-    fn progress_is_what_the_index_has_or_a_packet_less() {
-        let folder = TemporaryFolder::new();
-        fs::create_dir(folder.join("index")).expect("a folder");
-        let progress = |file_bytes, packets| Drained { file_bytes, packets, ..Drained::default() };
-        let is_there = |drained| is_progress_in(folder.path(), "channel0_0", &drained);
-        assert!(is_there(progress(0, 0)) && !is_there(progress(4096, 1)), "no stream yet");
-        let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
-        let place = std::sync::Arc::new(Place::open(folder.path()).expect("a folder"));
-        let bounds = Tracefiles::default();
-        let mut stream = Stream::create(&place, "channel0_0", bounds, id, 5).expect("a stream");
-        let mut lengths = vec![0, stream.bytes()];
-        // Its first packet, which may not have been said yet.
-        assert!(is_there(progress(0, 0)) && is_there(progress(stream.bytes(), 1)));
-        for _ in 0..3 {
-            let packet = Packet { begin_ts: 5, end_ts: 5, discarded: 0, missing: 0, events: 0 };
-            stream.append(&mut vec![0; 256], &packet).expect("written");
-            lengths.push(stream.bytes());
-        }
-        for (packets, &bytes) in lengths.iter().enumerate() {
-            let is_last = packets >= 3;
-            assert_eq!(is_there(progress(bytes, packets as u64)), is_last, "{packets}");
-        }
-        assert!(!is_there(progress(lengths[4] - 8, 4)) && !is_there(progress(lengths[4], 5)));
-        assert!(!is_there(progress(lengths[3], 4)) && !is_there(progress(lengths[4], 3)));
-        assert!(!is_there(progress(u64::MAX, u64::MAX)));
-        // In several files: the last one.
-        assert!(!is_there(Drained { file: 1, ..progress(lengths[4], 4) }));
-        for file in ["", "index/"] {
-            let end = if file.is_empty() { "" } else { ".idx" };
-            let path = |name: &str| folder.join(format!("{file}{name}{end}"));
-            fs::copy(path("channel0_0"), path("channel0_0.7")).expect("a copy");
-        }
-        for (file, is_last) in [(0, false), (7, false), (8, true), (9, false)] {
-            let drained = Drained { file, ..progress(lengths[4], 4) };
-            assert_eq!(is_there(drained), is_last, "{file}");
-        }
-    }
-
-    #[test]
-    fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
-        let folder = shared();
-        let first = record(&folder, 1);
-        let index = first.channels[0].slot.index;
-        first.finish(&|| false).expect("a trace");
-        let complete = mark(&folder, "trace");
-        let home = home(&folder);
-        let session = home.window().session(index);
-        // It has been free for long.
-        session.lease_until_ns.store(0, Ordering::Relaxed);
-        let taken = Slot::take(&home).expect("a slot");
-        assert_eq!(taken.index, index);
-        // Its recorder is killed, and so is who recovers it, before it is free.
-        taken.abandon();
-        let taken = Slot::take_over(&home, index).expect("a window").expect("it is left");
-        let others = File::open(&home.path).expect("the window");
-        others.lock().expect("a lock");
-        let refused = Left::of(&home, taken, Gone::Keep).map(|left| left.is_some());
-        assert!(matches!(refused, Err(RecordError::Io("lock the window", ..))), "{refused:?}");
-        others.unlock().expect("ours");
-        session.recorder_pid.store(0, Ordering::Relaxed);
-        session.recorder_since_ns.store(0, Ordering::Relaxed);
-
-        let enabled = &home.window().event(9).enabled;
-        enabled.store(1 << index, Ordering::Relaxed);
-        let recovered = recover_in(folder.path(), &Notices::kept(), None).expect("a window");
-        assert!(recovered.is_empty(), "{recovered:?}");
-        assert_eq!(session.state.load(Ordering::Relaxed), state::FREE);
-        assert_eq!(mark(&folder, "trace"), complete);
-        assert_eq!(enabled.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn a_trace_is_locked_while_it_is_recovered() {
-        let folder = shared();
-        left(&folder, 1);
-        let room = File::open(folder.join("trace")).expect("a folder");
-        let trace = folder.join("trace");
-        let recover_it = |only| recover_in(folder.path(), &Notices::kept(), only);
-        room.lock().expect("a lock");
-        let recovered = recover_it(None).expect("a window");
-        assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
-        assert_eq!(mark(&folder, "trace"), None);
-        room.unlock().expect("ours");
-        assert!(recover_it(None).expect("a window")[0].result.is_ok());
-
-        // The same where nothing of it is in memory.
-        let facts = channel_of(&folder.join("trace"), crate::home::user()).join(FACTS);
-        completion::unmark(&facts).expect("a mark");
-        room.lock().expect("a lock");
-        let refused = recover_it(Some(&trace)).expect_err("it is busy");
-        assert!(matches!(refused, RecordError::TraceBusy(_)), "{refused}");
-        assert_eq!(mark(&folder, "trace"), None);
-        room.unlock().expect("ours");
-        assert!(recover_it(Some(&trace)).expect("a window").is_empty());
-        assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone")));
-    }
-
-    #[test]
-    fn what_cannot_be_opened_is_said_and_what_is_no_recording_left_alone() {
-        let folder = shared();
-        let notices = Notices::kept();
-        let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
-        let refused = recover_in(&folder.join("nothing")).expect_err("it is not there");
-        assert!(matches!(refused, RecordError::Io("open", ..)), "{refused}");
-        fs::create_dir(folder.join("theirs")).expect("a folder");
-        assert!(recover_in(&folder.join("theirs")).expect("a window").is_empty());
-        record(&folder, 1).finish(&|| false).expect("a trace");
-        let channel = channel_of(&folder.join("trace"), crate::home::user());
-        completion::unmark(&channel.join(FACTS)).expect("a mark");
-        fs::write(channel.join("metadata"), "damaged").expect("a file");
-        let refused = recover_in(&folder.join("trace")).expect_err("it may be in memory");
-        assert!(matches!(refused, RecordError::Io("read", ..)), "{refused}");
-        assert_eq!(mark(&folder, "trace"), None);
-        assert!(notices.all().is_empty(), "{:?}", notices.all());
-    }
-
-    #[test]
-    fn a_copy_is_not_taken_for_the_trace() {
-        let folder = shared();
-        left(&folder, 1);
-        let (trace, copy) = (folder.join("trace"), folder.join("copy"));
-        let from = channel_of(&trace, crate::home::user());
-        let to = channel_of(&copy, crate::home::user());
-        fs::create_dir_all(to.join(FACTS)).expect("a folder");
-        for file in [Path::new("metadata"), &Path::new(FACTS).join(CALIBRATIONS)] {
-            fs::copy(from.join(file), to.join(file)).expect("a copy");
-        }
-        let notices = Notices::kept();
-        let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
-        let refused = recover_in(&copy).expect_err("a copy");
-        assert!(matches!(&refused, RecordError::Copy(.., original) if *original == trace));
-        assert_eq!(mark(&folder, "copy"), None);
-        // What is left of it when the trace itself is gone is as good.
-        fs::rename(&trace, folder.join("elsewhere")).expect("a folder");
-        assert!(recover_in(&copy).expect("a window")[0].result.is_ok());
-        assert!(mark(&folder, "copy").is_some());
-    }
-
-    #[test]
-    fn a_trace_that_is_gone_is_given_up_only_for_who_asked() {
-        let folder = shared();
-        left(&folder, 7);
-        fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
-        let notices = Notices::kept();
-        let recover =
-            |gone| recover_as(folder.path(), None, &notices, None, gone).expect("a window");
-        assert!(recover(Gone::Keep)[0].result.is_err());
-        let said = notices.all();
-        assert!(said[0].contains("stay in memory") && said[0].contains("trackway recover gives"));
-        fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
-        assert!(recover(Gone::Keep)[0].result.is_ok());
-
-        let recording = record(&folder, 7);
-        abandon(&recording);
-        let regions = &recording.channels[0].regions;
-        let held = regions.iter().find(|work| work.way != Way::Sequence).expect("one");
-        let control = held.region.0.control;
-        control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
-        drop(recording);
-        fs::remove_dir_all(folder.join("trace")).expect("a folder");
-        let used = || home(&folder).allocator.bytes_in_use();
-        let before = used();
-        assert!(recover(Gone::Discard).is_empty());
-        assert_eq!(used(), before, "a claimer may write there");
-        control.owner.store(0, Ordering::Relaxed);
-        assert!(recover(Gone::Keep).is_empty());
-        assert!(used() < before);
-        assert_eq!(notices.all().len(), 2);
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
-use trackway_session::{Backing, Tracefiles};
+use trackway_session::{Backing, Shortage, Tracefiles};
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::lockless::Lockless;
@@ -66,6 +66,8 @@ pub(crate) struct RegionWork {
     since_ts: u64,
     /// What was to be copied last was overwritten meanwhile.
     is_overtaken: bool,
+    /// How much larger it would have had to be to lose nothing.
+    shortage: Shortage,
 }
 
 /// Counts as they were when a session was cleared.
@@ -176,6 +178,7 @@ impl RegionWork {
             is_beside: false,
             since_ts: 0,
             is_overtaken: false,
+            shortage: Shortage::default(),
         }
     }
 
@@ -218,10 +221,17 @@ impl RegionWork {
         Ok(())
     }
 
+    /// Goes on behind what a dead recorder has written, in a stream of a new trace.
+    pub(crate) fn begin_beside(&mut self) {
+        self.drained = self.region.0.control.drained();
+        self.stream = None;
+    }
+
     /// Passes over all that is there, after writers were kept out, as if it had never been, and
     /// lets go of the stream.
     pub(crate) fn forget(&mut self) {
         self.look();
+        self.shortage = Shortage::default();
         if !self.given_up {
             // Also where an earlier claimer still is, and what others lost is counted meanwhile.
             self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
@@ -344,7 +354,17 @@ impl RegionWork {
             drained = self.drain_to(&snapshot, with);
         }
         self.losses.see((snapshot.discarded, self.lost_besides));
+        let geometry = self.region.0.geometry;
+        let size_bytes = geometry.sub_count() << geometry.sub_shift();
+        let written = (self.written, self.drained.position);
+        self.shortage.look(self.discarded(), size_bytes, written);
         drained
+    }
+
+    /// How large it would have had to be to lose nothing, in bytes; `None` if nothing was lost, or
+    /// it is lockless.
+    pub(crate) const fn needed_bytes(&self) -> Option<u64> {
+        self.shortage.needed_bytes()
     }
 
     fn drain_to<M: Memory>(

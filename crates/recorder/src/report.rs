@@ -4,9 +4,12 @@
 use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use trackway_abi::window::EVENTS_MAX;
+use trackway_console::{
+    Style, Target, clear_progress, has_progress, message, show_progress, write_line,
+};
 
 /// Where notices go.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ const KEPT_MAX: usize = 50;
 impl Notices {
     /// Notices on stderr; none at all if `quiet`.
     pub fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+        let terminal = has_progress();
         let (status_shown, said) = (Cell::new(false), RefCell::default());
         Self { quiet, terminal, status_shown, said, place: Place::Terminal }
     }
@@ -76,19 +79,30 @@ impl Notices {
 
     /// Says one line.
     pub fn say(&self, text: Arguments<'_>) {
-        self.keep(text.to_string());
+        self.say_with_loss(text, "");
+    }
+
+    /// Says one line, a part of which tells of a loss: terminals show that part in its colour.
+    fn say_with_loss(&self, text: Arguments<'_>, loss: &str) {
+        let text = text.to_string();
         if self.are_printed() && !self.quiet {
             self.clear_status();
-            // Nobody may be listening any more; recording goes on.
-            let _ = writeln!(std::io::stderr(), "trackway: {text}");
+            match text.split_once(loss).filter(|_| !loss.is_empty()) {
+                Some((before, behind)) => {
+                    let loss = Target::Errors.paint(Style::Loss, loss);
+                    write_line(format_args!("trackway: {before}{loss}{behind}"));
+                }
+                None => message!("trackway: {text}"),
+            }
         }
+        self.keep(text);
     }
 
     /// Adds advice to what was said.
     pub fn hint(&self, text: Arguments<'_>) {
         self.keep(format!("{HINT}{text}"));
         if self.are_printed() && !self.quiet {
-            let _ = writeln!(std::io::stderr(), "hint: {text}");
+            message!("{HINT}{text}");
         }
     }
 
@@ -108,7 +122,7 @@ impl Notices {
     /// Shows the status line, in place of the one before.
     pub(crate) fn status(&self, text: Arguments<'_>) {
         if self.wants_status() {
-            let _ = write!(std::io::stderr(), "\r\x1b[Ktrackway: {text}");
+            show_progress(format_args!("trackway: {text}"));
             self.status_shown.set(true);
         }
     }
@@ -116,7 +130,7 @@ impl Notices {
     /// Removes the status line.
     pub(crate) fn clear_status(&self) {
         if self.status_shown.replace(false) {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            clear_progress();
         }
     }
 }
@@ -149,15 +163,29 @@ pub struct Summary {
     pub bytes: u64,
     /// Events with the most losses, most first.
     pub lost_by_event: Vec<(String, u64)>,
+    /// SIZE of `--buffer-size` that would have held what was lost, in bytes, if there is one.
+    pub enough_bytes: Option<u64>,
 }
 
 /// Events that the summary names losses of.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
+/// A size as an option has it: `16M`.
+fn size_argument(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let whole =
+        |&&(shift, _): &&(u32, &str)| bytes >= 1 << shift && bytes.trailing_zeros() >= shift;
+    match units.iter().find(whole) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 /// Says how much was lost of each of those events.
 pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
     for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
-        notices.say(format_args!("lost {} × {name}", Grouped(*lost)));
+        let loss = format!("lost {}", Grouped(*lost));
+        notices.say_with_loss(format_args!("{loss} × {name}"), &loss);
     }
 }
 
@@ -168,7 +196,7 @@ impl Summary {
             true => format!(", {} overwritten", Grouped(self.overwritten)),
             false => String::new(),
         };
-        notices.say(format_args!(
+        let line = format!(
             "{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
             Counted(self.recorded, "event"),
             Grouped(self.lost),
@@ -176,12 +204,31 @@ impl Summary {
             if self.processes == 1 { "" } else { "es" },
             Grouped(self.bytes),
             folder.display()
-        ));
+        );
+        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
         say_lost(&self.lost_by_event, notices);
         self.say_deleted("events", notices);
         self.say_cut(notices);
         self.say_damage(notices);
         self.say_departed(notices);
+    }
+
+    /// Says what would have kept what was lost.
+    pub(crate) fn hint_what_keeps(&self, notices: &Notices) {
+        match self.enough_bytes {
+            Some(bytes) => notices.hint(format_args!(
+                "--buffer-size {} would have kept them; fewer events, with --on, need less",
+                size_argument(bytes)
+            )),
+            None => notices.hint(format_args!(
+                "use a larger --buffer-size, or fewer events with --on, to lose none"
+            )),
+        }
+    }
+
+    /// The part of the summary's line that tells of losses, if there were any.
+    fn shown_loss(&self) -> String {
+        if self.lost == 0 { String::new() } else { format!("{} lost", Grouped(self.lost)) }
     }
 
     /// Whether nothing was emitted, as far as is known.
@@ -199,13 +246,14 @@ impl Summary {
     pub(crate) fn say_of_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
         let bytes = Grouped(self.bytes);
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
-        notices.say(format_args!(
+        let line = format!(
             "kernel: {} recorded, {} lost, {} overwritten{}",
             Counted(self.recorded, "event"),
             Grouped(self.lost),
             Grouped(self.overwritten),
             place.unwrap_or_default()
-        ));
+        );
+        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
     }
 
     /// Says how many of such events made room for newer ones on the disk, if any did.

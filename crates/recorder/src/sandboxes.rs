@@ -2,8 +2,9 @@
 //!
 //! The library asks for a thread's name by prctl(2), which a seccomp filter may kill for. So before
 //! a recorder lets writers in to a generation that may want names, it looks who is in a sandbox,
-//! and tells the library, which then says the name that it knows already. (Who enters one between
-//! this look and a thread's first event is not seen: docs/guides/processes.md.)
+//! and tells the library, which then says the name that it knows already. The same before memory
+//! is used that processes may not have readable yet, for which they call mprotect(2). (Who enters
+//! one between this look and a thread's first event is not seen: docs/guides/processes.md.)
 
 use std::fs;
 

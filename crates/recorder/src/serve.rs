@@ -17,7 +17,7 @@ use crate::control::{Claimed, Identity, RunFolder};
 use crate::crashes::Crash;
 use crate::desk::{self, Desk, Making};
 use crate::error::io_error;
-use crate::filters::known;
+use crate::filters::known_here;
 use crate::kernel::{self, KernelOptions};
 use crate::kernel_ways::{Draining, Kernel};
 use crate::parts::Parts;
@@ -28,7 +28,8 @@ use crate::stall::{STALL_NS, Stall};
 use crate::trace;
 use crate::users::Scope;
 use crate::{
-    Home, RecordError, RecordOptions, Recording, SessionSettings, meant, record, slot, unmatched,
+    RecordError, RecordOptions, Recording, SessionSettings, meant, record, slot, unfinished,
+    unmatched,
 };
 
 /// Who asks when a signal does; nobody is told.
@@ -97,7 +98,7 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     }
     let notices = Notices::new(quiet);
     let strays = options.strays()?;
-    let of_programs = Home::open()?.map(|home| known(home.window(), "*")).unwrap_or_default();
+    let of_programs = known_here()?;
     for hint in unmatched::refuse(strays, &of_programs)? {
         notices.say(format_args!("{hint}"));
     }
@@ -176,7 +177,7 @@ impl Served {
         signal::ignore_size_limit();
         // Before anything that would stay behind. Who connects meanwhile is answered later.
         let mut server = Server::open(name)?;
-        record::recover_the_dead(&notices);
+        unfinished::settle(&notices);
         if let Some(folder) = of_the_dead {
             kernel::left::settle(&folder, &notices);
         }
@@ -290,6 +291,7 @@ impl Served {
             }
         }
         self.desk.kernel.iter_mut().for_each(Draining::drop_flight_recorder);
+        parts.tell_given_up(&self.notices);
         self.parts = Some(parts);
         if let Some(moved) = self.room.settle() {
             self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
@@ -317,8 +319,7 @@ impl Served {
         kernel.say_size(size_bytes, &self.notices);
         // What others' programs have is not known here.
         if matches!(self.scope, Scope::Own) {
-            let of_programs = Home::open()?.map(|home| known(home.window(), "*"));
-            kernel.filters().refuse_unmet(&of_programs.unwrap_or_default())?;
+            kernel.filters().refuse_unmet(&known_here()?)?;
         }
         kernel.filters().say(&self.notices);
         Ok(Some((kernel, spec.tracefiles())))
@@ -355,6 +356,9 @@ impl Served {
                 let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
                 let senseless = meant::senseless(filters, &known_events, &summary.lost_by_event);
                 senseless.iter().for_each(|(_, hint)| said.hint(format_args!("{hint}")));
+                if summary.lost > senseless.map_or(0, |(count, _)| count) {
+                    summary.hint_what_keeps(&said);
+                }
             }
             kernel.iter().for_each(|kernel| kernel.say(folder, &said));
         }
@@ -383,6 +387,7 @@ impl Served {
         let is_followed = self.desk.is_followed();
         self.desk.attend_kernel(&self.notices);
         let Some(parts) = &mut self.parts else { return STALL_NS };
+        parts.tell_given_up(&self.notices);
         parts.look_for_windows(&self.notices);
         parts.set_followed(is_followed);
         let reasons = parts.take_reasons();
@@ -428,8 +433,9 @@ impl Served {
         let others = awaited.len();
         let processes = self.processes.iter().flatten();
         awaited.extend(processes.map(|process| Awaited::readable(process.raw())));
-        wait::any(&mut awaited, period_ns)
-            .map_err(|errno| RecordError::Io("wait for", "requests".into(), io_error(errno)))?;
+        wait::any(&mut awaited, period_ns).map_err(|errno| {
+            RecordError::Io("wait for", "requests".into(), io_error(errno).into())
+        })?;
         if let Some(processes) = &mut self.processes {
             let mut have_ended = awaited[others..].iter().map(Awaited::is_ready);
             processes.retain(|_| !have_ended.next().unwrap_or(false));
@@ -526,7 +532,7 @@ fn block_signals() -> Result<SignalReader, RecordError> {
     let signals = SignalSet::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     signals.block();
     SignalReader::new(&signals)
-        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno)))
+        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno).into()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::window::EVENTS_MAX;
 use trackway_schema::EventDescription;
+use trackway_session::BufferOptions;
 use trackway_window::Window;
 
 use crate::channel::Channel;
@@ -90,10 +91,24 @@ impl Channel {
             ..Summary::default()
         };
         self.regions.iter().for_each(|work| work.add_to(&mut summary));
+        summary.enough_bytes = self.enough_bytes();
         if summary.lost > 0 {
             summary.lost_by_event = self.lost_by_event(window);
         }
         summary
+    }
+
+    /// SIZE of `--buffer-size` that would have held what its regions lost: their parts of it would
+    /// have been large enough. `None` if nothing was lost, or there is no such SIZE.
+    fn enough_bytes(&self) -> Option<u64> {
+        let of_size = self.layout.geometry.sub_shift();
+        let needed = self.regions.iter().filter_map(|work| {
+            let part = of_size.saturating_sub(work.region.0.geometry.sub_shift());
+            work.needed_bytes()?.checked_mul(1 << part)
+        });
+        let bytes = needed.max()?.checked_next_power_of_two()?;
+        let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
+        options.plan().is_ok().then_some(bytes)
     }
 
     /// Forgets what was recorded, lost and cut so far, after writers were kept out.
@@ -153,6 +168,7 @@ impl Summary {
         // The same processes take part in several channels.
         self.processes = self.processes.max(other.processes);
         self.departed = self.departed.max(other.departed);
+        self.enough_bytes = self.enough_bytes.max(other.enough_bytes);
         self.cut_last = other.cut_last.or(self.cut_last.take());
         for (event, lost) in other.lost_by_event {
             match self.lost_by_event.iter_mut().find(|(name, _)| *name == event) {

@@ -211,7 +211,7 @@ impl Trace {
             Some(_) => return Err(RecordError::OtherTrace(root.to_owned())),
             None => {
                 let error = io::Error::new(io::ErrorKind::InvalidData, "it makes no sense");
-                return Err(RecordError::Io("read", channel.join("metadata"), error));
+                return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
             }
         }
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
@@ -297,7 +297,7 @@ fn open_below<N: AsRef<str>>(
         let is_for_others = is_for_us && status.mode() & 0o022 != 0;
         if status.uid() != crate::home::user() || is_for_others {
             let error = io::Error::from(io::ErrorKind::PermissionDenied);
-            return Err(RecordError::Io("trust another user's folder", path.into(), error));
+            return Err(RecordError::Io("trust another user's folder", path.into(), error.into()));
         }
         Ok(())
     };

@@ -62,7 +62,7 @@ impl Scope {
         let own = home::user();
         let refuse = |why: String| {
             let hint = "sudo trackway session create …, which has sessions of its own";
-            RecordError::Refused(Refusal::new(why).with_hint(hint))
+            RecordError::Refused(Refusal::new(why).with_hint(hint).with_root_needed())
         };
         if users.iter().any(|user| user == ALL_USERS) {
             return match own {
@@ -146,7 +146,7 @@ impl Finder {
     pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
         let folder = home::folder();
         let watch = || {
-            let fail = |errno| RecordError::Io("watch", folder.clone(), io_error(errno));
+            let fail = |errno| RecordError::Io("watch", folder.clone(), io_error(errno).into());
             let path = CString::new(folder.as_os_str().as_bytes()).unwrap_or_default();
             Names::of(&path).map_err(fail)
         };

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use trackway_abi::ABI_VERSION;
 
+use crate::processes::read_proc;
+
 /// Processes by the version of their window, if that is not ours. Those of this user, as far as
 /// /proc shows them.
 pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
@@ -61,28 +63,39 @@ impl Windows {
         self.files.iter().all(|(version, _)| *version == ABI_VERSION)
     }
 
+    /// Whether a process has mapped the user's window of this version.
+    pub(crate) fn is_ours_in(&self, pid: u32) -> bool {
+        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { return false };
+        self.versions_in(&maps).any(|version| version == ABI_VERSION)
+    }
+
     /// The version of a process's window, if that is not ours.
     pub(crate) fn other_version_of(&self, pid: u32) -> Option<u32> {
         if self.is_ours_alone() {
             return None;
         }
-        self.other_version_in(&fs::read_to_string(format!("/proc/{pid}/maps")).ok()?)
+        self.other_version_in(&read_proc(&format!("/proc/{pid}/maps")).ok()?)
     }
 
     /// The same in proc_pid_maps(5). A process that has our window as well can be traced.
     fn other_version_in(&self, maps: &str) -> Option<u32> {
         let mut other = None;
-        for line in maps.lines() {
-            let mut words = line.split_ascii_whitespace().skip(3);
-            let (Some(device), Some(inode)) = (words.next(), words.next()) else { continue };
-            let file = format!("{device} {inode}");
-            match self.files.iter().find(|(_, known)| *known == file) {
-                Some((version, _)) if *version == ABI_VERSION => return None,
-                Some((version, _)) => other = Some(*version),
-                None => {}
+        for version in self.versions_in(maps) {
+            if version == ABI_VERSION {
+                return None;
             }
+            other = Some(version);
         }
         other
+    }
+
+    /// The versions of the windows in proc_pid_maps(5).
+    fn versions_in(&self, maps: &str) -> impl Iterator<Item = u32> {
+        maps.lines().filter_map(|line| {
+            let mut words = line.split_ascii_whitespace().skip(3);
+            let file = format!("{} {}", words.next()?, words.next()?);
+            self.files.iter().find(|(_, known)| *known == file).map(|(version, _)| *version)
+        })
     }
 }
 

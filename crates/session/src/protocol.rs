@@ -225,12 +225,21 @@ pub struct Refusal {
     /// What to do about it, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Whether root may do what this user may not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_root: bool,
 }
 
 impl Refusal {
     /// A refusal without advice.
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), hint: None }
+        Self { why: why.into(), hint: None, needs_root: false }
+    }
+
+    /// The same for a user where root would not be refused.
+    #[must_use]
+    pub fn with_root_needed(self) -> Self {
+        Self { needs_root: true, ..self }
     }
 
     /// The same with advice.

@@ -14,6 +14,7 @@ use trackway_sys::wait;
 
 use super::RunFolder;
 use crate::RecordError;
+use crate::processes::read_proc;
 
 /// How long an answer is waited for before it is looked whether the recorder stands still.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -215,7 +216,7 @@ const fn may_take_long(request: &Request) -> bool {
 
 /// Whether a process is stopped, by a signal or a debugger: proc_pid_stat(5).
 fn is_stopped(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let status = read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
     // Behind the name, which may hold anything.
     let state = status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))

@@ -94,7 +94,9 @@ impl Memory {
         };
         let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
         let there = sessions.filter(|it| it.state.load(Ordering::Relaxed) != state::FREE);
-        Ok(Self { uuids: there.map(uuid_of).collect(), folders })
+        let uuids = there.map(uuid_of).collect();
+        home.close();
+        Ok(Self { uuids, folders })
     }
 
     fn has(&self, identity: &Identity) -> bool {

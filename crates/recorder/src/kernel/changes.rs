@@ -144,7 +144,7 @@ impl Draining {
             }
             metadata.write()
         })?;
-        written.map_err(|error| failed("cannot write kernel events", error))
+        written.map_err(|error| super::io_failure("cannot write kernel events", error))
     }
 
     /// Has the trace say which fields are empty or left out, before events that have such.
@@ -156,7 +156,7 @@ impl Draining {
             }
             drainer.trace.metadata.write()
         })?;
-        written.map_err(|error| failed("cannot write kernel events", error))
+        written.map_err(|error| super::io_failure("cannot write kernel events", error))
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use trackway_console::IoError;
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::LEVELS;
 use trackway_kernel::record::scope::Scope;
@@ -138,7 +139,7 @@ impl Kernel {
             trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
         }
         let path = || root.path().join(trace::KERNEL).join("metadata");
-        trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error))?;
+        trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error.into()))?;
         Ok(trace)
     }
 
@@ -370,7 +371,7 @@ impl Draining {
         let Ended { counts, written, closed } =
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = told.is_ok() && closed.is_ok();
-        let written = written.and(closed).map_err(|error| error.to_string());
+        let written = written.and(closed).map_err(|error| IoError::text(&error));
         let lost = self.lost().since(&self.forgotten);
         let events = &self.kernel.events;
         let mut summary = KernelSummary {
@@ -488,7 +489,7 @@ fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
     let what = format!("the cgroup {} was made anew: what is in the new one is", folder.display());
     match renewed {
         Ok(()) => format!("{what} recorded, too"),
-        Err(error) => format!("{what} not recorded: {error}"),
+        Err(error) => format!("{what} not recorded: {}", IoError::text(&error)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use trackway_console::IoError;
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 
@@ -51,6 +52,7 @@ pub(crate) fn settle(root: &Path, notices: &Notices) {
             ));
         }
         Err(error) => {
+            let error = IoError::from(error);
             notices.say(format_args!("cannot complete the kernel's events in {place}: {error}"));
         }
     }

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
+use trackway_console::IoError;
 use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf::LoadError;
 use trackway_kernel::catalogue::btf::{Btf, Class};
@@ -310,10 +311,18 @@ pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
+/// As [`failed`], for an error of the system.
+pub(crate) fn io_failure(what: &str, error: std::io::Error) -> RecordError {
+    failed(what, IoError::from(error))
+}
+
 impl From<CatalogueError> for RecordError {
     fn from(error: CatalogueError) -> Self {
         let hint = error.hint();
-        Self::Kernel(error.to_string(), hint)
+        match error {
+            CatalogueError::NoRights => Self::NoKernelRights(error.to_string(), hint),
+            _ => Self::Kernel(error.to_string(), hint),
+        }
     }
 }
 
@@ -321,7 +330,8 @@ impl From<CgroupError> for RecordError {
     fn from(error: CgroupError) -> Self {
         let hint = match &error {
             CgroupError::Io(_, why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
-                Some("root may (sudo trackway record …)".to_owned())
+                let hint = "root may (sudo trackway record …)".to_owned();
+                return Self::NoKernelRights(error.to_string(), Some(hint));
             }
             CgroupError::Missing(_) | CgroupError::NotOne(_) => {
                 Some("findmnt -t cgroup2 says where they are".to_owned())
@@ -333,7 +343,8 @@ impl From<CgroupError> for RecordError {
 }
 
 /// What to do about an error of bpf(2) or perf_event_open(2).
-pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
+pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
+    let error = error.into();
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Some(
             "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
@@ -348,7 +359,11 @@ pub(crate) fn unavailable(error: std::io::Error) -> RecordError {
         _ => None,
     };
     let why = format!("the kernel does not let its events be recorded: {error}");
-    RecordError::Kernel(why, hint.map(str::to_owned))
+    let hint = hint.map(str::to_owned);
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => RecordError::NoKernelRights(why, hint),
+        _ => RecordError::Kernel(why, hint),
+    }
 }
 
 impl Kernel {
@@ -436,7 +451,7 @@ impl Kernel {
         let scope = scope.map_err(unavailable)?;
         self.attach_heir(&scope, catalogue)?;
         let found = scope.find_threads();
-        found.map_err(|error| failed("cannot record control groups", error))?;
+        found.map_err(|error| io_failure("cannot record control groups", error))?;
         self.scope = Some(Arc::new(scope));
         Ok(())
     }

@@ -9,18 +9,20 @@
 //! were apart, is said at the end: nobody knows who has come and gone between two of them.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
+use trackway_console::IoError;
 use trackway_kernel::record::cgroup::Folders;
 
 use super::Shared;
 use crate::RecordError;
-use crate::kernel::failed;
+use crate::kernel::io_failure;
+use crate::processes::read_proc;
 
 /// How often groups are looked at.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -68,7 +70,7 @@ struct Looking {
 /// Finds control groups, and has nobody but their threads recorded from when recording begins.
 pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<Folders, RecordError> {
     let folders = Folders::find(paths)?;
-    let refused = |error| failed("cannot record control groups by tracefs", error);
+    let refused = |error| io_failure("cannot record control groups by tracefs", error);
     shared.instance.take_in_nobody().map_err(refused)?;
     let (threads, read) = folders.threads();
     read.and_then(|()| shared.instance.take_in_all(&threads)).map_err(refused)?;
@@ -85,13 +87,13 @@ impl Follower {
             Looking { shared, folders, known, absent, has_left_out: false, until_asked };
         // Who came before anything is recorded has missed nothing.
         let looked = looking.look(&mut Moves::default());
-        looked.map_err(|error| failed("cannot record control groups by tracefs", error))?;
+        looked.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
         let moves = Arc::new(Mutex::new(Moves::default()));
         let (end, ended) = mpsc::channel();
         let noted = Arc::clone(&moves);
         let run = move || looking.run(&ended, &noted);
         let thread = std::thread::Builder::new().name("trackway-cgroup".into()).spawn(run);
-        let thread = thread.map_err(|error| failed("cannot start a thread", error))?;
+        let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
         Ok(Self { end, thread, moves })
     }
 
@@ -113,7 +115,7 @@ impl Looking {
             let begun = Instant::now();
             let looked = self.look(&mut moves);
             if let Err(error) = looked {
-                moves.failed = Some(error.to_string());
+                moves.failed = Some(IoError::text(&error));
             }
             // Who has come since the look before may not have been recorded until this one's end.
             let (now, took) = (Instant::now(), begun.elapsed());
@@ -191,7 +193,7 @@ impl Looking {
 /// Whether there is such a thread that is not about to end: those that are, are in no group's list,
 /// and are to be recorded to their last switch.
 fn is_at_work(tid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = read_proc(&format!("/proc/{tid}/stat")).unwrap_or_default();
     flags_of(&stat).is_some_and(|flags| flags & EXITING == 0)
 }
 

@@ -12,7 +12,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use trackway_abi::window::{DATA_OFFSET, GRANULE_MAP_OFFSET};
-use trackway_recorder::{BufferOptions, Home, Line, RecordError, Recording, recover_in};
+use trackway_recorder::{
+    BufferOptions, Home, Line, RecordError, Recording, Stranded, recover_in, recover_in_as,
+};
 use trackway_testkit::{Random, TemporaryFolder, skipped};
 use trackway_window::Way;
 use world::{World, Writer, channel};
@@ -292,7 +294,8 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
     world.kill(recording);
     let streams = world.stream("metadata").parent().unwrap().to_owned();
     std::os::unix::fs::chown(&streams, Some(65534), None).unwrap();
-    let recovered = recover_in(world.folder.path(), &world.notices, None).unwrap();
+    let keep = || recover_in_as(world.folder.path(), &world.notices, None, Stranded::Keep).unwrap();
+    let recovered = keep();
     assert!(matches!(recovered[0].result, Err(RecordError::Io(..))), "{:?}", recovered[0].result);
     assert!(!world.stream("channel0_0").exists());
     std::os::unix::fs::chown(&streams, Some(0), None).unwrap();
@@ -422,7 +425,8 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
         std::fs::rename(&file, &aside).unwrap();
         // As any error but absence: root may open everything.
         std::fs::create_dir(&file).unwrap();
-        let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
+        let recover =
+            || recover_in_as(world.folder.path(), &world.notices, None, Stranded::Keep).unwrap();
         for _ in 0..2 {
             assert!(matches!(recover()[0].result, Err(RecordError::Io(..))));
         }

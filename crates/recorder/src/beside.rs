@@ -1,0 +1,77 @@
+//! A trace beside another: for what is left in memory of one that is gone, or cannot be written.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::RecordError;
+use crate::channel::Channel;
+use crate::origins::Origin;
+use crate::room::{self, Room};
+use crate::trace::{Particulars, Trace};
+
+/// Most names that are tried.
+const NAMES_MAX: u32 = 1000;
+
+/// A trace that was made, and where.
+pub(crate) struct Beside {
+    pub(crate) room: Room,
+    pub(crate) trace: Trace,
+}
+
+/// Makes an empty trace of these channels beside the one that they are of: `DIR.recovered`, or
+/// `DIR.recovered-2`, …; in the current folder, if the one that DIR was in is gone and it
+/// `may_be_here`.
+///
+/// # Errors
+///
+/// If it cannot be made.
+pub(crate) fn make(
+    origin: &Origin,
+    channels: &[Channel],
+    may_be_here: bool,
+) -> Result<Beside, RecordError> {
+    let path = claim(&origin.root, may_be_here)?;
+    let room = room::prepare(&path)?;
+    let of = Particulars { folder: origin.folder, ..Particulars::of(origin.uuid, channels) };
+    match Trace::create(&room.place(), of) {
+        Ok(trace) => Ok(Beside { room, trace }),
+        Err(error) => {
+            room.remove_new();
+            Err(error)
+        }
+    }
+}
+
+/// Makes the folder, under a name that nobody has.
+fn claim(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
+    if !root.is_absolute() {
+        // Recorders write absolute paths: somebody wrote over this one.
+        return Err(RecordError::io("use", root)(ErrorKind::InvalidInput.into()));
+    }
+    let is_there = root.parent().is_some_and(Path::is_dir);
+    let base = if is_there || !may_be_here {
+        root
+    } else {
+        Path::new(root.file_name().unwrap_or_default())
+    };
+    let mut name = with_suffix(base, ".recovered");
+    for number in 2..NAMES_MAX {
+        match DirBuilder::new().mode(0o700).create(&name) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                name = with_suffix(base, &format!(".recovered-{number}"));
+            }
+            Err(error) => return Err(RecordError::io("make", &name)(error)),
+        }
+    }
+    Err(RecordError::FolderInUse(name))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
