@@ -5,8 +5,11 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 
+use crate::help::{self, EVENTS, FORM, HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
 use crate::session::arguments::{ChannelArguments, EventArguments, SessionArguments};
 
 /// Trackway records, in time order, what programs do.
@@ -17,9 +20,31 @@ use crate::session::arguments::{ChannelArguments, EventArguments, SessionArgumen
 ///   trackway print trackway-20261121-093000
 ///
 /// Events are recorded into buffers in shared memory, by restartable sequences; traces are CTF.
+/// Without a command, trackway prints the first commands to try, with exit status 2.
 #[derive(Debug, Parser)]
-#[command(name = "trackway", version, verbatim_doc_comment, max_term_width = 100)]
+#[command(
+    name = "trackway",
+    bin_name = "trackway",
+    version,
+    verbatim_doc_comment,
+    disable_help_flag = true,
+    max_term_width = 100
+)]
 pub(crate) struct Arguments {
+    /// Colour names, errors and losses: on terminals, unless NO_COLOR is set, or always, or never
+    #[arg(long = "color", global = true, value_enum, value_name = "WHEN", help_heading = HELP,
+        hide_short_help = true, default_value_t = ColourChoice::Auto, hide_default_value = true)]
+    pub(crate) colour: ColourChoice,
+    /// Print this page
+    ///
+    /// -h, --help and trackway help COMMAND print the most used options, on one screen.
+    #[arg(short, long, global = true, action = ArgAction::HelpShort, help_heading = HELP,
+        display_order = 1000)]
+    help: Option<bool>,
+    /// Print all options, with explanations
+    #[arg(long, global = true, action = ArgAction::HelpLong, help_heading = HELP,
+        display_order = 1001)]
+    help_all: Option<bool>,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -31,7 +56,15 @@ impl Arguments {
     ///
     /// If it is wrong, or asks for what there is not; or for help or the version.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        Self::try_parse()?.checked()
+        Self::parse_words(std::env::args_os().collect())?.checked()
+    }
+
+    /// Parses these words; `help` as a command is `--help` of what follows.
+    pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        let command = help::with_short_pages(Self::command());
+        let words = help::with_help_as_option(&command, words);
+        let mut matches = command.try_get_matches_from(words)?;
+        Self::from_arg_matches_mut(&mut matches)
     }
 
     /// Refuses what each option alone allows, but not all of them together.
@@ -43,6 +76,28 @@ impl Arguments {
         command.build();
         let verb = command.find_subcommand_mut("print");
         Err(verb.unwrap_or(&mut Self::command()).error(ErrorKind::ArgumentConflict, why))
+    }
+}
+
+/// Values of `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ColourChoice {
+    /// On terminals, unless NO_COLOR is set or TERM is dumb
+    #[default]
+    Auto,
+    /// Into pipes and files, too
+    Always,
+    /// Nowhere
+    Never,
+}
+
+impl From<ColourChoice> for trackway_console::ColourChoice {
+    fn from(choice: ColourChoice) -> Self {
+        match choice {
+            ColourChoice::Auto => Self::Auto,
+            ColourChoice::Always => Self::Always,
+            ColourChoice::Never => Self::Never,
+        }
     }
 }
 
@@ -74,13 +129,16 @@ pub(crate) enum Verb {
 ///
 ///   trackway record -- ./app --its-args
 ///   trackway record --preload libc,pthread -- xz -T2 big.tar
-///   trackway record --filter 'web:*: status >= 400 && path == "/api/*"' -- ./server
-///   trackway record --filter-object 'web:request: slow.o' -- ./server
 ///   sudo trackway record --kernel 'sched_*,syscalls' -- make -j2
+///   trackway record --filter 'web:*: status >= 400' -- ./server
+///   trackway record --filter-object 'web:request: slow.o' -- ./server
 ///   sudo trackway record --kernel syscalls --filter 'syscalls:openat: filename == "/etc/*"' -- ls
 ///   sudo trackway record --kernel 'block,irq_*'
 ///
 /// The command runs as it would without trackway: its input, output and exit status are its own.
+/// Signals are passed on to it. If it does not end, a second one ends the recording, or 10
+/// seconds, or three times Ctrl-C within 2 seconds: the trace is complete, the command goes on,
+/// and the exit status is 128 plus the signal.
 /// Trackway's own errors before the command starts end with status 125, a command that cannot be
 /// executed with 126, one that is not found with 127. The trace opens with trackway print,
 /// babeltrace2 and Trace Compass.
@@ -97,106 +155,137 @@ pub(crate) enum Verb {
     trackway record --kernel <LIST> [OPTIONS] [-- <CMD>...]"
 )]
 pub(crate) struct RecordArguments {
-    /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
-    /// to DIR.old, in the place of what was there [default: a new folder, trackway-DATE-TIME]
-    #[arg(short, long, value_name = "DIR")]
+    /// Folder of the trace [default: trackway-DATE-TIME]
+    ///
+    /// The folder is new, empty, or holds an earlier trace and nothing else, which is moved to
+    /// DIR.old, in the place of what was there.
+    #[arg(short, long, value_name = "DIR", help_heading = MOST_USED)]
     pub(crate) output: Option<PathBuf>,
-    /// Record events whose provider:name matches; * stands for anything, a provider alone for all
-    /// of its events, ! in front excludes (several: again, or by commas) [default: all events]
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    /// Record only these events, such as 'web:*,!web:noise'
+    ///
+    /// A PATTERN matches provider:name; * stands for anything, a provider alone for all of its
+    /// events, ! in front excludes (several: again, or by commas) [default: all events].
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = MOST_USED)]
     pub(crate) on: Vec<String>,
-    /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
-    /// filters, all must be (docs/guides/filters.md). The kernel's events are meant by patterns as
-    /// of --kernel
-    #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
+    /// Record only events where EXPR is true: 'status >= 400'
+    ///
+    /// With 'PATTERN: EXPR', the filter is for the events that match PATTERN, else for all. Of
+    /// several filters for an event, all must be true (docs/guides/filters.md). Patterns as of
+    /// --kernel are for kernel events.
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = MOST_USED)]
     pub(crate) filter: Vec<String>,
-    /// Record of them those that this filter in C takes, as clang -target bpf or trackway filter
-    /// compile has made it (docs/guides/filters-in-c.md)
-    #[arg(long, value_name = "[PATTERN: ]FILE")]
-    pub(crate) filter_object: Vec<PathBuf>,
-    /// Record these events of the kernel, too, of the command and of what it starts: names or
-    /// subsystems, with commas between them, such as sched_*,syscalls,irq_*; * stands for anything,
-    /// ! in front excludes (trackway list --kernel shows them). Needs root; under sudo the command
-    /// does not run as root
-    #[arg(long, value_name = "LIST")]
+    /// Trace C library calls: libc, pthread, dl, fd, fork, all
+    ///
+    /// Works with any program: libc (allocations), pthread (locks and waits), dl (shared objects),
+    /// fd (file descriptors), fork (processes), or all.
+    #[arg(long, value_name = "LIST", help_heading = MOST_USED)]
+    pub(crate) preload: Option<String>,
+    /// Record kernel events too: sched_*,syscalls (needs root)
+    ///
+    /// Records these events of the command and of what it starts: names or subsystems, with commas
+    /// between them, such as sched_*,syscalls,irq_*; * stands for anything, ! in front excludes
+    /// (trackway list --kernel shows them). Under sudo the command does not run as root.
+    #[arg(long, value_name = "LIST", help_heading = MOST_USED)]
     pub(crate) kernel: Vec<String>,
-    /// Record nothing of programs: CMD runs without the library that records its events, whose
-    /// own system calls would be among the kernel's
-    #[arg(long, requires = "kernel", conflicts_with_all = ["on", "preload", "sub_buffers",
-        "reserve", "config"])]
-    pub(crate) kernel_only: bool,
-    /// Record the kernel's events of everything that runs
-    #[arg(long, requires = "kernel")]
-    pub(crate) system: bool,
-    /// How the kernel's events are recorded: by programs of our own, or by the kernel's tracefs,
-    /// which does not give what programs point to, file names first of all, nor most contexts
-    /// [default: bpf where the kernel allows it, else tracefs]
-    #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
-    pub(crate) kernel_via: Option<KernelWay>,
-    /// Record the kernel's events of the processes in this control group (of version 2) and those
-    /// below it, instead of those of the command: a folder, or as /proc/PID/cgroup has it
-    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system")]
-    pub(crate) cgroup: Vec<PathBuf>,
-    /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
-    #[arg(long, value_name = "LIST", requires = "kernel")]
-    pub(crate) cpu: Option<String>,
-    /// Without CMD: record this process, and what it starts from now on, until it has ended (of
-    /// several, all of them), or Ctrl-C
-    #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
-        conflicts_with_all = ["system", "cgroup", "command"],
-        value_parser = crate::session::arguments::pid)]
-    pub(crate) pid: Vec<u32>,
-    /// Run CMD, and write the trace, as this user, by name or number; for root
-    #[arg(long, value_name = "NAME|UID")]
-    pub(crate) user: Option<String>,
-    /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of the
-    /// program's own contexts (docs/guides/contexts.md), or none. Of the kernel's events, which all
+    /// Record with each event: vtid, vpid, procname, ..., none
+    ///
+    /// Of programs' events: vpid, vtid, procname, '$app.PROVIDER:NAME' of the program's own
+    /// contexts (docs/guides/contexts.md), or none [default: vtid]. Of kernel events, which all
     /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
     /// egid, sgid, cgroup_id, the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns,
     /// user_ns, uts_ns, and preemptible, interruptible, need_reschedule, migratable where the
-    /// kernel shows them [default: vtid, of programs' events]
-    #[arg(long, value_name = "LIST")]
+    /// kernel shows them.
+    #[arg(long, value_name = "LIST", help_heading = WHAT)]
     pub(crate) context: Option<String>,
-    /// Trace calls of the C library in any program: libc (allocations), pthread (locks and waits),
-    /// dl (shared objects), fd (file descriptors), fork (processes), or all
-    #[arg(long, value_name = "LIST")]
-    pub(crate) preload: Option<String>,
-    /// Buffer size for each CPU, with K, M or G (KiB, MiB, GiB); memory for all of it is taken
-    /// before the command starts [default: 4M, on machines with many CPUs less at the start and
-    /// more on need]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) buffer_size: Option<String>,
-    /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
-    #[arg(long, value_name = "N")]
-    pub(crate) sub_buffers: Option<u64>,
-    /// Cut each stream into files of at most this size, with K, M or G (KiB, MiB, GiB); at least
-    /// that of a sub-buffer [default: one file, which grows]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) tracefile_size: Option<String>,
-    /// Keep so many files of each stream, and delete the oldest when a new one begins; a CPU has
-    /// one stream, seldom two or three [default: all]
-    #[arg(long, value_name = "N")]
-    pub(crate) tracefile_count: Option<u64>,
-    /// Keep the newest events, overwrite the oldest, and write the trace at the end
-    #[arg(long, visible_alias = "flight-recorder")]
-    pub(crate) overwrite: bool,
-    /// How threads that write keep out of each other's way, for comparisons: by restartable
-    /// sequence, by claim where that does not work; by claim alone; or by reserve and commit
-    #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq)]
-    pub(crate) reserve: ReserveBy,
-    /// Channels, events, filters and buffers as in this file, of the kernel, too, which trackway
-    /// session save writes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "filter_object",
-        "context", "buffer_size",
+    /// Read channels, events, filters and buffers from FILE
+    ///
+    /// trackway session save writes such files; kernel events are in them, too.
+    #[arg(long, value_name = "FILE", help_heading = WHAT,
+        conflicts_with_all = ["on", "filter", "filter_object", "context", "buffer_size",
         "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
     pub(crate) config: Option<PathBuf>,
-    /// Say nothing but errors
-    #[arg(short, long)]
+    /// Record only events that this filter in C takes
+    ///
+    /// FILE is what clang -target bpf or trackway filter compile has made
+    /// (docs/guides/filters-in-c.md).
+    #[arg(long, value_name = "[PATTERN: ]FILE", help_heading = WHAT, hide_short_help = true)]
+    pub(crate) filter_object: Vec<PathBuf>,
+    /// Record kernel events only
+    ///
+    /// CMD runs without the library that records its events, whose own system calls would be among
+    /// the kernel's.
+    #[arg(long, requires = "kernel", help_heading = WHAT, hide_short_help = true,
+        conflicts_with_all = ["on", "preload", "sub_buffers", "reserve", "config"])]
+    pub(crate) kernel_only: bool,
+    /// How kernel events are recorded
+    ///
+    /// By BPF programs, or by the kernel's tracefs, which does not give what programs point to,
+    /// file names first of all, nor most contexts [default: bpf where the kernel allows it, else
+    /// tracefs].
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = WHAT,
+        hide_short_help = true)]
+    pub(crate) kernel_via: Option<KernelWay>,
+    /// Cut each stream into files of at most SIZE
+    ///
+    /// SIZE has K, M or G (KiB, MiB, GiB), and is at least that of a sub-buffer [default: one file,
+    /// which grows].
+    #[arg(long, value_name = "SIZE", help_heading = WHERE)]
+    pub(crate) tracefile_size: Option<String>,
+    /// Keep only the newest N files of each stream
+    ///
+    /// The oldest file is deleted when a new one begins; a CPU has one stream, seldom two or three
+    /// [default: all].
+    #[arg(long, value_name = "N", help_heading = WHERE, hide_short_help = true)]
+    pub(crate) tracefile_count: Option<u64>,
+    /// Buffer size for each CPU, such as 16M [default: 4M]
+    ///
+    /// SIZE has K, M or G (KiB, MiB, GiB); memory for all of it is taken before the command starts.
+    /// Without this option, machines with many CPUs begin with less and take more on need.
+    #[arg(long, value_name = "SIZE", help_heading = HOW_MUCH)]
+    pub(crate) buffer_size: Option<String>,
+    /// Keep the newest events
+    ///
+    /// The oldest events are overwritten, and the trace is written at the end.
+    #[arg(long, visible_alias = "flight-recorder", help_heading = HOW_MUCH)]
+    pub(crate) overwrite: bool,
+    /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
+    #[arg(long, value_name = "N", help_heading = HOW_MUCH, hide_short_help = true)]
+    pub(crate) sub_buffers: Option<u64>,
+    /// How threads that write keep out of each other's way, for comparisons: by restartable
+    /// sequence, by claim where that does not work; by claim alone; or by reserve and commit
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq,
+        help_heading = HOW_MUCH, hide_short_help = true)]
+    pub(crate) reserve: ReserveBy,
+    /// Without CMD: kernel events of this process
+    ///
+    /// Records this process, and what it starts from now on, until it has ended (of several, all of
+    /// them), or Ctrl-C.
+    #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
+        conflicts_with_all = ["system", "cgroup", "command"], help_heading = WHO,
+        value_parser = crate::session::arguments::pid)]
+    pub(crate) pid: Vec<u32>,
+    /// Kernel events of all processes, not of CMD only
+    #[arg(long, requires = "kernel", help_heading = WHO)]
+    pub(crate) system: bool,
+    /// Run CMD and write the trace as this user (needs root)
+    #[arg(long, value_name = "NAME|UID", help_heading = WHO)]
+    pub(crate) user: Option<String>,
+    /// Kernel events of the processes in this control group (of version 2) and those below it,
+    /// instead of those of the command: a folder, or as /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system",
+        help_heading = WHO, hide_short_help = true)]
+    pub(crate) cgroup: Vec<PathBuf>,
+    /// Kernel events of these CPUs alone, such as 0,2-3, whatever the process
+    #[arg(long, value_name = "LIST", requires = "kernel", help_heading = WHO,
+        hide_short_help = true)]
+    pub(crate) cpu: Option<String>,
+    /// Print errors only
+    #[arg(short, long, help_heading = HELP)]
     pub(crate) quiet: bool,
     /// The command and its arguments; with --kernel there may be none: everything is recorded then,
     /// until Ctrl-C
     #[arg(required_unless_present_any = ["kernel", "pid"], trailing_var_arg = true,
-        value_name = "CMD")]
+        value_name = "CMD", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -236,18 +325,24 @@ pub(crate) enum ReserveBy {
 ///
 ///   trackway recover
 ///   trackway recover trackway-20261121-093000
+///   trackway recover --discard
 ///
 /// What was committed and not yet written is taken from shared memory, and the memory is freed.
-/// Every trackway record does this first, for all traces that are where they were recorded. A DIR
-/// may have been moved since, and another trace recorded in its place; a copy of a trace that is
-/// still there is refused. If nothing of it is in memory any more (as after the machine was
-/// restarted), it is marked as complete as it is.
+/// Where the trace is gone, or another one is in its place, what was in memory goes into a trace of
+/// its own: DIR.recovered. Every trackway record does this first, for all traces that are where
+/// they were recorded. A DIR may have been moved since, and another trace recorded in its place; a
+/// copy of a trace that is still there is refused. If nothing of it is in memory any more (as after
+/// the machine was restarted), it is marked as complete as it is.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RecoverArguments {
     /// The trace's folder [default: all of this user's]
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+
+    /// Give up what cannot be completed where it was recorded, instead of writing it beside
+    #[arg(long)]
+    pub(crate) discard: bool,
 }
 
 /// List what can be traced in running processes, or in the kernel.
@@ -311,92 +406,98 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct PrintArguments {
-    /// Folders of traces, or names of sessions that record some (a folder comes first)
+    /// Folders of traces, or names of sessions
+    ///
+    /// A session's name stands for the trace that it records; a folder of that name comes first.
     #[arg(required = true, value_name = "DIR")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Go on with what is written to the traces meanwhile, until trackway record ends them (those
-    /// of other tracers: until Ctrl-C), or past the time of --end; events show one to two seconds
-    /// after they happened, or at once where the recorder says how far it has written; the exit
-    /// status is 1 if the recorder was killed
-    #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
-    pub(crate) follow: bool,
-    /// Form of an event
-    #[arg(long, value_enum, default_value_t = EventFormat::Text)]
-    pub(crate) format: EventFormat,
-    /// Instead of events, what there is: events by name with their number, rate and size, streams
-    /// with their losses, times (--format csv: the events alone)
-    #[arg(long, conflicts_with = "details")]
-    pub(crate) stats: bool,
-    /// Instead of events, what the traces say of themselves: where they are from, clocks, kinds of
-    /// events with their fields
-    #[arg(long)]
-    pub(crate) details: bool,
-    /// Only say how many events there are
-    #[arg(long, conflicts_with_all = ["format", "stats", "details", "follow"])]
-    pub(crate) count: bool,
-    /// Write to this file [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) selection: SelectionArguments,
-    /// Only events of which this is true: an expression over their fields and contexts, of events
-    /// whose name matches the pattern (without one: of all); several must all be true
-    #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true,
+    /// Only events where EXPR is true, such as 'status >= 400'
+    ///
+    /// EXPR is an expression over fields and contexts. With 'PATTERN: EXPR', it is for the events
+    /// whose name matches PATTERN, else for all; several must all be true.
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = MOST_USED,
         conflicts_with_all = ["stats", "details"])]
     pub(crate) filter: Vec<String>,
-    /// Show the events that this filter in C takes, as clang -target bpf or trackway filter compile
-    /// has made it
-    #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"])]
+    /// Print rates, sizes and losses instead of events
+    ///
+    /// Events by name with their number, rate and size, streams with their losses, times (--format
+    /// csv: the events alone).
+    #[arg(long, conflicts_with = "details", help_heading = MOST_USED)]
+    pub(crate) stats: bool,
+    /// Print events while they are recorded
+    ///
+    /// Goes on with what is written to the traces meanwhile, until trackway record ends them (those
+    /// of other tracers: until Ctrl-C), or past the time of --end; events show one to two seconds
+    /// after they happened, or at once where the recorder says how far it has written; the exit
+    /// status is 1 if the recorder was killed.
+    #[arg(long, conflicts_with_all = ["stats", "details", "count"], help_heading = MOST_USED)]
+    pub(crate) follow: bool,
+    /// Only events that this filter in C takes
+    ///
+    /// FILE is what clang -target bpf or trackway filter compile has made.
+    #[arg(long, value_name = "[PATTERN: ]FILE", conflicts_with_all = ["stats", "details"],
+        help_heading = EVENTS, hide_short_help = true)]
     pub(crate) filter_object: Vec<PathBuf>,
-    /// Show what values stand for, where the trace says so: system calls as in C, flags and errors
-    /// by name, modes in octal; in JSON names are beside their values (docs/guides/kernel.md)
-    #[arg(long, conflicts_with_all = ["stats", "details", "count"])]
+    /// Form of an event
+    #[arg(long, value_enum, default_value_t = EventFormat::Text, help_heading = FORM)]
+    pub(crate) format: EventFormat,
+    /// Print clocks, and kinds of events with their fields
+    ///
+    /// Instead of events, what the traces say of themselves: where they are from, clocks, kinds of
+    /// events with their fields.
+    #[arg(long, help_heading = FORM)]
+    pub(crate) details: bool,
+    /// Print the number of events only
+    #[arg(long, conflicts_with_all = ["format", "stats", "details", "follow"],
+        help_heading = FORM)]
+    pub(crate) count: bool,
+    /// Show names for numbers, where the trace has them
+    ///
+    /// System calls as in C, flags and errors by name, modes in octal; in JSON names are beside
+    /// their values (docs/guides/kernel.md).
+    #[arg(long, conflicts_with_all = ["stats", "details", "count"], help_heading = FORM)]
     pub(crate) symbolic: bool,
     /// Show dates
-    #[arg(long)]
+    #[arg(long, help_heading = FORM)]
     pub(crate) clock_date: bool,
     /// Show times in UTC instead of the local time zone
-    #[arg(long)]
+    #[arg(long, help_heading = FORM)]
     pub(crate) clock_gmt: bool,
     /// Show times as seconds since 1970
-    #[arg(long)]
+    #[arg(long, help_heading = FORM, hide_short_help = true)]
     pub(crate) clock_seconds: bool,
     /// Show times as the clock's values
-    #[arg(long)]
+    #[arg(long, help_heading = FORM, hide_short_help = true)]
     pub(crate) clock_cycles: bool,
     /// Move all times by so many seconds
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        allow_hyphen_values = true,
-        default_value_t = 0,
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, default_value_t = 0,
+        hide_default_value = true, help_heading = FORM, hide_short_help = true)]
     pub(crate) clock_offset: i64,
     /// Move all times by so many nanoseconds
-    #[arg(
-        long,
-        value_name = "NS",
-        allow_hyphen_values = true,
-        default_value_t = 0,
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NS", allow_hyphen_values = true, default_value_t = 0,
+        hide_default_value = true, help_heading = FORM, hide_short_help = true)]
     pub(crate) clock_offset_ns: i64,
     /// Nothing: clocks of several traces always share their origin here
     #[arg(long, hide = true)]
     pub(crate) clock_force_correlate: bool,
-    /// Do not show the time since the event before
-    #[arg(long)]
+    /// Do not show the time since the previous event
+    #[arg(long, help_heading = FORM, hide_short_help = true)]
     pub(crate) no_delta: bool,
     /// Which names to show: payload, context, header, scope, all, none
-    #[arg(short, long, value_name = "LIST")]
+    #[arg(short, long, value_name = "LIST", help_heading = FORM, hide_short_help = true)]
     pub(crate) names: Option<String>,
     /// What to show before events' names: trace, trace:hostname, trace:domain, trace:procname,
     /// trace:vpid, loglevel, emf, callsite, all, none
-    #[arg(short, long, value_name = "LIST")]
+    #[arg(short, long, value_name = "LIST", help_heading = FORM, hide_short_help = true)]
     pub(crate) fields: Option<String>,
+    /// Write to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE", help_heading = WHERE)]
+    pub(crate) output: Option<PathBuf>,
     /// Threads to read with [default: one for each processor]
-    #[arg(short, long, value_name = "N", value_parser = jobs)]
+    #[arg(short, long, value_name = "N", value_parser = jobs, help_heading = FORM,
+        hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
@@ -420,19 +521,22 @@ impl PrintArguments {
 /// Which events.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArguments {
-    /// Only events whose name matches; * stands for anything, a provider alone for all of its
-    /// events, ! in front excludes (several: again, or by commas)
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    /// Only events of this name, such as 'web:*,!web:noise'
+    ///
+    /// A PATTERN matches provider:name; * stands for anything, a provider alone for all of its
+    /// events, ! in front excludes (several: again, or by commas).
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = MOST_USED)]
     pub(crate) on: Vec<String>,
-    /// Only events at and after this time
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    /// Only events at and after this time, such as 09:30
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true,
+        help_heading = MOST_USED)]
     pub(crate) begin: Option<String>,
     /// Only events up to this time
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, help_heading = EVENTS)]
     pub(crate) end: Option<String>,
     /// Only events of this time: BEGIN,END
-    #[arg(long, value_name = "RANGE", allow_hyphen_values = true,
-        conflicts_with_all = ["begin", "end"])]
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true, help_heading = EVENTS,
+        hide_short_help = true, conflicts_with_all = ["begin", "end"])]
     pub(crate) timerange: Option<String>,
 }
 
@@ -551,8 +655,8 @@ mod tests {
     use super::*;
 
     fn parse(words: &str) -> Result<Arguments, String> {
-        let words = std::iter::once("trackway").chain(words.split(' '));
-        let parsed = Arguments::try_parse_from(words).and_then(Arguments::checked);
+        let words = std::iter::once("trackway").chain(words.split(' ')).map(Into::into);
+        let parsed = Arguments::parse_words(words.collect()).and_then(Arguments::checked);
         parsed.map_err(|error| error.to_string())
     }
 

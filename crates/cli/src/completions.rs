@@ -20,6 +20,7 @@ fn shown(declared: &'static Command) -> Command {
     let arguments = declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(hinted);
     let verbs = declared.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
     let copy = Command::new(declared.get_name()).args(arguments).subcommands(verbs);
+    let copy = copy.disable_help_flag(declared.is_disable_help_flag_set());
     let copy = copy.visible_aliases(declared.get_visible_aliases());
     let copy = declared.get_about().cloned().into_iter().fold(copy, Command::about);
     declared.get_version().into_iter().fold(copy, Command::version)

@@ -3,7 +3,7 @@
 //! Ctrl-C and its like end it in order: what was begun is removed, and the command ends by that
 //! signal, as if it had not caught it.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use trackway_console::{clear_progress, has_progress, message, show_progress, stderr};
 use trackway_ctf::text::grouped;
 use trackway_reader::{
     Export, ExportError, Exported, Found, Input, Selection, TraceFile, first_time, open,
@@ -39,12 +40,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
     let patterns = Patterns::new(&arguments.selection.on)?;
     inside::refuse_folder(&arguments.output, &arguments.traces)?;
-    let found = open(&arguments.traces, &mut io::stderr())?;
+    let found = open(&arguments.traces, &mut stderr())?;
     let first = || first_time(&found.inputs);
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
     let events = |name: &str| patterns.select(name);
     let selection = Selection { range, events: &events, ..Selection::default() };
-    patterns.warn_if_none(&found.inputs, &mut io::stderr())?;
+    patterns.warn_if_none(&found.inputs, &mut stderr())?;
     run(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
         trackway_reader::trim(inputs, &selection, export, jobs, messages)
     })
@@ -57,7 +58,7 @@ pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
 /// As for [`trim`].
 pub(crate) fn merge(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
     inside::refuse_folder(&arguments.output, &arguments.traces)?;
-    let found = open(&arguments.traces, &mut io::stderr())?;
+    let found = open(&arguments.traces, &mut stderr())?;
     run(found, &arguments.output, arguments.jobs, trackway_reader::join)
 }
 
@@ -93,7 +94,7 @@ fn run(
         Err(ExportError::Stopped) => signal::die_of(stop.signal.load(Ordering::Relaxed)),
         result => result?,
     };
-    eprintln!("trackway: {}", summary(&done, &folder.display().to_string()));
+    message!("trackway: {}", summary(&done, &folder.display().to_string()));
     let is_whole = done.is_whole && found.is_whole;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
@@ -151,8 +152,7 @@ struct Progress {
 
 impl Progress {
     fn new() -> Self {
-        let is_shown = io::stderr().is_terminal();
-        Self { shown: is_shown.then(|| Mutex::new(Instant::now())) }
+        Self { shown: has_progress().then(|| Mutex::new(Instant::now())) }
     }
 
     fn show(&self, done: u64, total: u64) {
@@ -161,14 +161,13 @@ impl Progress {
         if shown.elapsed() >= INTERVAL {
             *shown = Instant::now();
             let percent = 100.0 * done as f64 / total.max(1) as f64;
-            // Not to be told about progress is no reason to stop.
-            let _ = write!(io::stderr(), "\r\x1b[K{percent:.0} % of {} MiB", total >> 20);
+            show_progress(format_args!("{percent:.0} % of {} MiB", total >> 20));
         }
     }
 
     fn end(&self) {
         if self.shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            clear_progress();
         }
     }
 }
@@ -179,11 +178,11 @@ struct Messages<'a>(&'a Progress);
 impl Write for Messages<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.end();
-        io::stderr().write(bytes)
+        stderr().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }
 

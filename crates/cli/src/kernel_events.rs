@@ -1,9 +1,10 @@
 //! `trackway list --kernel`: the events of the running kernel, with fields, types and meanings.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use trackway_console::message;
 use trackway_kernel::catalogue::model::{
     Argument, Behind, Event, Field, Kind, Length, Meaning, Phase, Returned, Source, Symbol, Symbols,
 };
@@ -39,7 +40,7 @@ pub(crate) fn run(
     };
     output.write_all(text.as_bytes())?;
     for (EventName { subsystem, name }, why) in &found.unread {
-        let _ = writeln!(io::stderr(), "trackway: {subsystem}:{name}: {why}");
+        message!("trackway: {subsystem}:{name}: {why}");
     }
     Ok(if found.unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::NEGATIVE) })
 }

@@ -4,12 +4,16 @@
 //! of the files that the process has mapped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
+use trackway_console::{Style, Target};
+use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
 use trackway_recorder::{Home, elf, processes::elsewhere, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
 use trackway_window::Window;
@@ -37,15 +41,16 @@ struct Found {
     refused: u32,
     /// Processes whose library is of another version, by that.
     other_versions: BTreeMap<u32, Vec<u32>>,
+    /// Why processes with events are not listed.
+    unlisted: Vec<Reason>,
 }
 
 /// Lists what can be traced.
 pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let mut found = match Home::open()? {
-        Some(home) => find(home.window()),
-        None => Found::default(),
-    };
+    let mut found = Home::look(find)?.unwrap_or_default();
     found.other_versions = versions::other_versions();
+    found.unlisted = diagnose(&Selection::all());
+    found.unlisted.retain(Reason::excludes_processes);
     let mut text = String::new();
     match format {
         Format::Text => push_text(&mut text, &found),
@@ -61,8 +66,7 @@ pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<Exit
 ///
 /// If there is a window that cannot be opened.
 pub(crate) fn descriptions() -> anyhow::Result<Vec<EventDescription>> {
-    let home = Home::open()?;
-    Ok(home.map_or_else(Vec::new, |home| described(home.window()).collect()))
+    Ok(Home::look(|window| described(window).collect())?.unwrap_or_default())
 }
 
 fn described(window: &Window) -> impl Iterator<Item = EventDescription> {
@@ -101,14 +105,16 @@ fn find(window: &Window) -> Found {
                 None => continue,
             },
         };
-        let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
+        let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { continue };
         let mut of_process = BTreeSet::new();
         for path in mapped_files(&maps).into_iter().take(MODULES_MAX) {
             let of_file = points.entry(path).or_insert_with_key(|path| points_of(pid, path));
             of_process.extend(of_file.iter().filter(|name| events.contains_key(*name)).cloned());
         }
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        processes.push(Process { pid, name: name.trim().to_owned(), events: of_process });
+        // A process may call itself anything.
+        let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
+        processes.push(Process { pid, name, events: of_process });
     }
     processes.sort_by_key(|process| process.pid);
     let refused = window.header().events_refused.load(Ordering::Relaxed);
@@ -116,11 +122,13 @@ fn find(window: &Window) -> Found {
 }
 
 /// Executable files in proc_pid_maps(5).
-fn mapped_files(maps: &str) -> BTreeSet<PathBuf> {
-    maps.lines()
-        .filter(|line| line.split_whitespace().nth(1).is_some_and(|mode| mode.contains('x')))
-        .filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))
-        .collect()
+fn mapped_files(maps: &[u8]) -> BTreeSet<PathBuf> {
+    let path = |line: &[u8]| {
+        let mode = line.split(|&byte| byte == b' ').nth(1)?;
+        let at = line.iter().position(|&byte| byte == b'/')?;
+        mode.contains(&b'x').then(|| PathBuf::from(OsStr::from_bytes(&line[at..])))
+    };
+    maps.split(|&byte| byte == b'\n').filter_map(path).collect()
 }
 
 /// Through /proc, which reaches other mount namespaces.
@@ -151,16 +159,21 @@ fn push_text(text: &mut String, found: &Found) {
         for event in events {
             let fields: Vec<String> = event.fields.iter().map(field).collect();
             let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
-            text.push_str(&format!("    {} ({level}): {}\n", event.full_name(), fields.join(", ")));
+            let name = event.full_name();
+            let name = Target::Output.paint(Style::Name, &name);
+            text.push_str(&format!("    {name} ({level}): {}\n", fields.join(", ")));
         }
     };
     for process in &found.processes {
-        text.push_str(&format!("{} {}\n", process.pid, process.name));
+        let name = Target::Output.one_line(&process.name);
+        text.push_str(&format!("{} {}\n", process.pid, Target::Output.paint(Style::Name, &name)));
         push_events(text, &mut found.variants(process.events.iter()));
     }
     let mut idle = found.variants(found.idle()).peekable();
     if idle.peek().is_some() {
-        text.push_str("of programs that do not run now, or whose files do not name their events\n");
+        text.push_str(
+            "known events: trackway record --on 'PROVIDER:NAME' -- COMMAND records them\n",
+        );
         push_events(text, &mut idle);
     }
     if found.refused > 0 {
@@ -177,6 +190,10 @@ fn push_text(text: &mut String, found: &Found) {
             pids.join(", "),
             versions::advice(*version)
         ));
+    }
+    for reason in &found.unlisted {
+        text.push_str(&format!("{reason}\n"));
+        text.extend(reason.hint().map(|hint| format!("    {hint}\n")));
     }
     if text.is_empty() {
         text.push_str("no process has the library loaded\n");
@@ -281,12 +298,17 @@ mod tests {
 
     #[test]
     fn mapped_files_are_those_with_code() {
-        let maps = "\
+        let maps = b"\
 5581-5582 r--p 00000000 00:19 21 /bin/app\n\
 5582-5583 r-xp 00001000 00:19 21 /bin/my app\n\
+5583-5584 r-xp 00001000 00:19 22 /bin/\xff\n\
 7f00-7f01 r-xp 00000000 00:00 0 [vdso]\n\
 7f01-7f02 rw-p 00000000 00:00 0 \n";
-        assert_eq!(mapped_files(maps), BTreeSet::from([PathBuf::from("/bin/my app")]));
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        assert_eq!(
+            mapped_files(maps),
+            BTreeSet::from([b"/bin/my app".as_slice(), b"/bin/\xff"].map(path))
+        );
     }
 
     #[test]
@@ -307,6 +329,7 @@ mod tests {
             events: BTreeMap::from([(name, vec![event])]),
             refused: 2,
             other_versions: BTreeMap::from([(0, vec![8, 9])]),
+            unlisted: Vec::new(),
         };
         let mut text = String::new();
         push_text(&mut text, &found);

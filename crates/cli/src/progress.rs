@@ -1,9 +1,10 @@
 //! How far long work is: a line on standard error, each time in place of the one before.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use trackway_console::{clear_progress, has_progress, show_progress, stderr};
 use trackway_ctf::text::grouped;
 
 /// How long work is before anything is said of it.
@@ -21,8 +22,8 @@ struct Line {
 
 /// What is to be told how many events are done; `None` if nobody would see it, or if the events
 /// themselves are seen.
-pub(crate) fn wanted(output: &impl io::IsTerminal) -> Option<fn(u64)> {
-    (io::stderr().is_terminal() && !output.is_terminal()).then_some(show)
+pub(crate) fn wanted(is_output_terminal: bool) -> Option<fn(u64)> {
+    (has_progress() && !is_output_terminal).then_some(show)
 }
 
 fn show(events: u64) {
@@ -32,8 +33,7 @@ fn show(events: u64) {
     let is_due = line.shown.is_none_or(|shown| now - shown >= PERIOD);
     if now - begun >= SILENCE && is_due {
         line.shown = Some(now);
-        // It may be closed; the work goes on.
-        let _ = write!(io::stderr(), "\r\x1b[Ktrackway: {} events", grouped(events));
+        show_progress(format_args!("trackway: {} events", grouped(events)));
     }
 }
 
@@ -41,7 +41,7 @@ fn show(events: u64) {
 pub(crate) fn clear() {
     let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
     if line.shown.take().is_some() {
-        let _ = write!(io::stderr(), "\r\x1b[K");
+        clear_progress();
     }
 }
 
@@ -51,10 +51,10 @@ pub(crate) struct Messages;
 impl Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         clear();
-        io::stderr().write(bytes)
+        stderr().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use trackway_recorder::{
     BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Mode, Notices,
-    RecordOptions, Recovered, Reserve, SessionSpec, Tracefiles, as_asked, take_filters,
+    RecordOptions, Recovered, RecoveryEnd, Reserve, SessionSpec, Stranded, Tracefiles, as_asked,
+    take_filters,
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
@@ -134,7 +135,9 @@ fn take_file(
 pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> {
     let notices = Notices::new(false);
     let folder = arguments.folder.as_deref();
-    let recovered = trackway_recorder::recover(&notices, folder).map_err(anyhow::Error::new)?;
+    let stranded = if arguments.discard { Stranded::Discard } else { Stranded::Beside };
+    let recovered =
+        trackway_recorder::recover(&notices, folder, stranded).map_err(anyhow::Error::new)?;
     // What was left of the kernel's events alone was told of.
     if recovered.is_empty() && notices.all().is_empty() {
         notices.say(format_args!("nothing to recover"));
@@ -152,13 +155,25 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
     let mut whole = true;
     for one in recovered {
         match &one.result {
+            Ok(_) if one.end == RecoveryEnd::Discarded => {
+                notices.say(format_args!("gave up what was left of {}", one.folder.display()));
+            }
             Ok(summary) => {
-                notices.say(format_args!(
-                    "recovered {}: {} more events, {} lost in all",
-                    one.folder.display(),
-                    summary.recorded,
-                    summary.lost
-                ));
+                match &one.end {
+                    RecoveryEnd::Beside(folder) => notices.say(format_args!(
+                        "recovered what was left of {} into {}: {} events, {} lost in all",
+                        one.folder.display(),
+                        folder.display(),
+                        summary.recorded,
+                        summary.lost
+                    )),
+                    _ => notices.say(format_args!(
+                        "recovered {}: {} more events, {} lost in all",
+                        one.folder.display(),
+                        summary.recorded,
+                        summary.lost
+                    )),
+                }
                 summary.say_deleted("events", notices);
                 summary.say_cut(notices);
                 summary.say_damage(notices);
@@ -168,7 +183,7 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
                 whole = false;
                 notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
                 let again = "what is missing is in memory still: run trackway recover again once \
-                             that is mended";
+                             that is mended, or trackway recover --discard to give it up";
                 notices.hint(format_args!("{}", error.hint().unwrap_or_else(|| again.into())));
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use trackway_ctf::read::{ClockClass, EnvironmentValue, Trace};
-use trackway_ctf::text::{DateTime, grouped, printable, seconds};
+use trackway_ctf::text::{DateTime, Marks, grouped, printable, seconds};
 use trackway_reader::{Input, Statistics, StreamCount};
 
 use crate::list::quoted;
@@ -64,25 +64,33 @@ impl SourceClock {
     }
 }
 
+/// What stands around names and losses: colours, or nothing.
+#[derive(Default)]
+pub(crate) struct Colours {
+    pub(crate) name: Marks,
+    pub(crate) loss: Marks,
+}
+
 /// As tables; `calendar` gives the date and time at a time in seconds since 1970.
 pub(crate) fn text(
     all: &Statistics,
     calendar: impl Fn(i64) -> Option<DateTime>,
     sources: &[Source],
+    colours: &Colours,
 ) -> String {
-    let mut text = head(all, |ns| date_and_time(ns, &calendar), sources.len());
+    let mut text = head(all, |ns| date_and_time(ns, &calendar), sources.len(), &colours.loss);
     text.push('\n');
     if !sources.is_empty() {
-        text += &source_table(sources);
+        text += &source_table(sources, &colours.name);
         text.push('\n');
     }
-    text += &events(all);
+    text += &events(all, &colours.name);
     text.push('\n');
-    text += &streams(all);
+    text += &streams(all, &colours.name);
     text
 }
 
-fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize) -> String {
+fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize, loss: &Marks) -> String {
     let bytes = sum(all, |stream| stream.bytes);
     let pieces = match folders > all.traces {
         true => format!(" in {}", counted(folders as u64, "folder")),
@@ -103,7 +111,9 @@ fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize) -> Strin
     text.push('\n');
     let events = sum(all, |stream| stream.lost_events);
     let packets = sum(all, |stream| stream.lost_packets);
-    let _ = write!(text, "lost: {}, {}", counted(events, "event"), counted(packets, "packet"));
+    let (before, behind) = if (events, packets) == (0, 0) { &Marks::default() } else { loss };
+    let (events, packets) = (counted(events, "event"), counted(packets, "packet"));
+    let _ = write!(text, "{before}lost: {events}, {packets}{behind}");
     let uncertain = all.streams.iter().filter(|stream| stream.is_loss_uncertain).count();
     if uncertain > 0 {
         let streams = counted(uncertain as u64, "stream");
@@ -114,7 +124,7 @@ fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize) -> Strin
 }
 
 /// A row for each trace, and for each more clock that it has.
-fn source_table(sources: &[Source]) -> String {
+fn source_table(sources: &[Source], name: &Marks) -> String {
     let head = ["trace", "host", "domain", "tracer", "clock", "Hz", "its zero"];
     let mut rows = vec![head.map(str::to_owned)];
     let cell = |text: &Option<String>| text.clone().unwrap_or_else(none);
@@ -134,7 +144,7 @@ fn source_table(sources: &[Source]) -> String {
             rows.push([folder, host, domain, tracer, clock, frequency, zero]);
         }
     }
-    table(&rows, 5)
+    table(&rows, 5, name)
 }
 
 /// What a cell without anything has.
@@ -142,7 +152,7 @@ fn none() -> String {
     "·".to_owned()
 }
 
-fn events(all: &Statistics) -> String {
+fn events(all: &Statistics, name: &Marks) -> String {
     let head = ["event", "count", "share", "bytes", "mean", "a second"];
     let mut rows = vec![head.map(str::to_owned)];
     for event in &all.events {
@@ -151,7 +161,7 @@ fn events(all: &Statistics) -> String {
     if all.events.len() > 1 {
         rows.push(event_row(all, "all", all.count(), all.bits()));
     }
-    table(&rows, 1)
+    table(&rows, 1, name)
 }
 
 fn event_row(all: &Statistics, name: &str, count: u64, bits: u64) -> [String; 6] {
@@ -165,7 +175,7 @@ fn event_row(all: &Statistics, name: &str, count: u64, bits: u64) -> [String; 6]
     ]
 }
 
-fn streams(all: &Statistics) -> String {
+fn streams(all: &Statistics, name: &Marks) -> String {
     let head = ["stream", "CPU", "packets", "size", "events", "lost", "lost packets"];
     let mut rows = vec![head.map(str::to_owned)];
     for stream in &all.streams {
@@ -180,12 +190,13 @@ fn streams(all: &Statistics) -> String {
             grouped(stream.lost_packets),
         ]);
     }
-    table(&rows, 1)
+    table(&rows, 1, name)
 }
 
 /// Columns aligned, the first `left` to the left, the others to the right. What is in a trace may
-/// have line ends in it, which would break a table.
-fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize) -> String {
+/// have line ends in it, which would break a table. `name` stands around what is in the first one,
+/// but for its head.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize, name: &Marks) -> String {
     let rows: Vec<[String; COLUMNS]> =
         rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
     let mut widths = [0; COLUMNS];
@@ -195,12 +206,14 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize) -> Strin
         }
     }
     let mut text = String::new();
-    for row in rows {
+    for (number, row) in rows.iter().enumerate() {
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             // The formatter counts characters, as a terminal does.
             let gap = if column == 0 { "" } else { "  " };
+            let is_name = (column, number > 0) == (0, true);
+            let (before, behind) = if is_name { name } else { &Marks::default() };
             let _ = match column < left {
-                true => write!(text, "{gap}{cell:<width$}"),
+                true => write!(text, "{gap}{before}{cell:<width$}{behind}"),
                 false => write!(text, "{gap}{cell:>width$}"),
             };
         }
@@ -338,12 +351,13 @@ pub(crate) fn json(all: &Statistics, sources: &[Source]) -> String {
     )
 }
 
-/// The events as comma-separated values.
-pub(crate) fn csv(all: &Statistics) -> String {
+/// The events as comma-separated values; each on a line of its own if `is_escaped`.
+pub(crate) fn csv(all: &Statistics, is_escaped: bool) -> String {
     let mut text = "name,count,share,bytes,mean_bytes,rate_per_s\n".to_owned();
     for event in &all.events {
         let mut name = Vec::new();
-        trackway_ctf::text::push_csv_cell(&mut name, event.name.as_bytes());
+        let shown = if is_escaped { printable(&event.name) } else { event.name.clone() };
+        trackway_ctf::text::push_csv_cell(&mut name, shown.as_bytes());
         let _ = writeln!(
             text,
             "{},{},{:?},{:?},{:?},{}",
@@ -422,7 +436,7 @@ all          4,000  100.0 %  36.1 KiB   9.3     2,000
 stream       CPU  packets     size  events  lost  lost packets
 /t/stream_0    0    1,234  5.0 MiB   4,000   ≥ 7             0
 ";
-        let text = text(&example(), utc, &example_sources());
+        let text = text(&example(), utc, &example_sources(), &Colours::default());
         assert!(text == expected, "instead of what is expected:\n{text}");
     }
 
@@ -445,7 +459,7 @@ stream       CPU  packets     size  events  lost  lost packets
              \"first\":null,\"last\":null}]}\n"
         );
         assert_eq!(
-            csv(&example()),
+            csv(&example(), false),
             "name,count,share,bytes,mean_bytes,rate_per_s\n\
              app:often,3000,0.75,36000.0,12.0,1500.0\n\
              \"app, \"\"rare\"\"\",1000,0.25,1012.5,1.0125,500.0\n"
@@ -455,7 +469,7 @@ stream       CPU  packets     size  events  lost  lost packets
     #[test]
     fn nothing_is_no_reason_to_divide_by_zero() {
         let none = Statistics::default();
-        let text = text(&none, utc, &[]);
+        let text = text(&none, utc, &[], &Colours::default());
         assert!(text.starts_with("0 traces, 0 streams, 0 B; 0 events\n"), "{text}");
         assert!(json(&none, &[]).contains("\"first\":null"));
     }
@@ -481,10 +495,15 @@ stream       CPU  packets     size  events  lost  lost packets
                  \"clocks\":[]}",
             ]
         );
-        let table = source_table(&found);
+        let table = source_table(&found, &Marks::default());
         assert_eq!(table.lines().count(), 3, "{table}");
         assert!(table.contains("a\\nb") && table.contains("  1,000,000  7.000005000 s"), "{table}");
-        let head = text(&Statistics { traces: 1, ..Statistics::default() }, utc, &found);
+        let head = text(
+            &Statistics { traces: 1, ..Statistics::default() },
+            utc,
+            &found,
+            &Colours::default(),
+        );
         assert!(head.starts_with("1 trace in 2 folders, 0 streams"), "{head}");
     }
 
@@ -492,7 +511,7 @@ stream       CPU  packets     size  events  lost  lost packets
     fn no_name_breaks_the_table() {
         let mut all = example();
         all.events[0].name = "app:a\nb\x1b[2J".to_owned();
-        let table = events(&all);
+        let table = events(&all, &Marks::default());
         assert_eq!(table.lines().count(), 4, "{table}");
         assert!(table.contains("app:a\\nb\\u{1b}[2J"), "{table}");
     }

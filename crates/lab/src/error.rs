@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use trackway_console::IoError;
+
 /// Why something could not be measured.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -14,7 +16,7 @@ pub enum Error {
         /// What was tried.
         what: String,
         /// What it said.
-        source: io::Error,
+        source: IoError,
     },
     /// A program failed.
     Program {
@@ -46,7 +48,7 @@ impl Error {
     /// A map for errors of the system: `.map_err(Error::io("cannot write 'x'"))`.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |source| Self::Io { what, source }
+        move |source| Self::Io { what, source: source.into() }
     }
 
     /// Something wrong with what `what` wrote.

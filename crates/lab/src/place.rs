@@ -48,11 +48,12 @@ impl Kit {
         let folder = trackway.parent().unwrap_or(Path::new("/")).to_owned();
         let includes = [folder.join("../include"), folder.join("../../include")];
         let architecture = std::env::consts::ARCH;
+        // Where Trackway is installed, libtrackway.so is a linker script.
         let libraries = [
             folder.join("libtrackway.so"),
-            folder.join("../lib/libtrackway.so"),
-            folder.join(format!("../lib/{architecture}-linux-gnu/libtrackway.so")),
-            folder.join("../lib64/libtrackway.so"),
+            folder.join("../lib/libtrackway.so.1"),
+            folder.join(format!("../lib/{architecture}-linux-gnu/libtrackway.so.1")),
+            folder.join("../lib64/libtrackway.so.1"),
         ];
         let include = includes.into_iter().find(|path| path.join("trackway/trackway.h").is_file());
         let library = libraries.into_iter().find(|path| path.is_file());

@@ -2,8 +2,9 @@
 //! somebody looks at it.
 
 use std::cell::Cell;
-use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
+
+use trackway_console::{has_progress, show_progress};
 
 /// Characters of a terminal's line, where the terminal does not say.
 const COLUMNS: usize = 80;
@@ -19,7 +20,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Shown if standard error is a terminal.
     pub(crate) fn new() -> Self {
-        Self { is_shown: stderr().is_terminal(), left: Cell::new(None) }
+        Self { is_shown: has_progress(), left: Cell::new(None) }
     }
 
     /// From now on, all that is to be done takes so many seconds more, about.
@@ -36,9 +37,7 @@ impl Progress {
             left(seconds - since.elapsed().as_secs_f64())
         });
         let line = shortened(what, &left, columns());
-        // Not to be told about progress is no reason to stop.
-        let _ = write!(stderr(), "\r\x1b[K{line}");
-        let _ = stderr().flush();
+        show_progress(format_args!("{line}"));
     }
 }
 

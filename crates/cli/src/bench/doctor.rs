@@ -1,6 +1,6 @@
 //! `trackway bench doctor`: what disturbs measurements here.
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// What disturbs measurements on this machine, why it matters, and what quiets it
@@ -28,10 +28,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Resu
         let json = serde_json::json!({ "disturbing": disturbing, "checks": found });
         writeln!(output, "{json}")?;
     } else {
-        let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-            && std::env::var_os("TERM").is_none_or(|value| value != "dumb");
-        let is_coloured = has_colours && std::io::stdout().is_terminal();
-        trackway_lab::print_doctor(&found, is_coloured, output)?;
+        trackway_lab::print_doctor(&found, output)?;
     }
     Ok(super::status(disturbing > 0))
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use trackway_console::message;
 use trackway_lab::{Order, Report, Settings};
 
 use crate::local_time;
@@ -39,8 +40,9 @@ pub(crate) struct Arguments {
     /// Suites to measure [default: all; see --list]
     #[arg(value_name = "SUITE", value_parser = suite_names(), hide_possible_values = true)]
     suites: Vec<String>,
-    /// Only tracers of these names, beside what they are measured against; what names begin with
-    /// before a '-' stands for all of those (lttng: lttng-ust, lttng-tracef)
+    /// Only these tracers, and what they are measured against
+    ///
+    /// What names begin with before a '-' stands for all of those (lttng: lttng-ust, lttng-tracef).
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tracers: Vec<String>,
     /// Folder for the results [default: trackway-bench-DATE-TIME]
@@ -49,13 +51,15 @@ pub(crate) struct Arguments {
     /// One short round: to see that all works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Measure so many rounds, instead of until the ratios are sure
+    /// Measure N rounds [default: until the ratios are sure]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Draw the order of turns from N, to repeat it [default: another one each time]
+    /// Draw the order of turns from N [default: a new N each time]
+    ///
+    /// The same N repeats the order.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Say what suites there are and how long they take, and measure nothing
+    /// List the suites and how long they take
     #[arg(long)]
     list: bool,
     #[command(subcommand)]
@@ -174,7 +178,7 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     let folder = folder(arguments.out.as_deref())?;
     let seconds: f64 = measured(arguments).map(|offer| offer.seconds).sum();
     let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
-    eprintln!("{how} {}, with results in {}", time(seconds), folder.display());
+    message!("{how} {}, with results in {}", time(seconds), folder.display());
     let report = trackway_lab::run_suites(&order, &mut |so_far: &Report| {
         // Whoever is killed has this. If there is no room now, there may be at the end.
         let _ = trackway_lab::write_report(so_far, &folder);
@@ -185,7 +189,7 @@ fn suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitC
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "\n{}", folder.join("report.html").display())?;
     if report.is_partial {
-        eprintln!("trackway: interrupted: what was measured until then is kept");
+        message!("trackway: interrupted: what was measured until then is kept");
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(status(report.has_failures()))

@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use trackway_recorder::control::RunFolder;
+use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
 use trackway_recorder::{RecordError, checkup, parse_preload};
 use trackway_sys::process::Users;
 
@@ -265,6 +266,18 @@ impl Babeltrace {
             ),
         }
     }
+}
+
+/// Whether running processes have events and cannot be recorded as they run.
+pub(super) fn judge_programs() -> Finding {
+    let mut reasons = diagnose(&Selection::all());
+    reasons.retain(Reason::excludes_processes);
+    let sentences: Vec<String> = reasons.iter().map(Reason::to_string).collect();
+    if sentences.is_empty() {
+        return Finding::good("every running process with events has the library");
+    }
+    let hints: Vec<&str> = reasons.iter().filter_map(Reason::hint).collect();
+    Finding::limited(sentences.join("; "), hints.join("; "))
 }
 
 #[cfg(test)]

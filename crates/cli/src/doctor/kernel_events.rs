@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn refused(code: i32) -> Refusal {
-        Refusal { what: "a map of bpf(2)", error: Some(io::Error::from_raw_os_error(code)) }
+        Refusal { what: "a map of bpf(2)", error: Some(io::Error::from_raw_os_error(code).into()) }
     }
 
     fn events(bpf: Result<(), Refusal>) -> KernelEvents {

@@ -9,14 +9,18 @@ mod kernel_events;
 mod machine;
 mod window;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write as _;
 use std::process::ExitCode;
+
+use trackway_console::{Style, Target, printable, stdout};
 
 use crate::NEGATIVE;
 use crate::arguments::Format;
 use crate::list::quoted;
 
-/// Say what this machine allows, what is missing, and what to do about it.
+/// Check what this machine allows, and what is missing.
+///
+/// Each part that is missing comes with what to do about it.
 ///
 /// Examples:
 ///
@@ -53,12 +57,11 @@ impl Verdict {
         }
     }
 
-    /// As terminals take it (ECMA-48): green, yellow, red.
-    const fn colour(self) -> &'static str {
+    const fn style(self) -> Style {
         match self {
-            Self::Good => "\x1b[32m",
-            Self::Limited => "\x1b[33m",
-            Self::Missing => "\x1b[31m",
+            Self::Good => Style::Good,
+            Self::Limited => Style::Loss,
+            Self::Missing => Style::Error,
         }
     }
 }
@@ -108,20 +111,13 @@ impl Check {
 /// If it cannot be printed.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let checks = all();
-    let stdout = io::stdout();
     let text = match arguments.format {
-        Format::Text => text(&checks, stdout.is_terminal() && wants_colour()),
+        Format::Text => text(&checks),
         Format::Json => json(&checks),
     };
-    stdout.lock().write_all(text.as_bytes())?;
+    stdout().write_all(text.as_bytes())?;
     let works = !checks.iter().any(Check::prevents_recording);
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
-}
-
-/// Whether nobody said that they want none (no-color.org).
-fn wants_colour() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
 }
 
 /// What recording needs comes first, then what makes it fast and whole, then the rest.
@@ -136,6 +132,7 @@ fn all() -> Vec<Check> {
         needed("window", window.judge()),
         needed("recordings", window.judge_recordings()),
         useful("leftovers", window.judge_leftovers()),
+        useful("programs", install::judge_programs()),
         needed("memory", machine::Memory::look(&window).judge()),
         needed("library", install::Libraries::look().judge()),
         useful("helpers", install::Helpers::look().judge()),
@@ -153,18 +150,18 @@ fn all() -> Vec<Check> {
     ]
 }
 
-fn text(checks: &[Check], is_coloured: bool) -> String {
+fn text(checks: &[Check]) -> String {
     let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     let indent = width + 2 + Verdict::Limited.word().len() + 2;
     let mut text = String::new();
     for Check { name, finding, .. } in checks {
-        let (word, colour) = (finding.verdict.word(), finding.verdict.colour());
-        let (on, off) = if is_coloured { (colour, "\x1b[0m") } else { ("", "") };
+        let word = finding.verdict.word();
+        let (on, off) = Target::Output.marks(finding.verdict.style());
         // Padded by hand: what switches colours has no width.
         let pad = indent - 2 - width - word.len();
-        text += &format!("{name:width$}  {on}{word}{off}{:pad$}{}\n", "", one_line(&finding.fact));
+        text += &format!("{name:width$}  {on}{word}{off}{:pad$}{}\n", "", printable(&finding.fact));
         if let Some(hint) = &finding.hint {
-            text += &format!("{:indent$}hint: {}\n", "", one_line(hint));
+            text += &format!("{:indent$}hint: {}\n", "", printable(hint));
         }
     }
     let preventing: Vec<&str> =
@@ -174,11 +171,6 @@ fn text(checks: &[Check], is_coloured: bool) -> String {
         names => text += &format!("\nrecording does not work here: {}\n", names.join(", ")),
     }
     text
-}
-
-/// Paths may hold anything; a terminal is not to be told by them what to do.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn json(checks: &[Check]) -> String {
@@ -214,21 +206,19 @@ mod tests {
     #[test]
     fn reports_are_aligned() {
         assert_eq!(
-            text(&checks(), false),
+            text(&checks()),
             "a    good     all well\n\
-             bcd  limited  slow?[2J\n              hint: do \"this\"\n\
+             bcd  limited  slow\\u{1b}[2J\n              hint: do \"this\"\n\
              e    missing  none\n              hint: get one\n\
              \nrecording works here\n"
         );
-        let coloured = text(&checks(), true);
-        assert!(coloured.starts_with("a    \x1b[32mgood\x1b[0m     all well\n"), "{coloured}");
     }
 
     #[test]
     fn only_what_is_needed_and_missing_prevents_recording() {
         let mut checks = checks();
         checks[2].is_needed = true;
-        assert!(text(&checks, false).ends_with("\nrecording does not work here: e\n"));
+        assert!(text(&checks).ends_with("\nrecording does not work here: e\n"));
         assert!(json(&checks).starts_with("{\"recording\":false,"));
     }
 

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use trackway_console::write_lines;
 use trackway_filter::applications::with_applications;
 use trackway_filter::compile::{CompiledFor, compile_for};
 use trackway_filter::error::Error;
@@ -102,7 +103,7 @@ fn explain(arguments: ExplainArguments, output: &mut dyn Write) -> anyhow::Resul
     let compiled = compile_for(expression, &known)
         .map_err(|error: Error| anyhow::anyhow!("filter:\n{}", error.render(expression)))?;
     for warning in &compiled.warnings {
-        eprintln!("trackway: filter:\n{}", warning.render(expression));
+        write_lines(format_args!("trackway: filter:\n{}", warning.render(expression)));
     }
     output.write_all(text(&compiled, &known)?.as_bytes())?;
     Ok(ExitCode::SUCCESS)

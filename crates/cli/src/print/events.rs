@@ -1,7 +1,9 @@
 //! Events in the form that was asked for, whoever writes them.
 
 use trackway_ctf::read::EventClass;
-use trackway_ctf::text::{Csv, Json, LineFormat, Nothing, Pretty, Symbolic, event_columns};
+use trackway_ctf::text::{
+    Csv, Json, LineFormat, Nothing, OneLine, Pretty, Symbolic, event_columns,
+};
 use trackway_reader::{Input, Selection};
 
 use super::Clock;
@@ -9,6 +11,9 @@ use crate::arguments::EventFormat;
 
 /// Something that writes events, in whatever form.
 pub(super) trait Writes {
+    /// Whether line ends within a line are escaped.
+    fn is_escaped(&self) -> bool;
+
     /// Writes them as lines of `format`; whether nothing was damaged.
     fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool>;
 }
@@ -31,19 +36,22 @@ pub(super) fn write(
     events: impl Writes,
 ) -> anyhow::Result<bool> {
     let Form { format, columns, has_traces, is_symbolic } = form;
+    let is_escaped = events.is_escaped();
     match (format, columns) {
-        (EventFormat::Text, _) if is_symbolic => events.write(&Symbolic::new(pretty)),
-        (EventFormat::Text, _) => events.write(&pretty),
+        (EventFormat::Text, _) if is_symbolic => {
+            events.write(&OneLine::new(Symbolic::new(pretty), is_escaped))
+        }
+        (EventFormat::Text, _) => events.write(&OneLine::new(pretty, is_escaped)),
         (EventFormat::Json, _) => {
             let json = if has_traces { Json::with_traces(pretty) } else { Json::new(pretty) };
-            events.write(&json.symbolic(is_symbolic))
+            events.write(&OneLine::new(json.symbolic(is_symbolic), is_escaped))
         }
         (EventFormat::Csv, columns) => {
             let csv = match columns {
                 Some(columns) => Csv::with_columns(pretty, columns),
                 None => Csv::new(pretty),
             };
-            events.write(&csv.symbolic(is_symbolic))
+            events.write(&OneLine::new(csv.symbolic(is_symbolic), is_escaped))
         }
         (EventFormat::None, _) => events.write(&Nothing::new(pretty)),
     }

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use trackway_console::Stream;
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::LineFormat;
 use trackway_reader::{
@@ -37,12 +38,13 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     // What is wrong with it is said before anything is waited for.
     let needs_first = time_range::needs_first(&asked.arguments.selection)?;
     let output = asked.output()?;
+    let pretty = asked.coloured(&output);
     let growing = Growing { asked, folders: &targets.folders, needs_first, output, messages };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
     let is_symbolic = asked.arguments.symbolic;
     let form =
         Form { format: asked.arguments.format, columns: None, has_traces: true, is_symbolic };
-    events::write(form, asked.pretty(), growing)
+    events::write(form, pretty, growing)
 }
 
 /// The traces that are in `folders`. What is damaged is told while they are followed.
@@ -60,11 +62,15 @@ struct Growing<'a> {
     folders: &'a [PathBuf],
     /// Whether the range of time depends on the first event's day.
     needs_first: bool,
-    output: File,
+    output: Stream<File>,
     messages: &'a mut dyn Write,
 }
 
 impl events::Writes for Growing<'_> {
+    fn is_escaped(&self) -> bool {
+        self.output.is_escaped()
+    }
+
     fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
         let Self { asked, folders, needs_first, mut output, messages } = self;
         let arguments = asked.arguments;

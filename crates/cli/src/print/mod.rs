@@ -10,11 +10,11 @@ mod whole;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use trackway_console::{Stream, Style, Target, stdout_file};
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 use trackway_reader::{Filters, Input};
@@ -62,6 +62,11 @@ impl Asked<'_> {
         Pretty::new(self.options, self.calendar())
     }
 
+    /// The same with colours, where `output` and standard error have them.
+    fn coloured(&self, output: &Stream<File>) -> Pretty<Clock> {
+        self.pretty().with_marks(output.marks(Style::Name), Target::Errors.marks(Style::Loss))
+    }
+
     /// Moves a trace's clocks; whether that can be done.
     fn shift(&self, trace: &mut Trace) -> bool {
         let (seconds, ns) = (self.arguments.clock_offset, self.arguments.clock_offset_ns);
@@ -94,14 +99,14 @@ impl Asked<'_> {
     }
 
     /// Where to write.
-    fn output(&self) -> anyhow::Result<File> {
+    fn output(&self) -> anyhow::Result<Stream<File>> {
         match &self.arguments.output {
             Some(path) => {
                 inside::refuse_file(path)?;
-                File::create(path).with_context(|| format!("cannot create {path:?}"))
+                let file = File::create(path).with_context(|| format!("cannot create {path:?}"))?;
+                Ok(Stream::of_file(file))
             }
-            // Not through `io::stdout`, which would look for line ends in all that is written.
-            None => Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            None => Ok(stdout_file()?),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use trackway_console::{Stream, Style};
 use trackway_ctf::text::{LineFormat, Nothing, push_details, push_details_json};
 use trackway_reader::{
     Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
@@ -32,7 +33,7 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     let output = asked.output()?;
     let settings = Settings {
         jobs: threads(arguments.jobs),
-        progress: progress::wanted(&output),
+        progress: progress::wanted(output.is_terminal()),
         ..Settings::default()
     };
     let events = |name: &str| asked.patterns.select(name);
@@ -67,7 +68,7 @@ struct Whole<'a> {
     folders: &'a [PathBuf],
     selection: Selection<'a>,
     settings: Settings,
-    output: File,
+    output: Stream<File>,
     messages: &'a mut dyn Write,
 }
 
@@ -90,12 +91,14 @@ impl Whole<'_> {
     /// Prints what there is.
     fn stats(mut self) -> anyhow::Result<bool> {
         let sources = stats::sources(&self.inputs, self.folders);
+        let (name, loss) = (self.output.marks(Style::Name), self.output.marks(Style::Loss));
+        let colours = stats::Colours { name, loss };
         let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
         let text = match self.asked.arguments.format {
             EventFormat::Json => stats::json(&all, &sources),
-            EventFormat::Csv => stats::csv(&all),
+            EventFormat::Csv => stats::csv(&all, self.output.is_escaped()),
             // As in `details`.
-            _ => stats::text(&all, self.asked.calendar(), &sources),
+            _ => stats::text(&all, self.asked.calendar(), &sources, &colours),
         };
         self.output.write_all(text.as_bytes())?;
         Ok(all.is_whole)
@@ -113,7 +116,7 @@ impl Whole<'_> {
 
     /// Prints the events.
     fn events(self) -> anyhow::Result<bool> {
-        let (format, pretty) = (self.asked.arguments.format, self.asked.pretty());
+        let (format, pretty) = (self.asked.arguments.format, self.asked.coloured(&self.output));
         let columns = match format {
             EventFormat::Csv => events::common_columns(&self.inputs, &self.selection),
             _ => None,
@@ -125,6 +128,10 @@ impl Whole<'_> {
 }
 
 impl events::Writes for Whole<'_> {
+    fn is_escaped(&self) -> bool {
+        self.output.is_escaped()
+    }
+
     fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
         let Self { inputs, selection, settings, mut output, messages, .. } = self;
         Ok(print(inputs, &selection, format, &settings, &mut output, messages)?.is_whole)

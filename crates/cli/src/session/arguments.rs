@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use trackway_recorder::Level;
 
 use crate::arguments::{Format, KernelWay};
+use crate::help::{HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
 
 /// Record in the background, and say how it goes on.
 ///
@@ -59,149 +60,189 @@ pub(crate) enum SessionVerb {
 ///
 /// Examples:
 ///
-///   trackway session create web --on 'web:*' --on '!web:noise' -o /var/log/traces/web
-///   trackway session create errors --on '*' --level error
+///   trackway session create web --on 'web:*,!web:noise' -o web-trace
 ///   trackway session create slow --filter 'web:request: duration > 10ms'
-///   trackway session create slow --filter-object 'web:request: slow.o'
 ///   trackway session create flight --flight-recorder --snapshot-on-crash
+///   sudo trackway session create sched --kernel 'sched_*' --flight-recorder
+///   trackway session create errors --on '*' --level error
+///   trackway session create slow --filter-object 'web:request: slow.o'
 ///   trackway session create nginx --executable nginx --context vtid,procname
 ///   sudo trackway session create all --user all -o /var/log/traces/all
-///   sudo trackway session create sched --kernel 'sched_*,syscalls' --flight-recorder
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CreateArguments {
-    /// Its name: letters, digits, -, _ and . [default: that of the file, with --load]
+    /// Name of the session, of letters, digits, '.', '-' and '_'
+    ///
+    /// With --load, the default is the name in the file.
     #[arg(value_name = "NAME", required_unless_present = "load")]
     pub(crate) name: Option<String>,
-    /// Folder of the trace: new, empty, or with an earlier trace and nothing else, which is moved
-    /// to DIR.old (or DIR.old-2, …: nothing is deleted) [default: a new folder,
-    /// trackway-NAME-DATE-TIME]
-    #[arg(short, long, value_name = "DIR")]
+    /// Folder of the trace [default: trackway-NAME-DATE-TIME]
+    ///
+    /// The folder is new, empty, or holds an earlier trace and nothing else, which is moved to
+    /// DIR.old (or DIR.old-2, …: nothing is deleted).
+    #[arg(short, long, value_name = "DIR", help_heading = MOST_USED)]
     pub(crate) output: Option<PathBuf>,
-    /// What was saved, or written by hand: options are in it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "filter", "filter_object", "level",
-        "level_only", "exclude",
+    #[command(flatten)]
+    pub(crate) rules: RuleArguments,
+    /// Record kernel events too: sched_*,syscalls (needs root)
+    ///
+    /// Records these events of everything that runs, or of the processes of --pid and what they
+    /// start from then on: names or subsystems, with commas between them, ! in front excludes, as
+    /// record --kernel has them. Sizes, trace files and --flight-recorder are for them, too; so are
+    /// filters that name them, and contexts of theirs (pid, prio, …: see record --help-all).
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["executable", "pid_namespace"],
+        help_heading = MOST_USED)]
+    pub(crate) kernel: Vec<String>,
+    /// Read the options of the session from FILE
+    ///
+    /// trackway session save writes such a file.
+    #[arg(long, value_name = "FILE", help_heading = WHAT, hide_short_help = true,
+        conflicts_with_all = ["on", "filter",
+        "filter_object", "level", "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
         "user", "kernel", "kernel_only", "kernel_via", "cgroup", "cpu"])]
     pub(crate) load: Option<PathBuf>,
-    /// Record these events of the kernel, too, of everything that runs, or of the processes of
-    /// --pid and what they start from then on: names or subsystems, with commas between them, !
-    /// in front excludes, as record --kernel has them. Sizes, trace files and --flight-recorder are
-    /// for them, too; so are filters that name them, and contexts of theirs (pid, prio, …: see
-    /// record --help). Only root may
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["executable", "pid_namespace"])]
-    pub(crate) kernel: Vec<String>,
-    /// Record nothing of programs
-    #[arg(long, requires = "kernel", conflicts_with_all = ["on", "level", "level_only", "exclude",
+    /// Record kernel events only
+    #[arg(long, requires = "kernel", help_heading = WHAT, hide_short_help = true,
+        conflicts_with_all = ["on", "level", "level_only", "exclude",
         "filter_object", "sub_buffers", "blocking_timeout", "user", "snapshot_on_crash"])]
     pub(crate) kernel_only: bool,
-    /// How the kernel's events are recorded, as record --kernel-via has it
-    #[arg(long, value_enum, value_name = "WAY", requires = "kernel")]
+    /// How kernel events are recorded, as record --kernel-via has it
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = WHAT,
+        hide_short_help = true)]
     pub(crate) kernel_via: Option<KernelWay>,
-    /// Record the kernel's events of the processes in this control group (of version 2) and those
-    /// below it: a folder, or as /proc/PID/cgroup has it
-    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "pid")]
-    pub(crate) cgroup: Vec<PathBuf>,
-    /// Record the kernel's events of these CPUs alone, such as 0,2-3, of whomever they are recorded
-    #[arg(long, value_name = "LIST", requires = "kernel")]
-    pub(crate) cpu: Option<String>,
-    /// Record this user's programs, by name or number, or those of all users; only root may
-    /// (several: again, or by commas) [default: your own]
-    #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',')]
-    pub(crate) user: Vec<String>,
-    /// Do not record yet; trackway session start does
-    #[arg(long)]
-    pub(crate) no_start: bool,
-    /// Write a snapshot when a traced process dies of a crash signal, such as SIGSEGV
-    #[arg(long)]
-    pub(crate) snapshot_on_crash: bool,
-    /// Record in the foreground, until SIGTERM or Ctrl-C: for service managers, which are told
-    /// when it is there (sd_notify(3)). The exit status is 0, 1 if it ended without being told to,
-    /// or 2 if it could not begin
-    #[arg(long)]
-    pub(crate) foreground: bool,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) rules: RuleArguments,
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
+    /// Write a snapshot when a traced process crashes
+    ///
+    /// A crash is a death by a signal such as SIGSEGV.
+    #[arg(long, help_heading = HOW_MUCH)]
+    pub(crate) snapshot_on_crash: bool,
+    /// Record kernel events of the processes in this control group (of version 2) and those below
+    /// it: a folder, or as /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "pid",
+        help_heading = WHO, hide_short_help = true)]
+    pub(crate) cgroup: Vec<PathBuf>,
+    /// Record kernel events of these CPUs alone, such as 0,2-3, whatever the process
+    #[arg(long, value_name = "LIST", requires = "kernel", help_heading = WHO,
+        hide_short_help = true)]
+    pub(crate) cpu: Option<String>,
+    /// Programs of this user, or all (needs root)
+    ///
+    /// A user goes by name or number (several: again, or by commas) [default: your own programs].
+    #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',', help_heading = WHO)]
+    pub(crate) user: Vec<String>,
+    /// Do not record yet; trackway session start does
+    #[arg(long, help_heading = HELP, hide_short_help = true)]
+    pub(crate) no_start: bool,
+    /// Record in the foreground, until SIGTERM or Ctrl-C
+    ///
+    /// For service managers, which are told when it is there (sd_notify(3)). The exit status is 0,
+    /// 1 if it ended without being told to, or 2 if it could not begin.
+    #[arg(long, help_heading = HELP, hide_short_help = true)]
+    pub(crate) foreground: bool,
+    /// Print errors only
+    #[arg(short, long, help_heading = HELP)]
+    pub(crate) quiet: bool,
 }
 
 /// Which events.
 #[derive(Debug, Args)]
 pub(crate) struct RuleArguments {
-    /// Record events whose provider:name matches; * stands for anything, a provider alone for all
-    /// of its events, ! in front excludes (several: again, or by commas) [default: all events]
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    /// Record only these events, such as 'web:*,!web:noise'
+    ///
+    /// A PATTERN matches provider:name; * stands for anything, a provider alone for all of its
+    /// events, ! in front excludes (several: again, or by commas) [default: all events].
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = MOST_USED)]
     pub(crate) on: Vec<String>,
+    /// Record only events where EXPR is true: 'status >= 400'
+    ///
+    /// With 'PATTERN: EXPR', the filter is for the events that match PATTERN, else for all. Of
+    /// several filters for an event, all must be true (docs/guides/filters.md).
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = MOST_USED)]
+    pub(crate) filter: Vec<String>,
     #[command(flatten)]
     pub(crate) levels: LevelArguments,
     /// Record none of the events that match: the same as --on '!PATTERN'
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = WHAT,
+        hide_short_help = true)]
     pub(crate) exclude: Vec<String>,
-    /// Record of the events that PATTERN is for (or of all) those of which EXPR is true; of several
-    /// filters, all must be (docs/guides/filters.md)
-    #[arg(long, value_name = "[PATTERN: ]EXPR", allow_hyphen_values = true)]
-    pub(crate) filter: Vec<String>,
-    /// Record of them those that this filter in C takes, as clang -target bpf or trackway filter
-    /// compile has made it; its bytes stay with the session (docs/guides/filters-in-c.md)
-    #[arg(long, value_name = "[PATTERN: ]FILE")]
+    /// Record only events that this filter in C takes
+    ///
+    /// FILE is what clang -target bpf or trackway filter compile has made; its bytes stay with the
+    /// session (docs/guides/filters-in-c.md).
+    #[arg(long, value_name = "[PATTERN: ]FILE", help_heading = WHAT, hide_short_help = true)]
     pub(crate) filter_object: Vec<PathBuf>,
 }
 
 /// Of which level.
 #[derive(Debug, Args)]
 pub(crate) struct LevelArguments {
-    /// Only events of this level and graver ones: emerg, alert, crit, error, warning, notice, info,
-    /// debug-system, … debug
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    /// Only events of this level and more severe ones
+    ///
+    /// Levels: emerg, alert, crit, error, warning, notice, info, debug-system, … debug.
+    #[arg(long, value_name = "LEVEL", value_parser = level, help_heading = WHAT)]
     pub(crate) level: Option<Level>,
     /// Only events of exactly this level
-    #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with = "level")]
+    #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with = "level",
+        help_heading = WHAT, hide_short_help = true)]
     pub(crate) level_only: Option<Level>,
 }
 
 /// Buffers, contexts and processes of a channel. What is not said is as usual, or stays.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelOptions {
-    /// What every record says besides its fields: vpid, vtid, procname, '$app.PROVIDER:NAME' of
-    /// programs' own contexts (docs/guides/contexts.md), or none [default: vtid]
-    #[arg(long, value_name = "LIST")]
+    /// Keep the newest events
+    ///
+    /// They stay in memory, and the oldest are overwritten; snapshots write them.
+    #[arg(long, visible_alias = "flight-recorder", help_heading = MOST_USED)]
+    pub(crate) overwrite: bool,
+    /// Record with each event: vtid, vpid, procname, ..., none
+    ///
+    /// vpid, vtid, procname, '$app.PROVIDER:NAME' of programs' own contexts
+    /// (docs/guides/contexts.md), or none [default: vtid].
+    #[arg(long, value_name = "LIST", help_heading = WHAT)]
     pub(crate) context: Option<String>,
-    /// Buffer size for each CPU, with K, M or G (KiB, MiB, GiB); memory for all of it is taken at
-    /// once [default: 4M, taken as it is needed]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Cut each stream into files of at most SIZE
+    ///
+    /// SIZE has K, M or G (KiB, MiB, GiB), and is at least that of a sub-buffer; 0: one file, which
+    /// grows [default: 0].
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = WHERE)]
+    pub(crate) tracefile_size: Option<u64>,
+    /// Keep only the newest N files of each stream
+    ///
+    /// The oldest file is deleted when a new one begins; a CPU has one stream, seldom two or three;
+    /// 0: all [default: 0].
+    #[arg(long, value_name = "N", help_heading = WHERE, hide_short_help = true)]
+    pub(crate) tracefile_count: Option<u64>,
+    /// Buffer size for each CPU, such as 16M [default: 4M]
+    ///
+    /// SIZE has K, M or G (KiB, MiB, GiB); memory for all of it is taken at once. Without this
+    /// option, memory is taken as it is needed.
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = HOW_MUCH)]
     pub(crate) buffer_size: Option<u64>,
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = HOW_MUCH, hide_short_help = true)]
     pub(crate) sub_buffers: Option<u64>,
-    /// Cut each stream into files of at most this size, with K, M or G (KiB, MiB, GiB); at least
-    /// that of a sub-buffer; 0: one file, which grows [default: 0]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) tracefile_size: Option<u64>,
-    /// Keep so many files of each stream, and delete the oldest when a new one begins; a CPU has
-    /// one stream, seldom two or three; 0: all [default: 0]
-    #[arg(long, value_name = "N")]
-    pub(crate) tracefile_count: Option<u64>,
-    /// Keep the newest events in memory and overwrite the oldest; snapshots write them
-    #[arg(long, visible_alias = "flight-recorder")]
-    pub(crate) overwrite: bool,
     /// How long programs that were started with TRACKWAY_ALLOW_BLOCKING=1 wait for room, such as
     /// 10ms; 0: they do not [default: 0]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = HOW_MUCH,
+        hide_short_help = true)]
     pub(crate) blocking_timeout: Option<std::time::Duration>,
     /// Only this process (several: again, or by commas)
-    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid,
+        help_heading = WHO)]
     pub(crate) pid: Vec<u32>,
-    /// Only programs whose executable matches: its file name, or with a / its path
-    #[arg(long, value_name = "PATTERN")]
+    /// Only programs whose file name (or path) matches
+    ///
+    /// A PATTERN with a / in it is for the path of the executable, else for its file name.
+    #[arg(long, value_name = "PATTERN", help_heading = WHO)]
     pub(crate) executable: Vec<String>,
     /// Only processes of the process-id namespace with this inode number, as of a container:
     /// stat -Lc %i /proc/PID/ns/pid
-    #[arg(long, value_name = "INODE", value_delimiter = ',', value_parser = inode)]
+    #[arg(long, value_name = "INODE", value_delimiter = ',', value_parser = inode,
+        help_heading = WHO, hide_short_help = true)]
     pub(crate) pid_namespace: Vec<u64>,
 }
 
@@ -354,10 +395,10 @@ pub(crate) struct SetArguments {
     #[command(flatten)]
     pub(crate) options: ChannelOptions,
     /// Discard events that find no room, instead of overwriting the oldest
-    #[arg(long, conflicts_with = "overwrite")]
+    #[arg(long, conflicts_with = "overwrite", help_heading = HOW_MUCH)]
     pub(crate) discard: bool,
     /// Of any process
-    #[arg(long, conflicts_with_all = ["pid", "executable", "pid_namespace"])]
+    #[arg(long, help_heading = WHO, conflicts_with_all = ["pid", "executable", "pid_namespace"])]
     pub(crate) any_process: bool,
 }
 

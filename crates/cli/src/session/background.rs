@@ -4,6 +4,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, anyhow};
+use trackway_console::{message, stdout};
 use trackway_recorder::protocol::{Answer, Refusal, Status};
 use trackway_recorder::{Begun, Mode, RecordError, SessionSpec, Talk};
 
@@ -55,7 +56,7 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode>
 
 fn say_begun(status: &Status) {
     for line in begun(status) {
-        eprintln!("trackway: {line}");
+        message!("trackway: {line}");
     }
 }
 
@@ -102,8 +103,9 @@ pub(super) fn record() -> anyhow::Result<ExitCode> {
 fn tell(answer: &Answer) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
-    io::stdout().write_all(&line)?;
-    Ok(io::stdout().flush()?)
+    let mut output = stdout();
+    output.write_all(&line)?;
+    Ok(output.flush()?)
 }
 
 /// Records a session in this process, until it is ended. One that cannot begin is an error; one

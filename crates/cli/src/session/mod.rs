@@ -11,12 +11,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
+use trackway_console::{message, stdout};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
     ChannelSpec, ContextsError, Counted, FilterSource, FilterSpec, Grouped, KernelSpec, Levels,
-    Mode, Notices, RecordError, RuleSpec, SessionSpec, check_folder, is_name_of_record,
+    Mode, Notices, RecordError, RuleSpec, SessionSpec, Stranded, check_folder, is_name_of_record,
 };
 
 use crate::arguments::Format;
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
         SessionVerb::Clear(name) => simply(name.name, Request::Clear)?,
         SessionVerb::Destroy(destroy) if destroy.all => return destroy_all(),
         SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?, "")?,
-        SessionVerb::List(list) => show::list(list.format, &mut io::stdout().lock())?,
+        SessionVerb::List(list) => show::list(list.format, &mut stdout())?,
         SessionVerb::Status(status) => show_status(status.name, status.format)?,
         SessionVerb::Snapshot(snapshot) => write_snapshot(snapshot)?,
         SessionVerb::Save(save) => save_session(save)?,
@@ -151,7 +152,7 @@ fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
 fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
     if let Answer::Done { warnings } = ask(name, request)? {
         for warning in warnings {
-            eprintln!("trackway: {warning}");
+            message!("trackway: {warning}");
         }
     }
     Ok(())
@@ -176,7 +177,7 @@ fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
 fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     let created = begin_created(arguments);
     if let (true, Err(error)) = (arguments.foreground, &created) {
-        notify::refused(&format!("{error:#}"));
+        notify::refused(&crate::text_of(error));
     }
     created
 }
@@ -395,7 +396,12 @@ fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
 /// Ends a session, and says what its recorder says of that: each line begins with `which`.
 fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let run = RunFolder::of(name);
+    let mut reasons = Vec::new();
     let asked = Session::connect(&run, name).and_then(|mut session| {
+        // Before the end: afterwards nobody knows its rules.
+        if let Ok(Answer::Status(status)) = session.ask(Request::Status) {
+            reasons = show::reasons_of_silence(&status);
+        }
         let answer = session.ask(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
         session.wait_for_end();
@@ -408,7 +414,10 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
-                eprintln!("trackway: session {name} has ended");
+                message!("trackway: session {name} has ended");
+            }
+            if counts.recorded == 0 && counts.lost == 0 && counts.overwritten == 0 {
+                show::report_reasons(&reasons, which);
             }
             Ok(())
         }
@@ -429,7 +438,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     if let Some(folder) = left.folder.filter(|_| is_something) {
         let notices = Notices::new(false);
         notices.say(format_args!("the recorder of session '{name}' was killed"));
-        let recovered = trackway_recorder::recover(&notices, Some(&folder))
+        let recovered = trackway_recorder::recover(&notices, Some(&folder), Stranded::Beside)
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
         crate::record::say_recovered(&notices, &recovered)?;
         // What another process is recovering is not found above.
@@ -449,7 +458,7 @@ fn destroy_all() -> anyhow::Result<ExitCode> {
     // Of those that were killed there is nobody to be left alone.
     names.retain(|name| !(is_foreground(name) && run.is_alive(name)));
     if names.is_empty() {
-        eprintln!("trackway: there is no session in the background");
+        message!("trackway: there is no session in the background");
     }
     let mut failed = 0;
     for name in names {
@@ -469,7 +478,7 @@ fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
     let Answer::Status(status) = ask(&name_of(name)?, Request::Status)? else {
         bail!("the recorder did not say how it goes");
     };
-    show::status(&status, format, &mut io::stdout().lock())
+    show::status(&status, format, &mut stdout())
 }
 
 fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
@@ -482,9 +491,9 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
     let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {
         bail!("the recorder did not say where the snapshot is");
     };
-    facts.missing.iter().for_each(|what| eprintln!("trackway: {what}"));
-    eprintln!("trackway: {}, {} bytes", Counted(facts.events, "event"), Grouped(facts.bytes));
-    writeln!(io::stdout(), "{}", facts.folder.display())?;
+    facts.missing.iter().for_each(|what| message!("trackway: {what}"));
+    message!("trackway: {}, {} bytes", Counted(facts.events, "event"), Grouped(facts.bytes));
+    writeln!(stdout(), "{}", facts.folder.display())?;
     Ok(())
 }
 
@@ -500,7 +509,7 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     let text = spec.to_toml()?;
     match arguments.output {
         Some(file) => write_file(&file, &text, arguments.force)?,
-        None => io::stdout().write_all(text.as_bytes())?,
+        None => stdout().write_all(text.as_bytes())?,
     }
     Ok(())
 }

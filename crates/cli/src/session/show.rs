@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use trackway_console::{Style, Target, message};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
+use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
 use trackway_recorder::protocol::{Answer, ChannelStatus, Counts, KernelStatus, Request, Status};
 use trackway_recorder::{
     ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, KernelVia, Levels, Mode, RecordError,
@@ -153,7 +156,7 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
         return Ok(());
     }
     if found.is_empty() {
-        eprintln!("trackway: there is no session (trackway session create makes one)");
+        message!("trackway: there is no session (trackway session create makes one)");
         return Ok(());
     }
     let mut rows =
@@ -177,7 +180,7 @@ fn row(one: &Found) -> [String; 7] {
         if_there(Grouped(counts.lost).to_string()),
         if_there(ByteCount(status.memory_bytes).to_string()),
         if_there(whose_events(status)),
-        status.folder.display().to_string(),
+        shown(&status.folder),
     ]
 }
 
@@ -203,26 +206,32 @@ fn say_why_silent(one: &Found) {
     let Some(error) = &one.error else { return };
     let name = &one.status.name;
     if one.state == State::Recovered {
-        eprintln!("trackway: the recorder of session '{name}' is gone; nothing of it is lost");
-        eprintln!("hint: trackway session destroy {name} takes it from the list");
+        message!("trackway: the recorder of session '{name}' is gone; nothing of it is lost");
+        message!("hint: trackway session destroy {name} takes it from the list");
         return;
     }
-    eprintln!("trackway: {error}");
+    message!("trackway: {error}");
     if let Some(hint) = error.hint() {
-        eprintln!("hint: {hint}");
+        message!("hint: {hint}");
     }
 }
 
 /// Writes columns: numbers to the right, the last as long as it is.
 fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> anyhow::Result<()> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    for row in rows {
+    for (number, row) in rows.iter().enumerate() {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = if column + 1 < N { width(column).unwrap_or(0) } else { 0 };
             let is_number = (2..5).contains(&column);
-            line +=
-                &if is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") };
+            let cell = match is_number {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:width$}"),
+            };
+            // Behind the padding: marks have no width.
+            let is_name = column == 0 && number > 0;
+            let cell = if is_name { Target::Output.paint(Style::Name, &cell) } else { cell.into() };
+            line += &format!("{cell}  ");
         }
         writeln!(output, "{}", line.trim_end())?;
     }
@@ -258,8 +267,18 @@ fn state_of(status: &Status) -> &'static str {
 /// Says what a recorder said; of `which` session, where there are several.
 pub(super) fn say_again(notice: &str, which: &str) {
     match notice.starts_with("hint: ") {
-        true => eprintln!("{notice}"),
-        false => eprintln!("trackway: {which}{notice}"),
+        true => message!("{notice}"),
+        false => message!("trackway: {which}{notice}"),
+    }
+}
+
+/// Reports why `which` session has no event.
+pub(super) fn report_reasons(reasons: &[Reason], which: &str) {
+    for reason in reasons {
+        message!("trackway: {which}{reason}");
+        if let Some(hint) = reason.hint() {
+            message!("hint: {hint}");
+        }
     }
 }
 
@@ -277,19 +296,21 @@ pub(super) fn status(
     let Status { name, pid, folder, snapshots, .. } = status;
     let counts = counts_of_all(status);
     let since = since(status.seconds);
-    writeln!(output, "session {name}: {}, there for {since}, process {pid}", state_of(status))?;
+    let state = state_of(status);
+    let name = Target::Output.paint(Style::Name, name);
+    writeln!(output, "session {name}: {state}, there for {since}, process {pid}")?;
     let overwritten = match counts.overwritten {
         0 => String::new(),
         overwritten => format!(", {} overwritten", Grouped(overwritten)),
     };
     writeln!(
         output,
-        "  events    {} recorded, {} lost{overwritten}, of {}",
+        "  events    {} recorded, {}{overwritten}, of {}",
         Grouped(counts.recorded),
-        Grouped(counts.lost),
+        shown_loss(counts.lost),
         whose(status),
     )?;
-    writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), folder.display())?;
+    writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), shown(folder))?;
     if counts.deleted > 0 {
         let deleted = Grouped(counts.deleted);
         writeln!(output, "  deleted   {deleted} of the events, with their trace files")?;
@@ -303,10 +324,38 @@ pub(super) fn status(
         write_channel(channel, output)?;
     }
     status.kernel.as_ref().map_or(Ok(()), |kernel| write_kernel(kernel, output))?;
+    for reason in reasons_of_silence(status) {
+        writeln!(output, "  no events {reason}")?;
+        reason.hint().map_or(Ok(()), |hint| writeln!(output, "            hint: {hint}"))?;
+    }
     for notice in &status.notices {
         writeln!(output, "  said      {}", notice.replace('\n', "\n            "))?;
     }
     Ok(())
+}
+
+/// How many events were lost; in colour, if any were.
+fn shown_loss(lost: u64) -> String {
+    let text = format!("{} lost", Grouped(lost));
+    if lost == 0 { text } else { Target::Output.paint(Style::Loss, &text).into_owned() }
+}
+
+/// A path on one line.
+fn shown(path: &Path) -> String {
+    Target::Output.one_line(&path.display().to_string()).into_owned()
+}
+
+/// Why a session has no event of programs; none if it has some, or records none on purpose.
+pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
+    let counts = counts_of_all(status);
+    let is_silent = counts.recorded == 0 && counts.lost == 0 && counts.overwritten == 0;
+    // A command's own recorder reports on the command. What several users' processes have is for
+    // their recorders to examine.
+    let is_of_one_user = status.users_wanted.is_empty() && !status.is_foreground;
+    if !is_silent || !status.is_recording || !is_of_one_user || status.channels.is_empty() {
+        return Vec::new();
+    }
+    diagnose(&Selection::of(status.channels.iter().map(|channel| &channel.spec)))
 }
 
 /// Whose events a session has, in words.
@@ -328,8 +377,8 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         0 => String::new(),
         overwritten => format!(", {} overwritten", Grouped(*overwritten)),
     };
-    let (recorded, lost) = (Grouped(*recorded), Grouped(*lost));
-    writeln!(output, "  events    {recorded} recorded, {lost} lost{overwritten}")?;
+    let (recorded, lost) = (Grouped(*recorded), shown_loss(*lost));
+    writeln!(output, "  events    {recorded} recorded, {lost}{overwritten}")?;
     write_kernel_losses(status, output)?;
     writeln!(output, "  on        {} ({})", spec.on.join(", "), Counted(*events as u64, "event"))?;
     if status.is_of_command {
@@ -453,7 +502,7 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
     let ChannelStatus { spec, recorded, lost, memory_bytes, interpreters } = channel;
     let kind = kind_of(spec.mode, spec.blocking_timeout);
     writeln!(output, "channel {}: {kind}", spec.name)?;
-    writeln!(output, "  events    {} recorded, {} lost", Grouped(*recorded), Grouped(*lost))?;
+    writeln!(output, "  events    {} recorded, {}", Grouped(*recorded), shown_loss(*lost))?;
     writeln!(output, "  on        {}", rules_of(spec))?;
     for filter in &spec.filters {
         writeln!(output, "  if        {filter}")?;

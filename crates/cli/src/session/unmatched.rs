@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use trackway_console::message;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::select::Selection;
 use trackway_recorder::{Home, RuleSpec, near_pattern};
@@ -21,15 +22,15 @@ struct Unmatched {
 /// Says which of these rules mean no event that programs of this user have registered.
 pub(super) fn say<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) {
     // Where the window cannot be opened, there is nothing to compare with.
-    let Ok(home) = Home::open() else { return };
-    let events = home.map(|home| crate::list::events_in(home.window())).unwrap_or_default();
+    let Ok(events) = Home::look(crate::list::events_in) else { return };
+    let events = events.unwrap_or_default();
     let names: BTreeSet<String> = events.into_keys().collect();
     for Unmatched { pattern, near } in unmatched(rules, &names) {
-        eprintln!("trackway: no event matches '{pattern}' yet");
+        message!("trackway: no event matches '{pattern}' yet");
         if let Some(near) = near {
-            eprintln!("hint: there are events that match '{near}'");
+            message!("hint: there are events that match '{near}'");
         } else if let Some(name) = of_kernel(&pattern) {
-            eprintln!("hint: the kernel has events of that name: --kernel '{name}' is for those");
+            message!("hint: the kernel has events of that name: --kernel '{name}' is for those");
         }
     }
 }

@@ -21,6 +21,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use trackway_console::{Style, Target, printable};
 
 use seen::Seen;
 
@@ -49,12 +50,11 @@ impl Quiet {
         }
     }
 
-    /// As terminals take it (ECMA-48): green, yellow, red.
-    const fn colour(self) -> &'static str {
+    const fn style(self) -> Style {
         match self {
-            Self::Good => "\x1b[32m",
-            Self::Disturbs => "\x1b[33m",
-            Self::Missing => "\x1b[31m",
+            Self::Good => Style::Good,
+            Self::Disturbs => Style::Loss,
+            Self::Missing => Style::Error,
         }
     }
 }
@@ -114,23 +114,19 @@ pub fn disturbing(found: &[Disturbance]) -> usize {
 /// # Errors
 ///
 /// Those of `output`.
-pub fn print_doctor(
-    found: &[Disturbance],
-    is_coloured: bool,
-    output: &mut dyn Write,
-) -> io::Result<()> {
+pub fn print_doctor(found: &[Disturbance], output: &mut dyn Write) -> io::Result<()> {
     let width = found.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let indent = width + 2 + Quiet::Disturbs.word().len() + 2;
     for one in found {
-        let (word, colour) = (one.result.word(), one.result.colour());
-        let (on, off) = if is_coloured { (colour, "\x1b[0m") } else { ("", "") };
+        let word = one.result.word();
+        let (on, off) = Target::Output.marks(one.result.style());
         // Padded by hand: what switches colours has no width.
         let pad = indent - 2 - width - word.len();
-        let (name, fact) = (&one.name, one_line(&one.fact));
+        let (name, fact) = (&one.name, printable(&one.fact));
         writeln!(output, "{name:width$}  {on}{word}{off}{:pad$}{fact}", "")?;
         for (head, words) in [("why", &one.why), ("hint", &one.hint)] {
             if let Some(words) = words {
-                writeln!(output, "{:indent$}{head}: {}", "", one_line(words))?;
+                writeln!(output, "{:indent$}{head}: {}", "", printable(words))?;
             }
         }
     }
@@ -139,11 +135,6 @@ pub fn print_doctor(
         1 => writeln!(output, "\n1 thing disturbs measurements here"),
         many => writeln!(output, "\n{many} things disturb measurements here"),
     }
-}
-
-/// Names of processes may hold anything; a terminal is not to be told by them what to do.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

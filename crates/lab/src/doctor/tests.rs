@@ -152,25 +152,23 @@ fn what_was_found_is_aligned_and_no_terminal_obeys_it() {
         Disturbance::good("a", "all well"),
         Disturbance::disturbs("bcd", "slow\x1b[2J", "it matters", "do this"),
     ];
-    let text = |is_coloured| {
-        let mut text = Vec::new();
-        print_doctor(&found, is_coloured, &mut text).expect("a string takes all");
-        String::from_utf8(text).expect("UTF-8")
-    };
+    let mut text = Vec::new();
+    print_doctor(&found, &mut text).expect("a string takes all");
     assert_eq!(
-        text(false),
+        String::from_utf8(text).expect("UTF-8"),
         "a    good      all well\n\
-         bcd  disturbs  slow?[2J\n               why: it matters\n               hint: do this\n\
+         bcd  disturbs  slow\\u{1b}[2J\n               why: it matters\n\
+         \x20              hint: do this\n\
          \n1 thing disturbs measurements here\n"
     );
-    assert!(text(true).starts_with("a    \x1b[32mgood\x1b[0m      all well\n"));
 }
 
 #[test]
 fn this_machine_can_be_looked_at() {
     let found = examine();
-    let names: std::collections::BTreeSet<&str> =
-        found.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names.len(), found.len());
+    // Programs that are missing have a line for each package.
+    let all = found.iter().map(|one| one.name.as_str()).filter(|name| *name != "programs");
+    let names: std::collections::BTreeSet<&str> = all.clone().collect();
+    assert_eq!(names.len(), all.count());
     assert!(names.contains("noise") && names.contains("others") && names.contains("permissions"));
 }

@@ -86,7 +86,7 @@ impl Seen {
     pub(super) fn look(
         &mut self,
         name: &str,
-        event: &Body<'_, '_, '_>,
+        event: &mut Body<'_, '_, '_>,
     ) -> std::result::Result<(), DecodeError> {
         let side = match name {
             "syscall_entry_getpgid" => Side::Call,
@@ -113,9 +113,9 @@ impl Seen {
             let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
             let what = stream.display().to_string();
             readback::each_packet((&trace, &what), &bytes, |_, decoder, window| {
-                while let Some(event) = decoder.event(window)? {
+                while let Some(mut event) = decoder.event(window)? {
                     if let Some(name) = event.header.class.name() {
-                        seen.look(name, &event)?;
+                        seen.look(name, &mut event)?;
                     }
                     event.skip()?;
                 }

@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 
+use trackway_console::IoError;
 use trackway_jit::frame::{Environment, Frame};
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
@@ -142,8 +143,8 @@ fn interpreted<'a>(verified: &'a Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a
     })
 }
 
-fn rbpf_failed(error: impl std::fmt::Display) -> Error {
-    Error::output("rbpf", error)
+fn rbpf_failed(error: std::io::Error) -> Error {
+    Error::output("rbpf", IoError::from(error))
 }
 
 fn rbpf_interpreted(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {

@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use trackway_console::IoError;
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::layout::Layout;
 
@@ -82,7 +83,7 @@ pub(super) struct Lack {
 impl Lack {
     /// Not allowed, or not known to this kernel; anything else is a mistake.
     fn of(what: &str, error: &io::Error) -> Self {
-        let words = format!("{what}: {error}");
+        let words = format!("{what}: {}", IoError::text(error));
         let code = error.raw_os_error();
         let is_absent = matches!(code, Some(libc::EPERM | libc::ENOSYS | libc::EINVAL | ENOTSUPP));
         Self { words, is_failure: !is_absent }

@@ -69,13 +69,13 @@ fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> 
         last = packet.timestamp_begin.unwrap_or(last);
         let classes = decoder.class().map_or(0, |class| class.events().len());
         let mut begin = decoder.position_bits();
-        while let Some(event) = decoder.event(window)? {
+        while let Some(mut event) = decoder.event(window)? {
             let header = event.position_bits() - begin;
             let clock = event.header.clock;
             found.events += 1;
             if let Some(name) = event.header.class.name() {
                 found.of_call += u64::from(name.ends_with(call));
-                found.marks.look(name, &event)?;
+                found.marks.look(name, &mut event)?;
             }
             event.skip()?;
             let end = decoder.position_bits();
