@@ -10,6 +10,15 @@ UNIT := trackway-session@.service
 BUILD := target/release
 CFLAGS_PRELOAD := -O2 -g -std=c11 -Wall -Wextra -Wpedantic -Werror -fPIC -fvisibility=hidden \
 	-ftls-model=initial-exec -Iinclude
+# An object without control-flow marks would take them away from every program that it is linked to.
+CFLAGS_LINK_x86_64 := -fcf-protection=full
+CFLAGS_LINK_aarch64 := -mbranch-protection=standard
+CFLAGS_LINK := -O2 -std=c11 -Wall -Wextra -Wpedantic -Werror -fPIC \
+	$(CFLAGS_LINK_$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+# What `-ltrackway` finds: a linker script, because programs refer to the library weakly, and
+# --as-needed drops such a library. Nothing loads this file at run time: see packaging/link.c.
+LINK_OBJECT := trackway-link.o
+LINK_SCRIPT := /* GNU ld script: never loaded at run time */ INPUT($(LINK_OBJECT) libtrackway.so.1)
 LDFLAGS_PRELOAD := -shared -Wl,-z,now -Wl,-z,relro
 HEADERS := $(wildcard include/trackway/*.h include/trackway/*.hpp include/trackway/abi/*.h)
 HELPERS := libc pthread dl fd fork
@@ -25,7 +34,7 @@ MAN3_HEADERS := include/trackway/trackway.h include/trackway/context.h include/t
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-build: programs $(BUILD)/libtrackway.so.1 $(HELPER_LIBRARIES) ## build everything in release mode
+build: programs $(BUILD)/libtrackway.so.1 $(BUILD)/link/libtrackway.so $(HELPER_LIBRARIES) ## build everything in release mode
 
 helpers: $(HELPER_LIBRARIES)
 
@@ -34,6 +43,15 @@ programs:
 
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@
+
+# In a folder of its own, because cargo writes the library itself as $(BUILD)/libtrackway.so.
+$(BUILD)/link/libtrackway.so: $(BUILD)/link/$(LINK_OBJECT) Makefile
+	ln -sf ../libtrackway.so $(BUILD)/link/libtrackway.so.1
+	echo '$(LINK_SCRIPT)' > $@
+
+$(BUILD)/link/$(LINK_OBJECT): packaging/link.c Makefile
+	@mkdir -p $(BUILD)/link
+	$(CC) $(CFLAGS_LINK) -c -o $@ $<
 
 $(BUILD)/libtrackway-%.so: preload/%.c preload/helper.h $(HEADERS) Makefile
 	@mkdir -p $(BUILD)
@@ -112,7 +130,9 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 	install -m 755 $(BUILD)/trackway $(DESTDIR)$(PREFIX)/bin/trackway
 	install -m 755 $(BUILD)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION)
 	ln -sf libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtrackway.so.1
-	ln -sf libtrackway.so.1 $(DESTDIR)$(LIBDIR)/libtrackway.so
+	install -m 644 $(BUILD)/link/$(LINK_OBJECT) $(DESTDIR)$(LIBDIR)/$(LINK_OBJECT)
+	rm -f $(DESTDIR)$(LIBDIR)/libtrackway.so
+	install -m 644 $(BUILD)/link/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so
 	install -m 755 $(HELPER_LIBRARIES) $(DESTDIR)$(LIBDIR)
 	for header in $(HEADERS:include/%=%); do \
 		install -m 644 include/$$header $(DESTDIR)$(PREFIX)/include/$$header || exit 1; \
@@ -134,7 +154,7 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 uninstall: ## remove what install installed
 	rm -f $(DESTDIR)$(PREFIX)/bin/trackway \
 		$(DESTDIR)$(LIBDIR)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.1 \
-		$(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION) \
+		$(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(LINK_OBJECT) \
 		$(HELPERS:%=$(DESTDIR)$(LIBDIR)/libtrackway-%.so) \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/trackway.pc \
 		$(DESTDIR)$(UNITDIR)/system/$(UNIT) $(DESTDIR)$(UNITDIR)/user/$(UNIT) \
