@@ -336,7 +336,7 @@ fn the_rust_guide_links_programs_with_the_library() {
         let mut shell = world.command("sh");
         shell.args(["-c", command]).env("CARGO_NET_OFFLINE", "true");
         shell.env("CARGO_TARGET_DIR", world.path("target"));
-        shell.env("LIBRARY_PATH", libraries).env("LD_LIBRARY_PATH", libraries);
+        shell.env("LIBRARY_PATH", build_dir().join("link")).env("LD_LIBRARY_PATH", libraries);
         let output = shell.output().expect("it runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command}: {messages}");
@@ -474,6 +474,7 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "bin/trackway",
         "lib/libtrackway.so",
         "lib/libtrackway.so.1",
+        "lib/trackway-link.o",
         "lib/libtrackway-libc.so",
         "lib/libtrackway-pthread.so",
         "lib/libtrackway-dl.so",
@@ -509,10 +510,35 @@ fn what_is_installed_works_and_can_be_uninstalled() {
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(messages.contains("1 event recorded, 0 lost"), "{messages}");
 
+    assert_pkg_config_links(&world, &root);
+
     make("uninstall");
     let mut left = Vec::new();
     collect_files(&root, &mut left);
     assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// pkg-config's flags link the installed library under --as-needed; the name that programs load is
+/// the library's, not the linker script's.
+fn assert_pkg_config_links(world: &World, root: &std::path::Path) {
+    let script = fs::read(root.join("lib/libtrackway.so")).unwrap();
+    let library = fs::read(root.join("lib/libtrackway.so.1")).unwrap();
+    assert!(!script.starts_with(b"\x7fELF") && library.starts_with(b"\x7fELF"));
+    if !has("pkg-config") {
+        return skipped("pkg-config is not installed");
+    }
+    let mut pkg_config = world.command("pkg-config");
+    pkg_config.args(["--cflags", "--libs", "trackway"]);
+    pkg_config.env("PKG_CONFIG_SYSROOT_DIR", world.path("root"));
+    pkg_config.env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
+    pkg_config.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
+    let flags = String::from_utf8(pkg_config.output().unwrap().stdout).unwrap();
+    let mut cc = world.command("cc");
+    cc.args(["-Wl,--as-needed", "a.c", "-o", "linked", "-I"]).arg(root.join("include"));
+    assert!(cc.args(flags.split_whitespace()).status().unwrap().success(), "{flags}");
+    let output = world.command("readelf").args(["-d", "linked"]).output().unwrap();
+    let dynamic = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(dynamic.contains("[libtrackway.so.1]"), "{flags}: {dynamic}");
 }
 
 fn collect_files(dir: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {

@@ -231,11 +231,14 @@ fn without_dev_shm_the_program_runs_and_the_recorder_says_why_it_does_not() {
 fn a_truncated_window_is_replaced() {
     for bytes in [0, 4096, 2 << 20] {
         let place = Place::new("truncated");
-        // A recording of before made the window, and made it longer than it will be.
+        // Recordings of before made the window, and made it longer than it will be: it is not made
+        // compact while somebody has it open.
+        place.is_recorded(&[], &[], "1000");
+        let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
+        let place = place.again();
         place.is_recorded(&[], &[], "1000");
         let before = fs::metadata(place.window()).expect("the window").len();
         assert!(before > 2 << 20, "{before}");
-        let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
         file.set_len(bytes).expect("it is ours");
         place.runs_alone(&[]);
         let place = place.again();
@@ -555,6 +558,52 @@ fn an_interrupt_from_the_terminal_reaches_the_command_and_the_trace_is_complete(
         }
         place.steps.check_killed(&place.world, &recording);
         assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+    }
+}
+
+/// RUN a command that ignores SIGTERM, or stands still, and send the recorder two signals. EXPECT
+/// the recording ended, what was emitted until then in its trace, and the command alive.
+#[test]
+fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
+    const IGNORING: [&str; 4] = ["sh", "-c", "trap '' TERM HUP; exec \"$@\"", "sh"];
+    // Two of a kind may come as one.
+    for (stands_still, second) in [(false, libc::SIGTERM), (true, libc::SIGHUP)] {
+        let place = Place::new("second-signal");
+        let mut command: Vec<&str> = IGNORING.to_vec();
+        command.extend([place.program.to_str().expect("a path of text"), "busy", "100"]);
+        let mut command = place.world.recorder(&place.steps, &place.trace, &[], &command);
+        let mut recorder = Running::start(&mut command);
+        place.steps.wait_ready(1);
+        place.steps.wait_more(100);
+        let program = place.steps.pid().cast_signed();
+        if stands_still {
+            send(program, libc::SIGSTOP);
+        }
+        recorder.signal(libc::SIGTERM);
+        if !stands_still {
+            place.steps.wait_more(100);
+        }
+        assert!(recorder.runs(), "one is for the command");
+        recorder.signal(second);
+        wait_for("the recorder's end", || !recorder.runs());
+        let emitted = place.steps.counts();
+        send(program, libc::SIGCONT);
+        place.steps.wait_more(100); // it lives
+        place.steps.stop();
+        let recording = place.recording(recorder.finish());
+        // Whichever of them it saw last.
+        let ended_by = [libc::SIGTERM, second].map(|signal| Some(128 + signal));
+        assert!(ended_by.contains(&recording.output.status.code()), "{}", about(&recording));
+        let messages = recording.messages();
+        assert!(messages.contains(" has ended the recording: the command"), "{messages}");
+        assert_eq!(recording.summary.lost, 0, "{messages}");
+        let numbers = steps_of(&place.world.print(&recording.trace));
+        assert_eq!(numbers.len() as u64, recording.summary.recorded, "{messages}");
+        let expected = (0..numbers.len() as u64).eq(numbers.iter().map(|step| step.number));
+        assert!(expected, "in their order, without a gap: {messages}");
+        assert!(numbers.len() as u64 <= emitted.emitted() && numbers.len() > 100, "{messages}");
+        let recovered = place.world.trackway(&["recover"]).output().expect("trackway");
+        assert!(recovered.status.success(), "it is complete: {recovered:?}");
     }
 }
 

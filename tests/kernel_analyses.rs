@@ -1,6 +1,7 @@
 //! LTTng's layout of a kernel trace, as an independent reader of it takes it: lttng-analyses, on
 //! what is recorded by BPF and by tracefs, of a program whose doings are known.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
@@ -122,6 +123,24 @@ impl Recorded {
         self.lines.iter().filter(is_it).count() as u64
     }
 
+    /// Whether on each CPU the thread makes calls to which the last switch went: the tools know by
+    /// those whose call it is.
+    fn has_all_switches(&self) -> bool {
+        let mut running: BTreeMap<u64, u64> = BTreeMap::new();
+        let number = |line: &str, name: &str| -> Option<u64> {
+            line.split_once(name)?.1.split([',', ' ']).next()?.parse().ok()
+        };
+        self.lines.iter().all(|line| {
+            let Some(cpu) = number(line, "cpu_id = ") else { return true };
+            if line.contains(" sched_switch: ") {
+                running.extend(number(line, " next_tid = ").map(|next| (cpu, next)));
+                return true;
+            }
+            let of = number(line, "{ tid = ").filter(|_| line.contains(" syscall_e"));
+            of.is_none_or(|of| running.get(&cpu).is_none_or(|&running| running == of))
+        })
+    }
+
     /// Has all tools read it. They say the program's name and number, but those that speak of no
     /// process.
     fn check_tools(&self, tools: &[&str]) {
@@ -218,9 +237,15 @@ impl Recorded {
 fn check(via: &str) -> Option<Recorded> {
     let recorded = record(via, EVENTS, &[])?;
     recorded.check_tools(&TOOLS);
-    recorded.check_calls();
-    recorded.check_usage();
-    recorded.check_switches();
+    if recorded.has_all_switches() {
+        recorded.check_calls();
+        recorded.check_usage();
+        recorded.check_switches();
+    } else {
+        // Linux 6.18 does so under set_event_pid, without us as with us. By BPF it cannot be.
+        assert_eq!(via, "tracefs", "switches to the program are missing");
+        skipped("the kernel left out switches to the program");
+    }
     let all = record(via, EVENTS_OF_ALL, &["--system"])?;
     all.check_tools(&TOOLS_OF_ALL);
     all.check_interrupts();

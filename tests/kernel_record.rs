@@ -221,7 +221,8 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     let output = command.output().expect("it runs");
     let talk = text(&output.stderr);
     assert!(talk.contains("only root may see the kernel's events"), "{talk}");
-    assert!(talk.contains("hint: run it as root"), "{talk}");
+    let same = format!("\n  sudo {} record --kernel sched_switch -- true", trackway.display());
+    assert!(talk.contains(&same), "{talk}");
 }
 
 /// RUN the guide's commands. EXPECT what it says of them.

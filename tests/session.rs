@@ -10,6 +10,8 @@ mod blocking;
 mod changes;
 #[path = "session/clock.rs"]
 mod clock;
+#[path = "session/compact.rs"]
+mod compact;
 #[path = "session/filter_rules.rs"]
 mod filter_rules;
 #[path = "session/filters.rs"]
@@ -42,12 +44,16 @@ mod record;
 mod room;
 #[path = "session/sandboxed.rs"]
 mod sandboxed;
+#[path = "session/shortage.rs"]
+mod shortage;
 #[path = "session/snapshots.rs"]
 mod snapshots;
 #[path = "session/socket.rs"]
 mod socket;
 #[path = "session/tracefiles.rs"]
 mod tracefiles;
+#[path = "session/unfinished.rs"]
+mod unfinished;
 #[path = "session/unstaged.rs"]
 mod unstaged;
 #[path = "session/unwinding.rs"]

@@ -214,6 +214,106 @@ fn strong_orderings_are_argued() {
     assert!(bad.is_empty(), "without an ORDERING line:\n{}", bad.join("\n"));
 }
 
+/// Where text for people is written without the crate `console`, and why.
+const WRITES_ITSELF: [&str; 6] = [
+    // It is what all others write through.
+    "crates/console/src/",
+    // Messages of tests.
+    "crates/testkit/src/",
+    // Libraries within traced programs.
+    "crates/agent/src/",
+    "crates/capi/src/",
+    "crates/rust/src/",
+    // Programs of their own, whose output the laboratory reads.
+    "crates/lab/src/workloads/",
+];
+
+/// The part of a source file that is not for tests.
+fn without_tests(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+/// Files of the crates that run as a command or within one, without their tests.
+fn command_sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for path in sources(&[".rs"]) {
+        let name = relative(&path);
+        let is_test = name.ends_with("/tests.rs") || name.contains("/tests/");
+        if !name.starts_with("crates/") || !name.contains("/src/") || is_test {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file");
+        found.push((name, without_tests(&text).to_owned()));
+    }
+    assert!(found.len() > 100, "the sources were not found");
+    found
+}
+
+#[test]
+fn text_for_people_passes_the_console() {
+    let forbidden =
+        ["println!(", "eprint!(", " print!(", "io::stdout", "io::stderr", "IsTerminal", "\\x1b["];
+    let mut bad = Vec::new();
+    for (name, text) in command_sources() {
+        if WRITES_ITSELF.iter().any(|allowed| name.starts_with(allowed)) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            if forbidden.iter().any(|word| code.contains(word)) {
+                bad.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    let why = "write through trackway_console, which escapes what would control a terminal";
+    assert!(bad.is_empty(), "{why}:\n{}", bad.join("\n"));
+}
+
+/// Whether a line of code declares that a type holds an [`std::io::Error`]: as a variant's or a
+/// structure's member, not as a parameter, a result or a value.
+fn holds_io_error(code: &str) -> bool {
+    let code = code.trim().replace("std::io::Error", "io::Error");
+    let is_declaration =
+        !["fn ", "|", "=", ";", "Result<", "->", "&"].iter().any(|word| code.contains(word));
+    let Some((before, after)) = code.split_once("io::Error") else { return false };
+    let begins = before.ends_with(['(', '<', ' ']) && !before.starts_with("impl");
+    is_declaration && begins && after.starts_with([')', ',', '>', ' ']) && code.ends_with(',')
+}
+
+#[test]
+fn errors_of_the_system_are_held_without_their_numbers() {
+    for (code, holds) in [
+        ("    Io(PathBuf, io::Error),", true),
+        ("    Read(std::io::Error),", true),
+        ("    source: io::Error,", true),
+        ("    pub error: Option<io::Error>,", true),
+        ("    Io { path: PathBuf, error: io::Error },", true),
+        ("    Io(PathBuf, IoError),", false),
+        ("    fn of(error: io::Error,", false),
+        ("    let fail = |error: io::Error, path| (),", false),
+        ("    Err(error) if error.kind() == io::ErrorKind::NotFound => (),", false),
+        ("    result: io::Result<()>,", false),
+    ] {
+        assert_eq!(holds_io_error(code), holds, "{code}");
+    }
+    let mut bad = Vec::new();
+    for (name, text) in command_sources() {
+        if WRITES_ITSELF.iter().any(|allowed| name.starts_with(allowed)) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            // anyhow's text of an error and its causes has their numbers.
+            if holds_io_error(code) || code.contains(":#}") {
+                bad.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    let why = "messages name no \"os error 2\": hold trackway_console::IoError, and write an error \
+               with its causes by IoError::chain";
+    assert!(bad.is_empty(), "{why}:\n{}", bad.join("\n"));
+}
+
 #[test]
 fn nothing_is_left_over() {
     let words = ["todo!(", "unimplemented!(", concat!("FIX", "ME"), concat!("XX", "X"), "dbg!("];

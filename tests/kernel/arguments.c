@@ -211,8 +211,8 @@ static int run(void)
     char *fits[] = { whole, NULL };
     char *few[] = { "true", "", "with space", longest, NULL };
     char *environment[] = { "SECRET=secret", NULL };
-    char *many[41] = { NULL };
-    for (int i = 0; i < 40; i++)
+    char *many[81] = { NULL };
+    for (int i = 0; i < 80; i++)
         many[i] = "many";
     syscall(SYS_execve, "/nowhere/many", many, environment);
     syscall(SYS_execve, "/nowhere/fits", fits, environment);

@@ -47,10 +47,10 @@ fn a_folder_without_a_trace_is_status_2() {
     let world = World::new("none");
     let folder = world.path("empty");
     fs::create_dir_all(folder.join("also/empty")).unwrap();
-    expect(&print(&world, &[&folder]), NO_TRACE, &["no trace", "empty"]);
+    expect(&print(&world, &[&folder]), NO_TRACE, &["is not a trace", "empty"]);
     expect(&print(&world, &[world.path("missing")]), NO_TRACE, &["missing"]);
     fs::write(folder.join("stream"), packet(&[1])).unwrap();
-    expect(&print(&world, &[&folder]), NO_TRACE, &["no trace"]);
+    expect(&print(&world, &[&folder]), NO_TRACE, &["is not a trace"]);
     // A file is not a folder.
     expect(&print(&world, &[folder.join("stream")]), NO_TRACE, &["stream"]);
 }
@@ -67,7 +67,7 @@ fn fifos_are_not_waited_for() {
     let other = world.path("other");
     fs::create_dir_all(&other).unwrap();
     fifo(&other.join("metadata"));
-    expect(&print(&world, &[&other]), NO_TRACE, &["no trace", "other"]);
+    expect(&print(&world, &[&other]), NO_TRACE, &["is not a trace", "other"]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn links_that_lead_in_circles_end() {
     let looped = world.path("looped");
     fs::create_dir(&looped).unwrap();
     symlink("metadata", looped.join("metadata")).unwrap();
-    expect(&print(&world, &[&looped]), NO_TRACE, &["no trace"]);
+    expect(&print(&world, &[&looped]), NO_TRACE, &["is not a trace"]);
     // A link that is given is followed.
     let output = print(&world, &[world.path("root/again")]);
     assert_eq!(ticks(&output.stdout), [1, 2]);
@@ -195,6 +195,68 @@ fn a_stream_cut_short_is_read_up_to_there() {
     }
 }
 
+/// The content is whole, but the file is not what its last packet's size says.
+#[test]
+fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
+    const PADDING_BYTES: usize = 24;
+    let world = World::new("padding");
+    let trace = world.path("trace");
+    let first = packet(&[1, 2]);
+    // A packet with events, and one without.
+    for numbers in [&[3, 4, 5][..], &[]] {
+        let mut second = packet(numbers);
+        second.resize(second.len() + PADDING_BYTES, 0);
+        let bits = 8 * second.len() as u64;
+        set_size(&mut second, SIZES_AT, bits);
+        let expected = [&[1, 2], numbers].concat();
+        let stream = [&first[..], &second].concat();
+        let output = printed(&world, METADATA, &stream);
+        expect(&output, WHOLE, &[]);
+        assert_eq!((ticks(&output.stdout), talk(&output).as_str()), (expected.clone(), ""));
+        for missing in [1, PADDING_BYTES - 1, PADDING_BYTES] {
+            write_trace(&trace, METADATA, &[("stream", &stream[..stream.len() - missing])]);
+            let place = format!("packet 1 at byte {}: its last {missing} bytes", first.len());
+            let run = |arguments: &[&str]| {
+                let mut command = guarded(&world, build_dir().join("trackway"));
+                let output = command.args(arguments).output().expect("timeout runs");
+                expect(&output, DAMAGED, &["trace/stream: ", &place, "padding"]);
+                let reports = talk(&output).matches("bytes are missing").count();
+                assert_eq!(reports, 1, "{arguments:?}: {}", talk(&output));
+                output.stdout
+            };
+            for jobs in ["1", "4"] {
+                assert_eq!(ticks(&run(&["print", "--jobs", jobs, "trace"])), expected);
+                run(&["print", "--format", "none", "--jobs", jobs, "trace"]);
+                run(&["print", "--format", "json", "--jobs", jobs, "trace"]);
+                let text = run(&["print", "--stats", "--jobs", jobs, "trace"]);
+                let count = format!("{} events", expected.len());
+                assert!(String::from_utf8_lossy(&text).contains(&count));
+            }
+            // What is written has right sizes.
+            for command in ["merge", "trim"] {
+                run(&[command, "-o", command, "trace"]);
+                let output = print(&world, &[world.path(command)]);
+                expect(&output, WHOLE, &[]);
+                assert_eq!(ticks(&output.stdout), expected);
+                fs::remove_dir_all(world.path(command)).expect("a trace");
+            }
+        }
+    }
+}
+
+/// Bytes behind the last packet are no packet, however few they are.
+#[test]
+fn bytes_behind_the_last_packet_are_reported() {
+    let world = World::new("behind");
+    let stream = packet(&[1, 2]);
+    for behind in [&[0][..], &[0; 7], &[0; 4096], b"x", &stream[..4], &stream[..HEADER_BYTES - 1]] {
+        let output = printed(&world, METADATA, &[&stream[..], behind].concat());
+        let place = format!("packet 1 at byte {}", stream.len());
+        expect(&output, DAMAGED, &["trace/stream: ", &place]);
+        assert_eq!(ticks(&output.stdout), [1, 2]);
+    }
+}
+
 #[test]
 fn a_packet_damaged_in_the_middle_costs_no_other() {
     let world = World::new("middle");
@@ -207,6 +269,83 @@ fn a_packet_damaged_in_the_middle_costs_no_other() {
         (format!("byte {}", before.len()), format!("bit {}", 8 * (HEADER_BYTES + EVENT_BYTES)));
     expect(&output, DAMAGED, &["trace/stream", "packet 1", &at, &bit]);
     assert_eq!(ticks(&output.stdout), [1, 2, 3, 6, 7]);
+}
+
+/// Every command that reads events prints, counts or copies all of them, and reports the place.
+#[test]
+fn time_that_goes_backward_is_reported_by_every_reader() {
+    let world = World::new("backward");
+    let trace = world.path("trace");
+    let first = packet(&[1, 2]);
+    let stream = [&first[..], &packet(&[7, 5, 4]), &packet(&[3, 8])].concat();
+    write_trace(&trace, METADATA, &[("a", &stream), ("b", &packet(&[1, 6, 9]))]);
+    let place = format!("packet 1 at byte {}", first.len());
+    let bit = format!("at the event at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
+    let words = ["trace/a: ", &place, "time goes backward by 0.000000002 s", &bit];
+    let run = |arguments: &[&str]| {
+        let mut command = guarded(&world, build_dir().join("trackway"));
+        let output = command.args(arguments).output().expect("timeout runs");
+        expect(&output, DAMAGED, &words);
+        assert_eq!(talk(&output).matches("goes backward").count(), 1, "{arguments:?}");
+        output.stdout
+    };
+    let merged = [1, 1, 2, 6, 7, 5, 4, 3, 8, 9];
+    for jobs in ["1", "4"] {
+        let text = run(&["print", "--clock-seconds", "--jobs", jobs, "trace"]);
+        assert_eq!(ticks(&text), merged);
+        let text = String::from_utf8(text).expect("text");
+        let differences: Vec<&str> = text.lines().map(|line| &line[14..27]).collect();
+        let signs = ["?.?????????", "0.000000000", "0.000000001", "0.000000004", "0.000000001"];
+        let more = ["-0.000000002", "-0.000000001", "-0.000000001", "+0.000000005", "+0.000000001"];
+        let signs = signs.map(|number| format!("+{number}")).into_iter();
+        let expected = signs.chain(more.map(str::to_owned)).map(|text| format!("({text})"));
+        let expected: Vec<String> = expected.map(|text| text[..13].to_owned()).collect();
+        assert_eq!(differences, expected, "{text}");
+        assert_eq!(run(&["print", "--count", "--jobs", jobs, "trace"]), b"10\n");
+        assert_eq!(run(&["print", "--format", "none", "--jobs", jobs, "trace"]), b"");
+        for format in ["json", "csv"] {
+            let text = run(&["print", "--format", format, "--jobs", jobs, "trace"]);
+            let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+            assert_eq!(lines, 10 + usize::from(format == "csv"));
+        }
+        let text = run(&["print", "--stats", "--jobs", jobs, "trace"]);
+        assert!(String::from_utf8_lossy(&text).contains("10 events"));
+        // What is compared are all events, not only those that are printed.
+        assert_eq!(ticks(&run(&["print", "--filter", "n > 7", "--jobs", jobs, "trace"])), [8, 9]);
+        assert_eq!(run(&["print", "--on", "nosuch", "--jobs", jobs, "trace"]), b"");
+    }
+    let ranged = run(&["print", "--begin", "0.000000004", "--end", "0.000000006", "trace"]);
+    assert_eq!(ticks(&ranged), [5, 4, 6]);
+    run(&["merge", "-o", "merged", "trace"]);
+    run(&["trim", "--begin", "0.000000005", "-o", "trimmed", "trace"]);
+    // What is written is in the streams' order, too.
+    for (folder, numbers) in [("merged", &merged[..]), ("trimmed", &[6, 7, 5, 8, 9])] {
+        let output = print(&world, &[world.path(folder)]);
+        expect(&output, DAMAGED, &["backward by 0.000000002 s"]);
+        assert_eq!(ticks(&output.stdout), numbers, "{folder}");
+    }
+}
+
+/// A 64-bit clock in nanoseconds, scaled from a counter of 32 bits that wraps.
+#[test]
+fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
+    let world = World::new("wraps");
+    let [before, after] = [4_294_967_290, 7];
+    let output = printed(&world, METADATA, &packet(&[before, after]));
+    let bit = format!("at the event at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
+    expect(&output, DAMAGED, &["trace/stream: packet 0 at byte 0: ", "4.294967283 s", &bit]);
+    assert_eq!(ticks(&output.stdout), [before, after]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("] (-4.294967283) here tick"), "{text}");
+    // So it is in cycles and with names of the headers' parts.
+    let shown = |option: &str| {
+        let output = print(&world, &["--clock-cycles", option, "trace"]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = shown("--names=none");
+    assert!(text.contains("[00000000000000000007] (-004294967283)"), "{text}");
+    let text = shown("--names=header");
+    assert!(text.contains(", delta = -004294967283"), "{text}");
 }
 
 /// Without an index, the next packet is found by its magic number.

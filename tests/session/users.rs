@@ -254,7 +254,7 @@ fn only_root_records_others() {
     ] {
         let (is_success, text, talk) = told(&users.trackway_as(ANN, &line(user)));
         assert!(!is_success && text.is_empty() && talk.contains(why), "{user}: {talk}");
-        assert!(why.starts_with("there") || talk.contains("hint: sudo trackway"), "{talk}");
+        assert!(why.starts_with("there") || talk.contains("\n  sudo "), "{talk}");
         assert!(!users.place.world.path("mine").exists(), "{user}");
     }
     let talk = users.place.refused("session create mine --user nobody-of-this-name -o mine");

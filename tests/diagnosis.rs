@@ -1,0 +1,118 @@
+//! A recording without an event reports why: the commands name the processes that have events and
+//! cannot be recorded, and rules that match nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use trackway_tests::World;
+
+/// Prints a line once it runs, and executes its event when its input ends.
+const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
+    TRACKWAY_EVENT(mute, event, TRACKWAY_INFO);\n\
+    int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {}\n\
+    trackway(mute, event); return 0; }\n";
+
+/// A running program, which is ended with the test.
+struct Running(Child);
+
+impl Running {
+    /// Returns once the program has printed its line.
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let output = child.stdout.take().expect("its output");
+        let running = Self(child);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        running
+    }
+
+    /// The process as reasons name it.
+    fn named(&self, program: &Path) -> String {
+        let name = program.file_name().expect("a name").to_string_lossy().into_owned();
+        format!("{} {name}", self.0.id())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn compile(world: &World, name: &str, flags: &[&str]) -> PathBuf {
+    world.compile(name, WAITING, false, flags)
+}
+
+/// What a command prints, on both streams.
+fn talk(world: &World, words: &[&str]) -> String {
+    let output = world.trackway(words).output().expect("trackway runs");
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn every_command_names_processes_that_have_the_events_but_not_the_library() {
+    let world = World::new("diagnosis");
+    let dynamic = compile(&world, "mute-dynamic", &[]);
+    let fixed = compile(&world, "mute-static", &["-static"]);
+    let without = Running::start(world.command(&dynamic));
+    let static_one = Running::start(world.command(&fixed));
+    let names = [without.named(&dynamic), static_one.named(&fixed)];
+    let create = ["session", "create", "s", "-o", "trace", "--on", "mute:*"];
+    talk(&world, &create);
+    let commands: [&[&str]; 4] = [
+        &["session", "status", "s"],
+        &["session", "destroy", "s"],
+        &["list"],
+        &["doctor", "--format", "json"],
+    ];
+    for words in commands {
+        let messages = talk(&world, words);
+        let reasons =
+            ["such events, but not the library: ", "such events, but are static programs: "];
+        for (reason, name) in reasons.iter().zip(&names) {
+            let is_named = |text: &str| text.contains(reason) && text.contains(name.as_str());
+            assert!(is_named(&messages), "{words:?} lacks '{reason}{name}': {messages}");
+        }
+        assert!(messages.contains("-ltrackway"), "{words:?}: {messages}");
+    }
+}
+
+#[test]
+fn a_misspelt_rule_is_reported_with_the_pattern_that_was_meant() {
+    let world = World::new("diagnosis-rule");
+    let program = compile(&world, "mute-rule", &[]);
+    let _running = Running::start(world.command(&program));
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "mute:evnt"]);
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    assert!(messages.contains("did you mean 'mute:event'?"), "{messages}");
+}
+
+#[test]
+fn a_command_that_runs_on_without_an_event_is_explained_once() {
+    let world = World::new("diagnosis-silence");
+    let program = compile(&world, "mute-command", &["-static"]);
+    let mut record = world.trackway(&["record", "-o", "trace", "--"]);
+    record.arg(&program).stderr(Stdio::piped());
+    let mut running = Running::start(record);
+    let errors = BufReader::new(running.0.stderr.take().expect("its messages"));
+    let mut messages = Vec::new();
+    for line in errors.lines() {
+        let line = line.expect("text");
+        // The command goes on until it is explained.
+        if line.contains("no event for ") {
+            drop(running.0.stdin.take());
+        }
+        messages.push(line);
+    }
+    let count = |text: &str| messages.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(count("no event for "), 1, "{messages:?}");
+    assert_eq!(count("but are static programs: "), 1, "{messages:?}");
+    assert!(fs::metadata(world.path("trace")).is_ok());
+}

@@ -1,0 +1,227 @@
+//! Help as a user meets it: pages that fit a screen, and what to type after a command that failed.
+//!
+//! Main invariant: the commands that Trackway suggests work when they are pasted into a shell.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use trackway_tests::{World, build_dir, has, has_kernel_events, is_root, skipped};
+
+/// A screen of 40 lines, less the prompt.
+const LINES_MAX: usize = 39;
+const COLUMNS: usize = 80;
+/// nobody, on Debian.
+const OTHER_USER: u32 = 65_534;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// What `trackway WORDS` prints in 80 columns.
+fn page(world: &World, words: &[&str]) -> String {
+    let output = world.trackway(words).env("COLUMNS", "80").output().expect("it runs");
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The options that a page names.
+fn options(page: &str) -> BTreeSet<String> {
+    let words = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
+}
+
+#[test]
+fn all_ways_to_ask_for_help_print_one_page_that_fits_a_screen() {
+    let world = World::new("help-pages");
+    for path in [&[][..], &["record"], &["print"], &["session"], &["session", "create"], &["list"]]
+    {
+        let short = page(&world, &[path, &["--help"]].concat());
+        assert_eq!(short, page(&world, &[path, &["-h"]].concat()), "{path:?}");
+        assert_eq!(short, page(&world, &[&["help"], path].concat()), "{path:?}");
+        let lines = short.lines().count();
+        assert!(lines <= LINES_MAX, "{path:?} has {lines} lines:\n{short}");
+        for line in short.lines() {
+            assert!(line.chars().count() <= COLUMNS, "{path:?}: {line}");
+        }
+        assert!(short.contains("\nExamples:\n  "), "{short}");
+        let full = page(&world, &[path, &["--help-all"]].concat());
+        assert_eq!(full, page(&world, &[&["help"], path, &["--help-all"]].concat()), "{path:?}");
+        let (short, all) = (options(&short), options(&full));
+        let missing: Vec<_> = short.difference(&all).collect();
+        assert!(missing.is_empty(), "{path:?} --help-all lacks {missing:?}");
+    }
+    let create = page(&world, &["session", "help", "create"]);
+    assert_eq!(create, page(&world, &["session", "create", "--help"]));
+    let wrong = world.trackway(&["help", "recrod"]).output().expect("it runs");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("recrod"), "{}", text(&wrong.stderr));
+}
+
+/// Manual pages and completions have every option that `--help-all` has.
+#[test]
+fn manual_pages_and_completions_keep_every_option() {
+    let world = World::new("help-manual");
+    let folder = world.path("man");
+    page(&world, &["man", "--output", folder.to_str().expect("UTF-8")]);
+    for (path, file) in [
+        (&["record"][..], "trackway-record.1"),
+        (&["print"], "trackway-print.1"),
+        (&["session", "create"], "trackway-session-create.1"),
+    ] {
+        let manual = fs::read_to_string(folder.join(file)).expect("a manual page");
+        let described = options(&manual.replace("\\-", "-").replace("\\fB", " "));
+        let completed = options(&page(&world, &["completions", "zsh"]));
+        let short = options(&page(&world, &[path, &["--help"]].concat()));
+        let full = page(&world, &[path, &["--help-all"]].concat());
+        let declared = full.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+        let declared: BTreeSet<String> = declared.flat_map(options).collect();
+        assert!(declared.len() > short.len(), "{path:?}: nothing is hidden");
+        for option in &declared {
+            assert!(described.contains(option), "{file} lacks {option}");
+            assert!(completed.contains(option), "completions lack {option}");
+        }
+    }
+}
+
+#[test]
+fn trackway_alone_names_the_first_commands() {
+    let world = World::new("help-alone");
+    for words in [&[][..], &["--color", "never"]] {
+        let output = world.trackway(words).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+        let messages = text(&output.stderr);
+        assert!(messages.starts_with("trackway: no command given"), "{messages}");
+        assert!(messages.contains("trackway --help"), "{messages}");
+        let commands = suggested(&messages);
+        assert_eq!(commands.len(), 3, "{messages}");
+        // They work, one after the other, with a program and a folder in the places of theirs.
+        std::os::unix::fs::symlink("/bin/true", world.path("app")).unwrap_or_default();
+        for command in commands {
+            let command = command.replace("trackway print DIR", "trackway print trackway-*");
+            let output = shell(&world, &command, None);
+            assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+        }
+    }
+    // A command whose own command is missing prints its page.
+    let output = world.trackway(&["session"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("trackway session create"), "{}", text(&output.stderr));
+}
+
+/// The commands in a message: indented lines, each with its effect after a `#`.
+fn suggested(messages: &str) -> Vec<String> {
+    let lines = messages.lines().filter_map(|line| line.strip_prefix("  "));
+    let lines = lines.filter_map(|line| line.split_once("  # "));
+    lines.map(|(command, _)| command.trim_end().to_owned()).collect()
+}
+
+/// Runs a line of shell in the world's folder, as another user if one is given.
+fn shell(world: &World, line: &str, user: Option<u32>) -> Output {
+    let mut command = match user {
+        Some(uid) => {
+            let mut command = world.command("setpriv");
+            command.arg(format!("--reuid={uid}")).arg(format!("--regid={uid}"));
+            command.args(["--clear-groups", "--inh-caps=-all"]).args(["sh", "-c", line]);
+            command.env("TRACKWAY_RUN_DIR", world.path("run-of-other"));
+            command
+        }
+        None => {
+            let mut command = world.command("sh");
+            command.args(["-c", line]);
+            command
+        }
+    };
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", build_dir().display()));
+    command.current_dir(world.path("")).output().expect("it runs")
+}
+
+/// The user without rights to kernel events: this one, or another one. `None`, said so: root
+/// cannot become another user here.
+fn user_without_rights(world: &World) -> Option<Option<u32>> {
+    if !is_root() {
+        return Some(None);
+    }
+    for path in [world.window_dir(), Path::new(&world.path(""))] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).expect("ours");
+    }
+    let library = build_dir().join("libtrackway.so");
+    let reads = format!("test -r '{}'", library.display());
+    if !has("setpriv") || !shell(world, &reads, Some(OTHER_USER)).status.success() {
+        skipped("other users cannot read what was built, or setpriv is missing");
+        return None;
+    }
+    Some(Some(OTHER_USER))
+}
+
+#[test]
+fn without_the_rights_of_root_the_suggested_commands_work() {
+    let world = World::new("help-rights");
+    let Some(user) = user_without_rights(&world) else { return };
+    for (typed, status, effect) in [
+        ("trackway record --kernel 'sched_*' -o trace -- true", 125, "trace"),
+        ("trackway record --kernel sched_switch --system --kernel-only -o only -- true", 125, ""),
+        ("trackway record --kernel sched_switch --kernel-via tracefs -o by -- true", 125, ""),
+        ("trackway record --kernel sched_switch", 125, ""),
+        ("trackway session create one --kernel sched_switch -o session", 2, "session"),
+        ("trackway list --kernel 'sched_*'", 2, ""),
+        ("trackway record --user root -o mine -- true", 125, "mine"),
+        ("trackway session create mine --user all -o all", 2, "all"),
+    ] {
+        let refused = shell(&world, typed, user);
+        let messages = text(&refused.stderr);
+        if refused.status.success() {
+            return skipped("this user may record kernel events");
+        }
+        assert_eq!(refused.status.code(), Some(status), "{typed}: {messages}");
+        let commands = suggested(&messages);
+        let [as_root, programs, doctor @ ..] = &commands[..] else { panic!("{typed}: {messages}") };
+        assert!(as_root.starts_with("sudo "), "{messages}");
+        let (_, arguments) = typed.split_once(' ').expect("arguments");
+        assert!(as_root.ends_with(arguments), "{as_root}");
+        let output = shell(&world, programs, user);
+        assert!(output.status.success(), "{programs}: {}", text(&output.stderr));
+        assert!(world.path(effect).exists(), "{programs} made no {effect}");
+        // The exit status of doctor is that of its checks.
+        assert_eq!(doctor.len(), usize::from(typed.contains("--kernel ")), "{messages}");
+        for doctor in doctor {
+            let output = shell(&world, doctor, user);
+            assert!(text(&output.stdout).contains("tracefs"), "{}", text(&output.stdout));
+        }
+        shell(&world, "trackway session destroy --all", user);
+    }
+    // Root gets no such list: sudo would not help.
+    if is_root() && has_kernel_events(&world) {
+        let line = "trackway record --kernel 'sched_switch' -o as-root -- true";
+        let output = shell(&world, line, None);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(suggested(&text(&output.stderr)).is_empty(), "{}", text(&output.stderr));
+    }
+}
+
+/// As docs/guides/kernel.md has it for services.
+#[test]
+fn capabilities_are_enough_to_record_kernel_events() {
+    let world = World::new("help-capabilities");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let Some(Some(user)) = user_without_rights(&world) else { return };
+    let capabilities = "+bpf,+perfmon,+dac_read_search,+sys_admin";
+    let mut command: Command = world.command("setpriv");
+    command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
+    command.arg(format!("--inh-caps={capabilities}"));
+    command.arg(format!("--ambient-caps={capabilities}")).arg(build_dir().join("trackway"));
+    command.args(["record", "--kernel", "syscalls:openat", "-o"]).arg(world.path("trace"));
+    command.env("TRACKWAY_RUN_DIR", world.path("run-of-other"));
+    let output = command.args(["--", "ls", "/"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let events = world.print(&world.path("trace"));
+    assert!(events.contains("syscall_entry_openat"), "{events}");
+    assert_eq!(fs::metadata(world.path("trace")).expect("the trace").uid(), user);
+}

@@ -1,0 +1,99 @@
+//! Recordings whose recorders were killed and whose folders are gone: said in one line, recovered
+//! beside, given up on request, and never in the way of a new one.
+
+use std::fs;
+
+use trackway_abi::session::SESSIONS_MAX;
+use trackway_tests::steps::{is_running, send, wait_for};
+
+use crate::place::{ONE, Place};
+
+/// Events of each recording.
+const EVENTS: usize = 30;
+
+/// A session `name` with events in memory, whose recorder is killed and whose folder is removed.
+fn leave(place: &Place, name: &str) {
+    place.ok(&format!("session create {name} --on life:* -o {name}"));
+    let recorder = place.recorder_of(name);
+    // So that nothing is written before.
+    send(recorder.cast_signed(), libc::SIGSTOP);
+    place.emit("steps", EVENTS as u64);
+    send(recorder.cast_signed(), libc::SIGKILL);
+    wait_for("the recorder's end", || !is_running(recorder));
+    fs::remove_dir_all(place.world.path(name)).expect("its folder");
+}
+
+/// Lines that `trackway LINE` says of recordings of before.
+fn said_of_others(place: &Place, line: &str) -> Vec<String> {
+    let (_, talk) = place.ok(line);
+    let words = ["recover", "unfinished", "memory", "gave up"];
+    let is_of_others = |line: &&str| words.iter().any(|word| line.contains(word));
+    talk.lines().filter(is_of_others).map(str::to_owned).collect()
+}
+
+#[test]
+fn unfinished_recordings_are_said_in_one_line_and_recovered_beside() {
+    let place = Place::new("unfinished");
+    let names: Vec<String> = (0..8).map(|number| format!("left-{number}")).collect();
+    names.iter().for_each(|name| leave(&place, name));
+    // Others are recorded where two of them were.
+    for name in &names[..2] {
+        place.ok(&format!("record -q -o {name} -- true"));
+    }
+    let one_line = ["trackway: 8 unfinished recordings: trackway recover"];
+    assert_eq!(said_of_others(&place, "record -o new -- true"), one_line);
+    let doctor = String::from_utf8_lossy(&place.run("doctor").stdout).into_owned();
+    assert!(doctor.contains("/left-0, ") && doctor.contains("/left-3 and 4 more"), "{doctor}");
+    let (_, talk) = place.ok("recover");
+    for name in &names {
+        assert!(talk.contains(&format!("{name}.recovered: {EVENTS} events, 0 lost")), "{talk}");
+        let beside = format!("{name}.recovered");
+        assert!(place.is_complete(&beside), "{beside}");
+        assert_eq!(place.numbers(&beside)[&ONE].len(), EVENTS, "{beside}");
+    }
+    assert_eq!(said_of_others(&place, "record -o newer -- true"), [""; 0]);
+    assert!(place.list().is_empty(), "{:?}", place.list());
+}
+
+#[test]
+fn an_unfinished_recording_is_given_up_for_who_asks() {
+    let place = Place::new("unfinished-discard");
+    leave(&place, "left");
+    let (_, talk) = place.ok("recover --discard");
+    assert!(talk.contains("gave up what was left of "), "{talk}");
+    assert!(!place.world.path("left.recovered").exists());
+    assert_eq!(said_of_others(&place, "record -o new -- true"), [""; 0]);
+}
+
+#[test]
+fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
+    let place = Place::new("unfinished-full");
+    // The first is stopped, not dead: nobody takes its place.
+    place.ok("session create stopped --on life:* -o stopped");
+    let stopped = place.recorder_of("stopped").cast_signed();
+    send(stopped, libc::SIGSTOP);
+    for number in 1..SESSIONS_MAX {
+        leave(&place, &format!("left-{number}"));
+    }
+    let said = said_of_others(&place, "record -o new -- true");
+    let count = SESSIONS_MAX - 1;
+    assert_eq!(said[0], format!("trackway: {count} unfinished recordings: trackway recover"));
+    let gave_up =
+        format!("gave up the unfinished recording of {}", place.world.path("left-1").display());
+    assert!(said[1].contains(&gave_up), "{said:?}");
+    assert_eq!(said.len(), 2, "{said:?}");
+    // That place is enough for one at a time; several at once need others.
+    let at_once = ["a", "b", "c", "d"].map(|name| {
+        let mut command = place.command(&format!("record -o {name} -- sleep 1"));
+        command.spawn().expect("trackway")
+    });
+    for mut child in at_once {
+        assert!(child.wait().expect("its end").success());
+    }
+    send(stopped, libc::SIGCONT);
+    place.emit("steps", EVENTS as u64);
+    place.ok("session destroy stopped");
+    let least = place.numbers("stopped")[&ONE].len();
+    assert!(least >= EVENTS, "it is alive, and was left alone: {least}");
+    place.ok("recover --discard");
+}

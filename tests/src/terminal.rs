@@ -1,0 +1,89 @@
+//! Terminals for tests: a program that runs on a pseudo-terminal (pty(7)), and all that it wrote
+//! there.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+
+/// What a program wrote to its terminal.
+#[derive(Debug)]
+pub struct OnTerminal {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output and standard error, as the terminal got them.
+    pub bytes: Vec<u8>,
+}
+
+impl OnTerminal {
+    /// The bytes as text; what is not UTF-8 shows as U+FFFD.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// Which of a program's outputs are the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outputs {
+    /// Standard output and standard error.
+    Both,
+    /// Standard error; standard output is `/dev/null`.
+    Errors,
+}
+
+/// Runs `command` on a terminal, to its end. The environment has a `TERM`, and no `NO_COLOR`,
+/// unless the command has set them.
+pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
+    let (master, slave) = open_terminal();
+    let slave_again = || Stdio::from(slave.try_clone().expect("a descriptor"));
+    let is_set = |name: &str| command.get_envs().any(|(variable, _)| variable == name);
+    let (has_term, has_no_color) = (is_set("TERM"), is_set("NO_COLOR"));
+    if !has_term {
+        command.env("TERM", "xterm");
+    }
+    if !has_no_color {
+        command.env_remove("NO_COLOR");
+    }
+    command.stdin(Stdio::null()).stderr(slave_again());
+    command.stdout(if outputs == Outputs::Both { slave_again() } else { Stdio::null() });
+    let mut child = command.spawn().expect("it starts");
+    // The terminal ends for its reader when nobody has it open for writing.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    drop(slave);
+    let reader = thread::spawn(move || {
+        let (mut master, mut bytes) = (File::from(master), Vec::new());
+        // It ends with an error (EIO) when the last writer is gone.
+        let _ = master.read_to_end(&mut bytes);
+        bytes
+    });
+    let status = child.wait().expect("it ends");
+    OnTerminal { status, bytes: reader.join().expect("a reader") }
+}
+
+/// A terminal that passes on what is written to it as it is: its two ends.
+fn open_terminal() -> (OwnedFd, OwnedFd) {
+    let (mut master, mut slave) = (-1, -1);
+    // SAFETY: all-zero bytes are a valid termios, whose members are integers.
+    let mut mode = unsafe { std::mem::zeroed::<libc::termios>() };
+    // SAFETY: `mode` is a live termios.
+    unsafe { libc::cfmakeraw(&raw mut mode) };
+    // SAFETY: both descriptors are live variables; a null pointer for the name means none is
+    // wanted, one for the size that there is none; `mode` is initialised.
+    let result = unsafe {
+        libc::openpty(
+            &raw mut master,
+            &raw mut slave,
+            std::ptr::null_mut(),
+            &raw const mode,
+            std::ptr::null(),
+        )
+    };
+    assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
+    for fd in [master, slave] {
+        // SAFETY: the descriptor is open; no program that is started meanwhile is to keep it.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    // SAFETY: both were just opened, and nobody else has them.
+    unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+}

@@ -1,0 +1,230 @@
+//! What tools that walk through a program's memory find of the window in it: leak checkers,
+//! dumpers, debuggers; and limits that count address space. A program has readable what is in use
+//! and some more, and maps the rest when a session needs it.
+
+use std::ffi::CString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use trackway_abi::window::granule;
+use trackway_tests::{Recording, World, has, is_lockless, skipped};
+use trackway_window::{Allocator, READABLE_BYTES, Window};
+
+/// Events that the program emits.
+const EVENTS: u64 = 100_000;
+/// Above those of a system whose limits are lower: what one takes of a file system for a test.
+const PUSHED_BYTES: u64 = READABLE_BYTES + (16 << 20);
+
+/// Bytes of the window by access, as the program has said it first.
+fn mapped(output: &str, access: &str) -> u64 {
+    let parts = output.lines().filter_map(|line| line.strip_prefix("window: "));
+    let sizes = parts.filter_map(|part| {
+        let (range, found) = part.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(if found == access { number(to)? - number(from)? } else { 0 })
+    });
+    sizes.sum()
+}
+
+fn output_of(recording: &Recording) -> String {
+    String::from_utf8_lossy(&recording.output.stdout).into_owned()
+}
+
+/// What the program has said at its beginning, of as many lines as at its end.
+fn beginning(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("window: ")).collect();
+    lines[..lines.len() / 2].join("\n")
+}
+
+#[test]
+fn little_of_the_window_is_readable_in_a_program() {
+    let world = World::new("walked");
+    let program = world.compile_file("lives/walked.c", true, &[]);
+    let recording = world.record(&["--buffer-size", "32M"], &[program]);
+    let (messages, output) = (recording.messages(), output_of(&recording));
+    assert!(recording.output.status.success(), "{messages}");
+    assert_eq!(recording.summary.recorded, EVENTS, "{messages}");
+    let readable = mapped(&beginning(&output), "rw-s");
+    assert!((1..=READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
+}
+
+#[test]
+fn memcheck_looks_for_leaks_and_ends() {
+    if !has("valgrind") {
+        return skipped("valgrind is not installed");
+    }
+    let world = World::new("walked-memcheck");
+    let program = world.compile_file("lives/walked.c", true, &[]);
+    let program = program.to_str().expect("a path of text");
+    // With 64 GiB that are readable this takes a day.
+    let command = ["valgrind", "--leak-check=full", "--show-leak-kinds=all", program];
+    let recording = world.record(&["--buffer-size", "32M"], &command);
+    let (messages, output) = (recording.messages(), output_of(&recording));
+    assert!(recording.output.status.success(), "{messages}");
+    assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
+    assert!(messages.contains("definitely lost: 50,000 bytes in 500 blocks"), "{messages}");
+    assert!(!messages.contains("Invalid "), "{messages}");
+    // Nothing behind the file's end, where each page costs memcheck a signal.
+    let readable = mapped(&beginning(&output), "rw-s");
+    assert!((1..READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
+}
+
+#[test]
+fn a_core_dump_has_nothing_of_the_window() {
+    let world = World::new("walked-core");
+    let program = Waiting::start(&world, "wait");
+    let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.child.id())).unwrap();
+    // By its folder: whoever has made the window sees its file under the name that it had first.
+    let window = world.window_dir().to_str().expect("a path of text");
+    let mut of_window = false;
+    let mut flags = Vec::new();
+    for line in maps.lines() {
+        if line.split_once(' ').is_some_and(|(range, _)| range.contains('-')) {
+            of_window = line.contains(window);
+        } else if of_window && let Some(found) = line.strip_prefix("VmFlags:") {
+            flags.push(found);
+        }
+    }
+    assert!(!flags.is_empty(), "{window}: {maps}");
+    assert!(flags.iter().all(|flags| flags.contains(" dd")), "{flags:?}");
+    if !has("gcore") {
+        return skipped("gdb's gcore is not installed");
+    }
+    let pid = program.child.id().to_string();
+    let core = world.path("core");
+    let mut gcore = world.command("gcore");
+    gcore.args(["-o", core.to_str().unwrap(), &pid]);
+    let dumped = gcore.output().expect("gcore");
+    let size = std::fs::metadata(world.path(&format!("core.{pid}"))).map(|file| file.len());
+    let size = size.unwrap_or_else(|error| panic!("{error}: {dumped:?}"));
+    assert!(size < READABLE_BYTES / 4, "{size} bytes");
+}
+
+#[test]
+fn a_limit_on_address_space_is_the_programs() {
+    if is_lockless("who cannot map all can write nothing") {
+        return;
+    }
+    let world = World::new("walked-limit");
+    let program = world.compile_file("lives/walked.c", true, &[]);
+    let limit = 1_u64 << 30;
+    let command = ["prlimit", &format!("--as={limit}"), program.to_str().unwrap()];
+    let recording = world.record(&[], &command);
+    let (messages, output) = (recording.messages(), output_of(&recording));
+    assert!(recording.output.status.success(), "{messages}");
+    assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
+    let first = beginning(&output);
+    let taken = mapped(&first, "rw-s") + mapped(&first, "---s");
+    assert!((1..=limit / 8).contains(&taken), "{taken} bytes: {output}");
+}
+
+/// A program that waits for a line.
+struct Waiting {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Waiting {
+    fn start(world: &World, mode: &str) -> Self {
+        let program = world.compile_file("lives/walked.c", true, &[]);
+        let mut command = world.command(program);
+        command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program");
+        let input = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut waiting = Self { child, input, output };
+        waiting.line();
+        waiting
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        line
+    }
+
+    fn go_on(&mut self) {
+        self.input.write_all(b"\n").expect("it reads");
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The window's file, which the program has made.
+fn window_file(world: &World) -> PathBuf {
+    let entries = std::fs::read_dir(world.window_dir()).expect("the folder").flatten();
+    entries.map(|entry| entry.path()).next().expect("a window")
+}
+
+/// Takes what a program has readable of the window, so that a session's memory lies beyond it. The
+/// memory is given back at once, but not its place. `None`: there is no room here.
+fn push_beyond_what_is_readable(world: &World) -> Option<()> {
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
+    let path = window_file(world);
+    let owner = std::fs::metadata(&path).expect("the window").uid();
+    let folder = text(world.window_dir());
+    let (window, file) =
+        Window::open(&folder, &text(&path), owner, false).expect("the window opens");
+    let allocator = Allocator::new(window, file);
+    // The last session's, which no test here takes.
+    let at = allocator.take(PUSHED_BYTES, granule::DATA + 31).ok()?;
+    allocator.file().punch(at, PUSHED_BYTES).expect("memory is given back");
+    Some(())
+}
+
+/// A session over a program that runs already, with memory beyond what it has readable: recorded
+/// and lost events.
+fn record_beyond(world: &World, mode: &str) -> Option<(u64, u64, String)> {
+    let mut program = Waiting::start(world, mode);
+    if program.child.try_wait().expect("its status").is_some_and(|s| s.code() == Some(77)) {
+        return None;
+    }
+    push_beyond_what_is_readable(world)?;
+    let succeed = |arguments: &[&str]| {
+        let output = world.trackway(arguments).output().expect("trackway");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
+    };
+    let trace = world.path("trace");
+    let trace = trace.to_str().expect("a path of text");
+    succeed(&["session", "create", "beyond", "-o", trace, "--buffer-size", "32M"]);
+    program.go_on();
+    let said = program.line();
+    assert!(said.starts_with("window: "), "it lives: {said:?}");
+    program.go_on();
+    let status = program.child.wait().expect("its end");
+    assert!(status.success(), "{status}");
+    let messages = succeed(&["session", "destroy", "beyond"]);
+    let recorded = world.print(Path::new(trace)).lines().count() as u64;
+    Some((recorded, trackway_tests::Summary::parse(&messages).lost, messages))
+}
+
+#[test]
+fn a_program_maps_more_when_a_session_needs_it() {
+    let world = World::new("walked-beyond");
+    let Some((recorded, lost, messages)) = record_beyond(&world, "wait") else {
+        return skipped("there is no room in /dev/shm");
+    };
+    assert_eq!((recorded, lost), (EVENTS, 0), "{messages}");
+}
+
+#[test]
+fn a_program_in_a_sandbox_is_not_made_to_map_more() {
+    let world = World::new("walked-sandbox");
+    let Some((recorded, lost, messages)) = record_beyond(&world, "sandbox") else {
+        return skipped("there are no seccomp filters, or there is no room in /dev/shm");
+    };
+    assert_eq!(recorded + lost, EVENTS, "{messages}");
+    assert_eq!(recorded, 0, "{messages}");
+}
