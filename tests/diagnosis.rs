@@ -66,6 +66,21 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
     let names = [without.named(&dynamic), static_one.named(&fixed)];
     let create = ["session", "create", "s", "-o", "trace", "--on", "mute:*"];
     talk(&world, &create);
+    for (words, member) in
+        [(&["session", "status", "s"][..], "no_events_because"), (&["list"], "unlisted")]
+    {
+        let output = world.trackway(&[words, &["--format", "json"]].concat()).output();
+        let value: serde_json::Value =
+            serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
+        let reasons = value[member].as_array().expect("reasons");
+        for (code, pid) in [("without-library", without.0.id()), ("static", static_one.0.id())] {
+            let is_it = |reason: &serde_json::Value| {
+                let mut processes = reason["processes"].as_array().expect("a list").iter();
+                reason["reason"] == code && processes.any(|process| process["pid"] == pid)
+            };
+            assert!(reasons.iter().any(is_it), "{words:?} lacks {code} of {pid}: {value:#}");
+        }
+    }
     let commands: [&[&str]; 4] = [
         &["session", "status", "s"],
         &["session", "destroy", "s"],

@@ -79,24 +79,29 @@ fn rules_are_taken_back() {
 #[test]
 fn rules_that_match_nothing_yet_are_said() {
     let place = Place::new("session-unmatched");
-    let none = |pattern: &str| format!("trackway: no event matches '{pattern}' yet\n");
-    let near = |pattern: &str| format!("hint: there are events that match '{pattern}'\n");
+    let none = |pattern: &str| format!("trackway: '{pattern}' matches no known event\n");
+    let near = |pattern: &str, near: &str| {
+        format!("trackway: '{pattern}' matches no known event; did you mean '{near}'?\n")
+    };
     let (_, talk) = place.ok("session create web --on live:* --on * --exclude nothing:* -o trace");
-    assert!(talk.ends_with(&none("live:*")) && talk.matches("no event").count() == 1, "{talk}");
+    assert!(
+        talk.ends_with(&none("live:*")) && talk.matches("no known event").count() == 1,
+        "{talk}"
+    );
     // It registers its events, and is not recorded.
     place.ok("event off web *");
     let mut bursts = Bursts::of(&place, 10);
     let said = |line: &str| place.ok(line).1;
-    assert_eq!(said("event on web lif:*"), none("lif:*") + &near("life:*"));
-    assert_eq!(said("event on web life:stop"), none("life:stop") + &near("life:step"));
+    assert_eq!(said("event on web lif:*"), near("lif:*", "life:*"));
+    assert_eq!(said("event on web life:stop"), near("life:stop", "life:step"));
     assert_eq!(said("event on web unknown"), none("unknown:*"));
     assert_eq!(said("event on web life:st*"), "");
     let said_of_channel = said("channel add web more --on Life:step");
-    assert_eq!(said_of_channel, none("Life:step") + &near("life:step"));
+    assert_eq!(said_of_channel, near("Life:step", "life:step"));
     place.ok("session save web -o web.toml");
     bursts.next();
     let (_, talk) = place.ok("session load web.toml other");
-    assert!(talk.contains(&(none("lif:*") + &near("life:*"))), "{talk}");
+    assert!(talk.contains(&near("lif:*", "life:*")), "{talk}");
     assert!(talk.contains(&none("unknown:*")) && !talk.contains("'life:st*'"), "{talk}");
     place.ok("session destroy --all");
     assert_there(&place.numbers("trace"), 0, 10..20);

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
 use trackway_console::{Style, Target};
-use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
+use trackway_recorder::diagnosis::{ProcessName, Reason, Selection, diagnose};
 use trackway_recorder::{Home, elf, processes::elsewhere, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
 use trackway_window::Window;
@@ -154,27 +154,36 @@ impl Found {
     }
 }
 
+fn push_events<'found>(
+    text: &mut String,
+    indent: &str,
+    events: impl Iterator<Item = &'found EventDescription>,
+) {
+    for event in events {
+        let fields: Vec<String> = event.fields.iter().map(field).collect();
+        let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
+        let name = event.full_name();
+        let name = Target::Output.paint(Style::Name, &name);
+        text.push_str(&format!("{indent}{name} ({level}): {}\n", fields.join(", ")));
+    }
+}
+
 fn push_text(text: &mut String, found: &Found) {
-    let push_events = |text: &mut String, events: &mut dyn Iterator<Item = &EventDescription>| {
-        for event in events {
-            let fields: Vec<String> = event.fields.iter().map(field).collect();
-            let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
-            let name = event.full_name();
-            let name = Target::Output.paint(Style::Name, &name);
-            text.push_str(&format!("    {name} ({level}): {}\n", fields.join(", ")));
-        }
-    };
+    if !found.processes.is_empty() {
+        text.push_str("running processes: trackway session create --pid PID records one of them\n");
+    }
     for process in &found.processes {
         let name = Target::Output.one_line(&process.name);
-        text.push_str(&format!("{} {}\n", process.pid, Target::Output.paint(Style::Name, &name)));
-        push_events(text, &mut found.variants(process.events.iter()));
+        let name = Target::Output.paint(Style::Name, &name);
+        text.push_str(&format!("  {} {name}\n", process.pid));
+        push_events(text, "    ", found.variants(process.events.iter()));
     }
     let mut idle = found.variants(found.idle()).peekable();
     if idle.peek().is_some() {
         text.push_str(
             "known events: trackway record --on 'PROVIDER:NAME' -- COMMAND records them\n",
         );
-        push_events(text, &mut idle);
+        push_events(text, "  ", idle);
     }
     if found.refused > 0 {
         text.push_str(&format!(
@@ -268,14 +277,32 @@ fn push_json(text: &mut String, found: &Found) {
         .iter()
         .map(|(version, pids)| format!("{{\"version\":{version},\"processes\":{pids:?}}}"))
         .collect();
+    let unlisted: Vec<String> =
+        found.unlisted.iter().map(|reason| reason_object(reason).to_string()).collect();
     text.push_str(&format!(
         "{{\"processes\":[{}],\"other_events\":{},\"events_refused\":{},\
-         \"other_versions\":[{}]}}\n",
+         \"other_versions\":[{}],\"unlisted\":[{}]}}\n",
         processes.join(","),
         events(&mut found.variants(found.idle())),
         found.refused,
-        other_versions.join(",")
+        other_versions.join(","),
+        unlisted.join(",")
     ));
+}
+
+/// A reason as JSON: its code, the sentence and the hint that people get, and the processes.
+pub(crate) fn reason_object(reason: &Reason) -> serde_json::Value {
+    let process = |process: &ProcessName| {
+        let ProcessName { pid, name } = process;
+        serde_json::json!({ "pid": pid, "name": name })
+    };
+    let processes: Vec<_> = reason.processes().iter().map(process).collect();
+    serde_json::json!({
+        "reason": reason.code(),
+        "message": reason.to_string(),
+        "hint": reason.hint(),
+        "processes": processes,
+    })
 }
 
 /// A JSON string (RFC 8259, section 7).

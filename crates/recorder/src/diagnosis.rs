@@ -5,6 +5,7 @@
 //! that has ended gives none. Files and /proc are read with bounds; what cannot be read gives no
 //! reason. Callers decide on the variant of a [`Reason`], never on its wording.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{Display, Formatter};
 use std::fs;
@@ -12,6 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use trackway_kernel::catalogue::{Catalogue, select as kernel};
 use trackway_schema::{EventDescription, Rules};
 use trackway_session::{ChannelSpec, RuleSpec};
 use trackway_window::Window;
@@ -75,6 +77,8 @@ pub enum Reason {
         pattern: String,
         /// A pattern like it that selects a known event.
         near: Option<String>,
+        /// What selects kernel events of that name (`--kernel`), where there is none like it.
+        kernel: Option<String>,
     },
 }
 
@@ -160,7 +164,36 @@ pub(crate) fn diagnose_in(
 ) -> Vec<Reason> {
     let mut facts = Facts::collect(selection, scope);
     facts.names.extend(window.into_iter().flat_map(registered_names));
-    facts.reasons(selection, &[crate::home::user()])
+    let reasons = facts.reasons(selection, &[crate::home::user()]).into_iter();
+    reasons.map(Reason::with_kernel_pattern).collect()
+}
+
+/// Finds those of the rules that select no event which programs of this user have registered.
+/// Programs that start later may have what is meant.
+pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
+    // Where the window cannot be opened, there is nothing to compare with.
+    let Ok(names) = Home::look(registered_names) else { return Vec::new() };
+    let names = names.unwrap_or_default().into_iter().collect();
+    let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
+    unmatched_patterns(patterns, &names).map(Reason::with_kernel_pattern).collect()
+}
+
+/// Finds those of the patterns that select none of these names. A pattern for every event is
+/// never reported.
+pub(crate) fn unmatched_patterns(
+    patterns: impl Iterator<Item = String>,
+    names: &BTreeSet<String>,
+) -> impl Iterator<Item = Reason> {
+    let is_for_some = |pattern: &String| !matches!(pattern.as_str(), "*" | "*:*");
+    let matches_none = |pattern: &String| {
+        let only = Selection { patterns: Vec::new(), rules: pattern.clone() };
+        !names.iter().any(|name| only.selects(name))
+    };
+    patterns.filter(is_for_some).filter(matches_none).map(|pattern| Reason::UnmatchedRule {
+        near: near_pattern(&pattern, names),
+        pattern,
+        kernel: None,
+    })
 }
 
 fn registered_names(window: &Window) -> Vec<String> {
@@ -224,7 +257,8 @@ impl Facts {
 
     /// Reasons in the order in which they help: what to correct first, then who is not covered.
     fn reasons(&self, selection: &Selection, covered: &[u32]) -> Vec<Reason> {
-        let mut reasons: Vec<Reason> = self.unmatched_rules(selection).collect();
+        let patterns = selection.patterns.iter().cloned();
+        let mut reasons: Vec<Reason> = unmatched_patterns(patterns, &self.names).collect();
         let of = |is_meant: &dyn Fn(&Candidate) -> bool| -> Vec<ProcessName> {
             let own = self.candidates.iter().filter(|one| covered.contains(&one.uid));
             let meant = own.filter(|one| is_meant(one));
@@ -257,19 +291,6 @@ impl Facts {
         }
         reasons
     }
-
-    fn unmatched_rules(&self, selection: &Selection) -> impl Iterator<Item = Reason> {
-        let is_for_some = |pattern: &&String| !matches!(pattern.as_str(), "*" | "*:*");
-        let matches_none = |pattern: &&String| {
-            let only = Selection { patterns: Vec::new(), rules: (*pattern).clone() };
-            !self.names.iter().any(|name| only.selects(name))
-        };
-        let unmatched = selection.patterns.iter().filter(is_for_some).filter(matches_none);
-        unmatched.map(|pattern| Reason::UnmatchedRule {
-            pattern: pattern.clone(),
-            near: near_pattern(pattern, &self.names),
-        })
-    }
 }
 
 impl ProcessName {
@@ -300,6 +321,13 @@ impl Files {
         self.0.insert(key, Rc::clone(&points));
         points
     }
+}
+
+/// What `--kernel` takes for a pattern that kernel events match, as far as this user may read them.
+fn kernel_pattern(pattern: &str) -> Option<&str> {
+    let name = pattern.strip_suffix(":*").unwrap_or(pattern);
+    let catalogue = Catalogue::open().ok()?;
+    kernel::Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
 }
 
 /// Executable files in proc_pid_maps(5).
@@ -364,7 +392,7 @@ impl Display for Reason {
                 versions::age(*version),
                 Listed(processes)
             ),
-            Self::UnmatchedRule { pattern, near } => {
+            Self::UnmatchedRule { pattern, near, .. } => {
                 write!(formatter, "'{pattern}' matches no known event")?;
                 near.iter().try_for_each(|near| write!(formatter, "; did you mean '{near}'?"))
             }
@@ -373,8 +401,56 @@ impl Display for Reason {
 }
 
 impl Reason {
+    /// Its name in JSON, which stays the same when sentences change.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchEvent => "no-such-event",
+            Self::CommandWithoutEvents => "command-without-events",
+            Self::NothingPassedFilters => "nothing-passed-filters",
+            Self::NotExecuted(_) => "not-executed",
+            Self::WithoutLibrary(_) => "without-library",
+            Self::Static(_) => "static",
+            Self::OtherUser { .. } => "other-user",
+            Self::OtherVersion { .. } => "other-version",
+            Self::UnmatchedRule { .. } => "unmatched-rule",
+        }
+    }
+
+    /// The processes that it is about.
+    pub fn processes(&self) -> &[ProcessName] {
+        match self {
+            Self::NotExecuted(processes)
+            | Self::WithoutLibrary(processes)
+            | Self::Static(processes)
+            | Self::OtherUser { processes, .. }
+            | Self::OtherVersion { processes, .. } => processes,
+            Self::NoSuchEvent
+            | Self::CommandWithoutEvents
+            | Self::NothingPassedFilters
+            | Self::UnmatchedRule { .. } => &[],
+        }
+    }
+
+    /// Of a rule that is like no known event: with what selects kernel events of that name.
+    /// Reads the kernel's catalogue.
+    fn with_kernel_pattern(mut self) -> Self {
+        if let Self::UnmatchedRule { pattern, near: None, kernel } = &mut self {
+            *kernel = kernel_pattern(pattern).map(str::to_owned);
+        }
+        self
+    }
+
     /// What to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        if let Self::UnmatchedRule { kernel: Some(kernel), .. } = self {
+            return Some(Cow::Owned(format!(
+                "kernel events of that name exist: --kernel '{kernel}' records them"
+            )));
+        }
+        self.fixed_hint().map(Cow::Borrowed)
+    }
+
+    fn fixed_hint(&self) -> Option<&'static str> {
         match self {
             Self::NothingPassedFilters => Some("trackway print --filter tries them on a trace"),
             Self::NoSuchEvent | Self::CommandWithoutEvents => Some(
@@ -456,6 +532,38 @@ mod tests {
     }
 
     #[test]
+    fn patterns_without_an_event_are_found_with_what_is_like_them() {
+        let names = ["myapp:request", "myapp:noise", "db:query", "db:slow_query"];
+        let names: BTreeSet<String> = names.map(str::to_owned).into();
+        let found = |pattern: &str| {
+            let pattern = RuleSpec::new(pattern).full_pattern();
+            match unmatched_patterns(std::iter::once(pattern), &names).next() {
+                Some(Reason::UnmatchedRule { pattern, near, .. }) => Some((pattern, near)),
+                _ => None,
+            }
+        };
+        for (pattern, near) in [
+            ("myap:*", Some("myapp:*")),
+            ("myap", Some("myapp:*")),
+            ("MyApp:req*", Some("myapp:req*")),
+            ("myapp:reqest", Some("myapp:request")),
+            ("mapp:reqest", Some("myapp:request")),
+            ("*:reqest", Some("*:request")),
+            ("dv:query", Some("db:query")),
+            ("web:*", None),
+            ("myapp:*quest_*", None),
+            ("db:insert", None),
+        ] {
+            let (full, found) = found(pattern).unwrap_or_else(|| panic!("{pattern} matches"));
+            assert_eq!(found.as_deref(), near, "{pattern}");
+            assert!(full.contains(':'), "{full}");
+        }
+        for pattern in ["*", "*:*", "db", "myapp:req*"] {
+            assert_eq!(found(pattern), None, "{pattern}");
+        }
+    }
+
+    #[test]
     fn a_rule_without_an_event_names_the_pattern_that_is_like_it() {
         let patterns = ["myapp:reqest", "web", "myapp:*", "*", "!other:*"].map(str::to_owned);
         let selection = Selection::of_patterns(&patterns, "myapp:reqest\nweb:*\nmyapp:*\n*");
@@ -463,6 +571,7 @@ mod tests {
         let unmatched = |pattern: &str, near: Option<&str>| Reason::UnmatchedRule {
             pattern: pattern.to_owned(),
             near: near.map(str::to_owned),
+            kernel: None,
         };
         assert_eq!(
             facts.reasons(&selection, &[7]),

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use trackway_schema::Rules;
 use trackway_session::machine::{Effect, Outcome};
 use trackway_session::protocol::Refusal;
 use trackway_session::{
@@ -31,7 +30,7 @@ use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Watch};
 use crate::desk::{self, Desk, Making};
-use crate::diagnosis::{Reason, Selection};
+use crate::diagnosis::{Reason, Selection, unmatched_patterns};
 use crate::ending::{Ending, Verdict};
 use crate::error::io_error;
 use crate::filters::known;
@@ -496,35 +495,24 @@ fn warn_of_rules(
         trackway_schema::EventDescription::decode(bytes.as_slice()).ok()
     });
     names.extend(events.map(|event| event.full_name()));
-    let unmatched = unmatched(rules, names.iter().map(String::as_str));
-    let unmatched: Vec<_> = unmatched
-        .into_iter()
-        .filter(|pattern| !BUILT_IN.iter().any(|name| pattern.contains(name)))
-        .collect();
-    for pattern in &unmatched {
+    let patterns =
+        patterns_of(rules).filter(|pattern| !BUILT_IN.iter().any(|name| pattern.contains(name)));
+    let unmatched: Vec<Reason> = unmatched_patterns(patterns, &names).collect();
+    for reason in &unmatched {
+        let Reason::UnmatchedRule { pattern, near, .. } = reason else { continue };
+        let near = near.as_ref().map(|near| format!("; did you mean '{near}'?"));
         notices.say(format_args!(
-            "'{pattern}' matches no event in {} or its libraries",
-            found.file.display()
+            "'{pattern}' matches no event in {} or its libraries{}",
+            found.file.display(),
+            near.unwrap_or_default()
         ));
     }
     !unmatched.is_empty()
 }
 
-/// Patterns that include, and match none of these names. `*` is nothing that a user would miss.
-fn unmatched<'rules, 'names>(
-    rules: &'rules str,
-    names: impl Iterator<Item = &'names str> + Clone,
-) -> Vec<&'rules str> {
-    rules
-        .lines()
-        .filter(|line| !line.starts_with('!') && *line != "*")
-        .filter(|line| {
-            !names.clone().any(|name| {
-                let (provider, event) = name.split_once(':').unwrap_or((name, ""));
-                Rules::new(line.as_bytes()).may_select(provider.as_bytes(), event.as_bytes())
-            })
-        })
-        .collect()
+/// Patterns of rules that include.
+fn patterns_of(rules: &str) -> impl Iterator<Item = String> {
+    rules.lines().filter(|line| !line.starts_with('!')).map(str::to_owned)
 }
 
 /// Events that found no place in the window, since it was made.
@@ -828,8 +816,9 @@ impl Live<'_> {
             notices.hint(format_args!("trackway recover completes it"));
         }
         if self.rules != "*" && !self.warned {
-            for pattern in unmatched(self.rules, names.iter().map(String::as_str)) {
-                notices.say(format_args!("'{pattern}' matched no event"));
+            let names = names.iter().cloned().collect();
+            for reason in unmatched_patterns(patterns_of(self.rules), &names) {
+                reason.report(notices);
             }
         }
         // Who wants the kernel's events may want no others.

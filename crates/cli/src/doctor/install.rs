@@ -1,6 +1,7 @@
 //! What is installed: the library, the preload helpers, the folder of sessions' sockets, other
 //! programs.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
@@ -276,7 +277,7 @@ pub(super) fn judge_programs() -> Finding {
     if sentences.is_empty() {
         return Finding::good("every running process with events has the library");
     }
-    let hints: Vec<&str> = reasons.iter().filter_map(Reason::hint).collect();
+    let hints: Vec<Cow<'_, str>> = reasons.iter().filter_map(Reason::hint).collect();
     Finding::limited(sentences.join("; "), hints.join("; "))
 }
 

@@ -4,7 +4,6 @@ pub(crate) mod arguments;
 mod background;
 mod notify;
 mod show;
-mod unmatched;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,6 +13,7 @@ use anyhow::{Context as _, anyhow, bail};
 use trackway_console::{message, stdout};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
+use trackway_recorder::diagnosis::unmatched_rules;
 use trackway_recorder::protocol::{Answer, ChannelChange, Refusal, Request};
 use trackway_recorder::{
     ChannelSpec, ContextsError, Counted, FilterSource, FilterSpec, Grouped, KernelSpec, Levels,
@@ -166,7 +166,7 @@ fn say_unmatched(session: &str, rules: &[RuleSpec]) {
         _ => false,
     };
     if is_own && !rules.is_empty() {
-        unmatched::say(rules.iter());
+        show::report_reasons(&unmatched_rules(rules.iter()), "");
     }
 }
 
@@ -240,7 +240,7 @@ fn begin(mut spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Res
     if spec.users.is_empty() && !quiet {
         let filtered: Vec<RuleSpec> = spec.channels.iter().flat_map(filtered).collect();
         let rules = spec.channels.iter().flat_map(|channel| channel.on.iter().flatten());
-        unmatched::say(rules.chain(&filtered));
+        show::report_reasons(&unmatched_rules(rules.chain(&filtered)), "");
     }
     Ok(begun)
 }

@@ -18,6 +18,7 @@ use trackway_recorder::{
 use trackway_sys::users::name_of;
 
 use crate::arguments::Format;
+use crate::list::reason_object;
 
 /// A session as it is found.
 struct Found {
@@ -289,7 +290,9 @@ pub(super) fn status(
     output: &mut dyn Write,
 ) -> anyhow::Result<()> {
     if let Format::Json = format {
-        let object = object(status, State::of(status), None)?;
+        let mut object = object(status, State::of(status), None)?;
+        object["no_events_because"] =
+            reasons_of_silence(status).iter().map(reason_object).collect::<Vec<_>>().into();
         writeln!(output, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(());
     }
