@@ -188,9 +188,15 @@ impl Received {
         self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGQUIT)
     }
 
-    /// Whether somebody wants us to end.
-    pub(crate) const fn asks_to_end(self) -> bool {
+    /// Whether a process requests the end of the recording with it.
+    pub(crate) const fn requests_end(self) -> bool {
+        !self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGTERM)
+    }
+
+    /// Whether it ends the recording after a signal that requested that.
+    pub(crate) const fn confirms_end(self) -> bool {
         matches!(self.signal, libc::SIGINT | libc::SIGQUIT | libc::SIGTERM | libc::SIGHUP)
+            && !self.is_key()
     }
 }
 

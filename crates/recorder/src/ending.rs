@@ -1,12 +1,17 @@
 //! When signals end a recording whose command goes on.
 //!
-//! Signals are for the command, and nearly always it ends by them. One that ignores them, or is
+//! Signals are for the command, and nearly always it ends by them. One that ignores SIGTERM, or is
 //! stopped, must not keep the recording: a second signal ends it, or [`GRACE`] after the first. The
-//! command is left alone, as strace(1) leaves it. Keys (Ctrl-C) are different: interactive programs
-//! take them for something else, so it takes [`KEYS`] of them within [`KEYS_TIME`], and no time
-//! alone ends anything.
+//! command is left alone, as strace(1) leaves it.
+//!
+//! SIGHUP and SIGQUIT alone end nothing: daemons reload their configuration by SIGHUP, Java prints
+//! its threads by SIGQUIT, and nohup(1) has SIGHUP ignored. Nor does a signal that the recorder was
+//! started to ignore. Keys (Ctrl-C) are different: interactive programs take them for something
+//! else, so it takes [`KEYS`] of them within [`KEYS_TIME`], and no time alone ends anything.
 
 use std::time::{Duration, Instant};
+
+use trackway_sys::signal;
 
 use crate::command::Received;
 
@@ -40,20 +45,24 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Takes note of a signal that came `now`.
+    /// Takes note of a signal that came `now`, unless this process was started to ignore it.
     pub(crate) fn receive(&mut self, received: Received, now: Instant) {
-        if !received.asks_to_end() {
-            return;
+        if !signal::is_ignored(received.signal()) {
+            self.count(received, now);
         }
+    }
+
+    fn count(&mut self, received: Received, now: Instant) {
         let ends = if received.is_key() {
             let row = self.keys.filter(|(_, first)| now.duration_since(*first) < KEYS_TIME);
             let (count, first) = row.unwrap_or((0, now));
             self.keys = Some((count + 1, first));
             count + 1 >= KEYS
+        } else if self.sent.is_some() {
+            received.confirms_end()
         } else {
-            let is_first = self.sent.is_none();
-            self.sent.get_or_insert((received.signal(), now));
-            !is_first
+            self.sent = received.requests_end().then(|| (received.signal(), now));
+            false
         };
         if ends {
             self.ended_by.get_or_insert(received.signal());
@@ -103,19 +112,19 @@ mod tests {
     fn a_second_signal_ends_it() {
         let (mut ending, now) = (Ending::default(), Instant::now());
         assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
-        ending.receive(sent(libc::SIGUSR1), now);
-        ending.receive(sent(libc::SIGUSR1), now);
-        ending.receive(sent(libc::SIGTERM), now);
+        ending.count(sent(libc::SIGUSR1), now);
+        ending.count(sent(libc::SIGUSR1), now);
+        ending.count(sent(libc::SIGTERM), now);
         assert_eq!(ending.verdict(now), Verdict::GoOn);
         assert_eq!(ending.due_in_ns(now), 1_000_000_000);
-        ending.receive(sent(libc::SIGHUP), now + 5 * MS);
+        ending.count(sent(libc::SIGHUP), now + 5 * MS);
         assert_eq!(ending.verdict(now + 5 * MS), Verdict::End(libc::SIGHUP));
     }
 
     #[test]
     fn so_does_time_after_a_warning() {
         let (mut ending, now) = (Ending::default(), Instant::now());
-        ending.receive(sent(libc::SIGTERM), now);
+        ending.count(sent(libc::SIGTERM), now);
         assert_eq!(ending.verdict(now + 999 * MS), Verdict::GoOn);
         let warned = now + 1500 * MS;
         assert_eq!(ending.verdict(warned), Verdict::Warn(libc::SIGTERM, 8500 * MS));
@@ -126,17 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn reloads_and_hangups_do_not() {
+        let (mut ending, now) = (Ending::default(), Instant::now());
+        for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGHUP] {
+            ending.count(sent(signal), now);
+        }
+        ending.count(Received::new(libc::SIGHUP, true), now);
+        assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
+        ending.count(sent(libc::SIGTERM), now);
+        ending.count(sent(libc::SIGUSR1), now);
+        assert_eq!(ending.verdict(now), Verdict::GoOn);
+        ending.count(sent(libc::SIGHUP), now);
+        assert_eq!(ending.verdict(now), Verdict::End(libc::SIGHUP));
+    }
+
+    #[test]
     fn keys_end_it_when_they_come_fast() {
         let (mut ending, now) = (Ending::default(), Instant::now());
         for second in 0..10 {
-            ending.receive(key(), now + 1200 * MS * second);
+            ending.count(key(), now + 1200 * MS * second);
         }
         let later = now + 1200 * MS * 10;
         assert_eq!((ending.verdict(later), ending.due_in_ns(later)), (Verdict::GoOn, u64::MAX));
         let again = later + 5000 * MS;
-        (0..2).for_each(|n| ending.receive(key(), again + 100 * MS * n));
+        (0..2).for_each(|n| ending.count(key(), again + 100 * MS * n));
         assert_eq!(ending.verdict(again), Verdict::GoOn);
-        ending.receive(key(), again + 200 * MS);
+        ending.count(key(), again + 200 * MS);
         assert_eq!(ending.verdict(again + 200 * MS), Verdict::End(libc::SIGINT));
     }
 }

@@ -98,6 +98,16 @@ pub fn heed_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
 }
 
+/// Whether this process ignores the signal.
+pub fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null action changes nothing; `action` is looked at only if it was filled in.
+    unsafe {
+        libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Whether one of these signals, which are blocked, waits to be delivered.
 pub fn is_pending(signals: &[i32]) -> bool {
     let mut pending = MaybeUninit::uninit();
