@@ -607,6 +607,34 @@ fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
     }
 }
 
+/// RUN a command that goes on after SIGHUP, as daemons reload their configuration, and send the
+/// recorder several. EXPECT the recording to go on until the command's end.
+#[test]
+fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
+    let place = Place::new("hangups");
+    let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let program = place.program.to_str().expect("a path of text");
+    let command = [&ignoring[..], &[program, "busy", "100"]].concat();
+    let mut command = place.world.recorder(&place.steps, &place.trace, &[], &command);
+    let recorder = Running::start(&mut command);
+    place.steps.wait_ready(1);
+    for _ in 0..3 {
+        // Apart: of two pending signals of a kind one is left.
+        place.steps.wait_more(100);
+        recorder.signal(libc::SIGHUP);
+    }
+    place.steps.wait_more(100);
+    assert!(recorder.runs(), "they are for the command");
+    place.steps.stop();
+    let recording = place.recording(recorder.finish());
+    assert!(recording.output.status.success(), "{}", about(&recording));
+    let messages = recording.messages();
+    assert!(!messages.contains("has ended the recording"), "{messages}");
+    let numbers = steps_of(&place.world.print(&recording.trace));
+    assert_eq!(numbers.len() as u64, recording.summary.recorded, "{messages}");
+    assert_eq!(recording.summary.recorded, place.steps.counts().emitted(), "{messages}");
+}
+
 /// A memory cgroup of the test's own, removed when it goes.
 struct Group(PathBuf);
 

@@ -195,8 +195,16 @@ impl Received {
 
     /// Whether it ends the recording after a signal that requested that.
     pub(crate) const fn confirms_end(self) -> bool {
+        self.ends_programs() && !self.is_key()
+    }
+
+    /// Whether it interrupts the writing of a trace's end.
+    pub(crate) fn interrupts(self) -> bool {
+        self.ends_programs() && !signal::is_ignored(self.signal)
+    }
+
+    const fn ends_programs(self) -> bool {
         matches!(self.signal, libc::SIGINT | libc::SIGQUIT | libc::SIGTERM | libc::SIGHUP)
-            && !self.is_key()
     }
 }
 

@@ -645,7 +645,7 @@ impl Live<'_> {
         let again = Cell::new(false);
         let interrupted = || {
             while let Some(received) = Received::next(&self.reader) {
-                again.set(again.get() | received.asks_to_end());
+                again.set(again.get() | received.interrupts());
             }
             again.get()
         };
