@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod batch;
 mod call;
 mod decode;
@@ -49,7 +50,7 @@ pub use recording::unfinished;
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
 
-use call::Lookout;
+use ahead::Ahead;
 use filter::Judge;
 use input::{NamedTrace, joined};
 use merge::Merge;
@@ -151,7 +152,7 @@ fn print_on<B: Bytes + Sync>(
         written: None,
         judge: before.judge,
         orders: before.orders,
-        lookout: Lookout::default(),
+        ahead: Ahead::new(&streams),
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {

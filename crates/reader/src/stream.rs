@@ -4,7 +4,7 @@
 //! rotated or snapshotted trace). At equal times the order is babeltrace2's: that of the traces'
 //! identities and names, then of the stream classes' and the streams' ids.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
 use trackway_ctf::text::{LineFormat, LossPlace};
@@ -99,18 +99,15 @@ impl ClassTexts {
 impl ClassTexts {
     /// Leaves out the calls of a trace whose entries are not asked for.
     fn leave_unwanted_calls(all: &mut [Self]) {
-        let sides = |texts: &Self| {
+        let wanted = |texts: &Self| {
             let wanted = texts.events.iter().map(Option::is_some);
-            let calls: Vec<_> = texts.calls.iter().cloned().zip(wanted).collect();
-            calls
+            let calls = texts.calls.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
+            let entries =
+                calls.filter_map(|(call, _)| call.as_ref()).filter(|call| call.is_entry());
+            entries.map(Call::number).collect::<Vec<_>>()
         };
-        let of_all: Vec<_> = all.iter().flat_map(sides).collect();
-        let is_wanted = |call: &Call| {
-            of_all.iter().any(|(other, is_wanted)| {
-                *is_wanted
-                    && other.as_ref().is_some_and(|other| other.is_entry() && other.is_of(call))
-            })
-        };
+        let wanted: HashSet<usize> = all.iter().flat_map(wanted).collect();
+        let is_wanted = |call: &Call| wanted.contains(&call.number());
         for texts in all {
             texts.calls.iter_mut().for_each(|call| *call = call.take().filter(is_wanted));
             if texts.calls.iter().all(Option::is_none) {
