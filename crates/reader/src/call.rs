@@ -339,8 +339,8 @@ impl Seen<'_> {
         self.call.is_entry && self.incomplete != 0 && self.missing().next().is_some()
     }
 
-    /// The numbers of the texts that an entry lacks. One that is empty, and whose bit is not set, was
-    /// empty when it was recorded, too.
+    /// The numbers of the texts that an entry lacks. One that is empty, and whose bit is not set,
+    /// was empty in memory.
     fn missing(&self) -> impl Iterator<Item = usize> {
         let is_set =
             |text: usize| self.call.bits.get(text).is_none_or(|bit| self.incomplete & bit != 0);

@@ -140,6 +140,9 @@ impl<'t, B: Bytes> Task<'t, B> {
                     if let Err(error) = self.events(texts, format, batch, size) {
                         self.texts = None;
                         self.damaged(&error, batch);
+                        if error.is_padding() {
+                            self.note_ends_first(batch);
+                        }
                     }
                     batch.last_time = Some(self.last_time).filter(|&time| time != NO_TIME);
                 }
@@ -218,14 +221,19 @@ impl<'t, B: Bytes> Task<'t, B> {
             }
             if !self.event(texts, format, batch)? {
                 self.texts = None;
-                if let Some(damage) = self.ends_first.take() {
-                    let error = self.source.damaged(damage);
-                    batch.note(Told::Order(self.file.name.clone(), error));
-                }
+                self.note_ends_first(batch);
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Notes what is wrong with the current packet's times, behind all of its events.
+    fn note_ends_first(&mut self, batch: &mut Batch) {
+        if let Some(damage) = self.ends_first.take() {
+            let error = self.source.damaged(damage);
+            batch.note(Told::Order(self.file.name.clone(), error));
+        }
     }
 
     /// Appends the next event, if it is asked for. Whether there is one in the packet.
@@ -367,7 +375,7 @@ impl<'t, B: Bytes> Task<'t, B> {
     }
 
     fn damaged(&mut self, error: &StreamError, batch: &mut Batch) {
-        if !matches!(error.damage, Damage::Padding(_)) {
+        if !error.is_padding() {
             self.begin_gap(true);
         }
         batch.note(Told::Damage(format!("{}: {error}", self.file.name)));

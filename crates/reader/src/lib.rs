@@ -22,6 +22,7 @@ mod follow;
 mod index;
 mod input;
 mod merge;
+mod messages;
 mod order;
 mod overlap;
 mod pipeline;

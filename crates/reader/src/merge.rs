@@ -22,6 +22,7 @@ use crate::ahead::{Ahead, Place};
 use crate::batch::{Batch, Told};
 use crate::call::Late;
 use crate::filter::Judge;
+use crate::messages::report;
 use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
 use crate::stream::Stream;
@@ -158,21 +159,21 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     }
                     Told::Damage(message) => {
                         self.is_whole = false;
-                        writeln!(self.messages, "trackway: {message}")?;
+                        report(self.messages, message)?;
                         cursor.note += 1;
                     }
                     Told::Order(file, error) => {
                         cursor.note += 1;
                         if cursor.order.report() {
                             self.is_whole = false;
-                            writeln!(self.messages, "trackway: {file}: {error}")?;
+                            report(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
                     Told::First(file, time, place) => {
                         cursor.note += 1;
                         if let Some(error) = cursor.order.begin(*time, *place) {
                             self.is_whole = false;
-                            writeln!(self.messages, "trackway: {file}: {error}")?;
+                            report(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
                 },

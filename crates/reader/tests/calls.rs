@@ -374,8 +374,8 @@ fn losses_around_a_call_keep_it_as_it_was_recorded() {
     }
 }
 
-/// RUN a call whose return is in a damaged packet, with the next entry of its thread. EXPECT that it
-/// does not get the text of the next call.
+/// RUN a call whose return is in a damaged packet, with the next entry of its thread. EXPECT that
+/// it does not get the text of the next call.
 #[test]
 fn what_is_damaged_may_have_been_the_return() {
     for is_damaged in [false, true] {
