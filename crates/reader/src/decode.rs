@@ -15,7 +15,6 @@ use crate::call::Late;
 use crate::filter::{Gather, Question};
 use crate::input::{DataFile, Part};
 use crate::order::{EventPlace, ends_first};
-use crate::plan::Planner;
 use crate::prefixes::Prefixes;
 use crate::select::times_of;
 use crate::stream::{ClassTexts, Stream};
@@ -54,8 +53,6 @@ pub(crate) struct Task<'t, B> {
     ends_first: Option<Damage>,
     /// Events may be missing since, up to the next event.
     gap: Option<Gap>,
-    /// The stream's planner, if it cannot go on before this task is done.
-    planner: Option<Box<Planner<'t, B>>>,
 }
 
 impl<'t, B: Bytes> Task<'t, B> {
@@ -86,7 +83,6 @@ impl<'t, B: Bytes> Task<'t, B> {
             last_time: NO_TIME,
             ends_first: None,
             gap: None,
-            planner: None,
         }
     }
 
@@ -108,18 +104,9 @@ impl<'t, B: Bytes> Task<'t, B> {
         self.previous.map(|stamp| stamp.time)
     }
 
-    /// Takes the planner along, because the next task needs what this one leaves behind.
-    pub(crate) fn carry(&mut self, planner: Box<Planner<'t, B>>) {
-        self.planner = Some(planner);
-    }
-
-    /// Ends a task that is done: the planner that it carried, and its memory.
-    pub(crate) fn finish(self) -> (Option<Box<Planner<'t, B>>>, Vec<u8>) {
-        let mut planner = self.planner;
-        if let Some(planner) = &mut planner {
-            planner.resume(self.decoder);
-        }
-        (planner, self.source.into_memory())
+    /// Ends a task that is done: what its packets leave behind, and its memory.
+    pub(crate) fn finish(self) -> (StreamDecoder<'t>, Vec<u8>) {
+        (self.decoder, self.source.into_memory())
     }
 
     /// Fills `batch` up to about `size` bytes. Whether something is left for the next.

@@ -177,7 +177,7 @@ pub fn first_time<B: Bytes>(inputs: &[Input<B>]) -> Option<i64> {
     let files = inputs.iter().flat_map(|input| input.files.iter().map(|file| (&input.trace, file)));
     let times = files.filter_map(|(trace, file)| {
         let packet = SourceStream::new(&file.bytes)
-            .with_window(plan::HEADER_WINDOW_BYTES, Vec::new())
+            .with_window(input::HEADER_WINDOW_BYTES, Vec::new())
             .peek(trace)?;
         let clock = trace.streams().get(packet.stream)?.clock()?;
         clock.ns_from_origin(packet.timestamp_begin?).ok()

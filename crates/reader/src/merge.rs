@@ -116,7 +116,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut cursors: Vec<Cursor> = Vec::new();
         for stream in self.streams {
-            let order = self.orders.get(stream);
+            let order = self.orders.get(&stream.key());
             cursors.push(Cursor { order, ..Cursor::default() });
         }
         let mut heap = BinaryHeap::with_capacity(cursors.len());
@@ -142,7 +142,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
             };
         }
         for (stream, cursor) in self.streams.iter().zip(&cursors) {
-            self.orders.store(stream, cursor.order);
+            self.orders.store(stream.key(), cursor.order);
         }
         self.write()?;
         self.output.flush()

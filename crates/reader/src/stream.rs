@@ -11,8 +11,8 @@ use trackway_ctf::text::{LineFormat, LossPlace};
 
 use crate::call::Call;
 use crate::filter::ClassFilters;
-use crate::input::{DataFile, NamedTrace};
-use crate::plan::HEADER_WINDOW_BYTES;
+use crate::input::{DataFile, HEADER_WINDOW_BYTES, NamedTrace};
+use crate::order::StreamKey;
 use crate::select::{Range, Selection};
 
 /// One stream.
@@ -34,6 +34,12 @@ impl<'t, B> Stream<'t, B> {
     /// Its class.
     pub(crate) fn class(&self) -> Option<&'t StreamClass> {
         self.trace.trace.streams().iter().find(|class| class.id() == self.class_id)
+    }
+
+    /// Its name while its trace grows.
+    pub(crate) fn key(&self) -> StreamKey {
+        let name = self.trace.trace.identity().uid().unwrap_or_else(|| self.trace.name.clone());
+        (name, self.class_id, self.id)
     }
 
     /// Where and when a loss in this stream was, for messages.
