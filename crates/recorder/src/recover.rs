@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
@@ -18,7 +19,7 @@ use crate::kernel;
 use crate::metadata::Metadata;
 use crate::origins::{self, Kept, Origin};
 use crate::place::Place;
-use crate::recording::Recording;
+use crate::recording::{Recording, Unwritten};
 use crate::region::{RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::room;
@@ -563,12 +564,12 @@ impl Recovery<'_> {
         });
         match opened {
             Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
-            Err(_) if self.stranded == Stranded::Discard => {
-                Some(discard(home, &channels, folder.clone()))
-            }
             // Its own recorder ends, or another process is recovering it.
             Err(RecordError::TraceBusy(_)) if is_there(origin) => {
                 Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
+            }
+            Err(_) if self.stranded == Stranded::Discard => {
+                Some(discard(home, &channels, folder.clone()))
             }
             Err(_) if self.stranded == Stranded::Beside => {
                 let channels = assemble(&home, channels);
@@ -596,10 +597,15 @@ impl Recovery<'_> {
         let channels = assemble(&home, channels);
         let mut recording = Recording::assemble(home, trace, channels);
         recording.is_recovery = true;
+        let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
             let made = match self.stranded {
                 Stranded::Beside => beside::make(origin, &recording.channels, self.may_be_here),
-                Stranded::Keep | Stranded::Discard => Err(error),
+                Stranded::Keep => Err(error),
+                Stranded::Discard => {
+                    let discarded = recording.discard();
+                    return self.incomplete(folder, &channel, &error, discarded);
+                }
             };
             return match made {
                 Ok(made) => {
@@ -612,6 +618,9 @@ impl Recovery<'_> {
                 }
             };
         }
+        if self.stranded == Stranded::Discard {
+            recording.unwritten = Unwritten::Discard;
+        }
         let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
         if was_cleared && result.is_ok() {
@@ -621,7 +630,33 @@ impl Recovery<'_> {
                 folder.display()
             ));
         }
-        Recovered { folder, end: RecoveryEnd::InPlace, result }
+        match result {
+            // Of a window that was lost, nothing was discarded.
+            Err(error)
+                if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
+            {
+                self.incomplete(folder, &channel, &error, Ok(()))
+            }
+            result => Recovered { folder, end: RecoveryEnd::InPlace, result },
+        }
+    }
+
+    /// Reports a trace that could not be completed, and marks it: what was still in memory was
+    /// `discarded`, and what is written is all there is.
+    fn incomplete(
+        &self,
+        folder: PathBuf,
+        channel: &Place,
+        error: &RecordError,
+        discarded: Result<(), RecordError>,
+    ) -> Recovered {
+        self.notices.say(format_args!("{} cannot be completed: {error}", folder.display()));
+        if discarded.is_ok() {
+            // Without a mark, readers report the trace as incomplete, which it is.
+            let _ = channel.now().and_then(|now| completion::mark(&now.join(FACTS), By::Nobody));
+        }
+        let result = discarded.map(|()| Summary::default());
+        Recovered { folder, end: RecoveryEnd::Discarded, result }
     }
 }
 
