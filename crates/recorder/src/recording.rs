@@ -15,6 +15,7 @@ use crate::channel::{self, Channel, End};
 use crate::completion::{self, By};
 use crate::live::Live;
 use crate::place::Place;
+use crate::region::RegionWork;
 use crate::report::Notices;
 use crate::slot::{self, ChannelSettings, SessionSettings};
 use crate::trace::{FACTS, Particulars, Trace, WindowFolder};
@@ -79,6 +80,8 @@ pub struct Recording {
 pub(crate) enum Unwritten {
     /// They stay for whoever completes their trace; if that was removed, they are discarded.
     KeepForTrace,
+    /// They stay, whatever became of the trace: another one can be made for them.
+    Keep,
     /// They are discarded.
     Discard,
 }
@@ -373,7 +376,10 @@ impl Recording {
                 Ok(End::Whole) => channel.dispose(&self.home, kept_out),
                 Err(_) if self.discards_unwritten() => channel.dispose(&self.home, kept_out),
                 // What is left is for whoever recovers it.
-                Ok(End::Interrupted) | Err(_) => channel.slot.abandon(),
+                Ok(End::Interrupted) | Err(_) => {
+                    channel.regions.iter().for_each(RegionWork::put_back);
+                    channel.slot.abandon();
+                }
             }
         }
         let ended = ended.and_then(|end| match end {
@@ -394,6 +400,7 @@ impl Recording {
     fn discards_unwritten(&self) -> bool {
         match self.unwritten {
             Unwritten::KeepForTrace => self.trace.channel.is_removed(),
+            Unwritten::Keep => false,
             Unwritten::Discard => true,
         }
     }

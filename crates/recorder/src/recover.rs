@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_console::IoError;
 use trackway_window::{OpenError, SessionLayout};
 
 use crate::beside;
@@ -574,7 +575,7 @@ impl Recovery<'_> {
             Err(_) if self.stranded == Stranded::Beside => {
                 let channels = assemble(&home, channels);
                 Some(match beside::make(origin, &channels, self.may_be_here) {
-                    Ok(made) => finish_beside(home, channels, made, origin),
+                    Ok(made) => self.finish_beside(home, channels, made, origin),
                     Err(error) => {
                         channels.iter().for_each(|channel| channel.slot.abandon());
                         Recovered::failed(folder.clone(), error)
@@ -610,7 +611,7 @@ impl Recovery<'_> {
             return match made {
                 Ok(made) => {
                     let Recording { home, channels, .. } = recording;
-                    finish_beside(home, channels, made, origin)
+                    self.finish_beside(home, channels, made, origin)
                 }
                 Err(error) => {
                     recording.channels.iter().for_each(|channel| channel.slot.abandon());
@@ -641,6 +642,39 @@ impl Recovery<'_> {
         }
     }
 
+    /// Writes what is in memory into a trace of its own, or nothing: as long as that is not
+    /// complete, all stays in memory, and where it cannot be completed it is removed.
+    fn finish_beside(
+        &self,
+        home: Home,
+        channels: Vec<Channel>,
+        mut made: beside::Beside,
+        origin: &Origin,
+    ) -> Recovered {
+        let mut recording = Recording::assemble(home, made.trace, channels);
+        recording.is_recovery = true;
+        recording.unwritten = Unwritten::Keep;
+        let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+        regions.for_each(RegionWork::begin_beside);
+        match recording.finish(&|| false) {
+            Ok(summary) => {
+                made.room.settle();
+                let end = RecoveryEnd::Beside(made.room.path.clone());
+                Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
+            }
+            Err(error) => {
+                if let Err(why) = beside::remove(&made.room) {
+                    self.notices.say(format_args!(
+                        "{} is not complete, and cannot be removed: {}",
+                        made.room.path.display(),
+                        IoError::from(why)
+                    ));
+                }
+                Recovered::failed(origin.root.clone(), error)
+            }
+        }
+    }
+
     /// Reports a trace that could not be completed, and marks it: what was still in memory was
     /// `discarded`, and what is written is all there is.
     fn incomplete(
@@ -664,23 +698,6 @@ impl Recovery<'_> {
 fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
     let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
     channels.into_iter().map(one).collect()
-}
-
-/// Writes what is in memory into a trace of its own.
-fn finish_beside(
-    home: Home,
-    channels: Vec<Channel>,
-    mut made: beside::Beside,
-    origin: &Origin,
-) -> Recovered {
-    let mut recording = Recording::assemble(home, made.trace, channels);
-    recording.is_recovery = true;
-    let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-    regions.for_each(RegionWork::begin_beside);
-    let result = recording.finish(&|| false);
-    made.room.settle();
-    let end = RecoveryEnd::Beside(made.room.path.clone());
-    Recovered { folder: origin.root.clone(), end, result }
 }
 
 /// Whether the trace is where it was recorded.

@@ -326,3 +326,43 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
         }
     }
 }
+
+/// A trace beside that cannot be written is removed, the next one has its name, and the progress in
+/// the window stays that of the trace itself.
+#[test]
+fn a_trace_beside_that_cannot_be_written_is_removed() {
+    let folder = shared();
+    let recording = record(&folder, 12);
+    let (index, work) = (recording.channels[0].slot.index, &recording.channels[0].regions[0]);
+    let control = work.region.0.control;
+    let drained = Drained { file_bytes: 4096, packets: 1, ..Drained::default() };
+    control.set_drained(drained);
+    // So that there is a stream.
+    control.discarded.store(5, Ordering::Relaxed);
+    abandon(&recording);
+    drop(recording);
+    fs::remove_dir_all(folder.join("trace")).expect("a folder");
+    let notices = Notices::kept();
+    let stranded = Stranded::Beside;
+    let recovery =
+        Recovery { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
+    let origin = Origin { uuid: [12; 16], folder: WindowFolder::own(), root: folder.join("trace") };
+    for _ in 0..2 {
+        let home = home(&folder);
+        let slot = Slot::take_over(&home, index).expect("a window").expect("it is left");
+        let left = Left::of(&home, slot, stranded).expect("a window").expect("a channel");
+        let channels = assemble(&home, vec![left]);
+        let made = beside::make(&origin, &channels, false).expect("a trace");
+        fs::create_dir(made.trace.channel.path().join(FACTS).join("complete")).expect("a folder");
+        let recovered = recovery.finish_beside(home, channels, made, &origin);
+        let error = recovered.result.expect_err("it has no mark").to_string();
+        assert!(error.contains("trace.recovered"), "{error}");
+        assert_eq!(recovered.end, RecoveryEnd::InPlace);
+        assert!(!folder.join("trace.recovered").exists());
+        assert_eq!(control.drained(), drained);
+    }
+    let recovered = recover_in(folder.path(), &notices, None).expect("a window");
+    assert_eq!(recovered[0].end, RecoveryEnd::Beside(folder.join("trace.recovered")));
+    assert_eq!(recovered[0].result.as_ref().expect("a trace").lost, 5);
+    assert!(mark(&folder, "trace.recovered").is_some() && notices.all().is_empty());
+}
