@@ -2,12 +2,13 @@
 //! said in one line, recovered beside, given up on request, and never in the way of a new one.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_tests::steps::{is_running, send, wait_for};
 
-use crate::place::{ONE, Place};
+use crate::place::{ONE, Place, told};
 
 /// Events of each recording.
 const EVENTS: usize = 30;
@@ -112,6 +113,28 @@ fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
         assert!(place.ok("recover").1.contains("nothing to recover"));
         assert_eq!(said_of_others(&place, "record -o new -- true"), [""; 0]);
     }
+}
+
+/// RUN recover, and session destroy, under a limit on the size of files that is too small for what
+/// is in memory. EXPECT an error that says so, and that nothing is missing once there is none.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
+    const MANY: usize = 10_000;
+    let place = Place::new("unfinished-limit");
+    place.ok("session create left --on life:* --buffer-size 4M -o left");
+    kill(&place, "left", MANY);
+    for line in ["recover", "session destroy left"] {
+        let command = place.command(line);
+        let mut limited = place.world.command("prlimit");
+        limited.arg("--fsize=65536").arg(command.get_program()).args(command.get_args());
+        let output = limited.output().expect("prlimit runs");
+        let (_, _, talk) = told(&output);
+        assert_eq!(output.status.signal(), None, "{line}: {talk}");
+        assert_eq!(output.status.code(), Some(2), "{line}: {talk}");
+        assert!(talk.contains("File too large"), "{line}: {talk}");
+    }
+    place.ok("recover");
+    assert_eq!(place.numbers("left")[&ONE].len(), MANY);
 }
 
 #[test]
