@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_console::IoError;
 use trackway_window::{OpenError, SessionLayout};
 
 use crate::beside;
@@ -18,7 +20,7 @@ use crate::kernel;
 use crate::metadata::Metadata;
 use crate::origins::{self, Kept, Origin};
 use crate::place::Place;
-use crate::recording::Recording;
+use crate::recording::{Recording, Unwritten};
 use crate::region::{RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::room;
@@ -563,17 +565,17 @@ impl Recovery<'_> {
         });
         match opened {
             Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
-            Err(_) if self.stranded == Stranded::Discard => {
-                Some(discard(home, &channels, folder.clone()))
-            }
             // Its own recorder ends, or another process is recovering it.
             Err(RecordError::TraceBusy(_)) if is_there(origin) => {
                 Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
             }
+            Err(_) if self.stranded == Stranded::Discard => {
+                Some(discard(home, &channels, folder.clone()))
+            }
             Err(_) if self.stranded == Stranded::Beside => {
                 let channels = assemble(&home, channels);
                 Some(match beside::make(origin, &channels, self.may_be_here) {
-                    Ok(made) => finish_beside(home, channels, made, origin),
+                    Ok(made) => self.finish_beside(home, channels, made, origin),
                     Err(error) => {
                         channels.iter().for_each(|channel| channel.slot.abandon());
                         Recovered::failed(folder.clone(), error)
@@ -596,21 +598,29 @@ impl Recovery<'_> {
         let channels = assemble(&home, channels);
         let mut recording = Recording::assemble(home, trace, channels);
         recording.is_recovery = true;
+        let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
             let made = match self.stranded {
                 Stranded::Beside => beside::make(origin, &recording.channels, self.may_be_here),
-                Stranded::Keep | Stranded::Discard => Err(error),
+                Stranded::Keep => Err(error),
+                Stranded::Discard => {
+                    let discarded = recording.discard();
+                    return self.incomplete(folder, &channel, &error, discarded);
+                }
             };
             return match made {
                 Ok(made) => {
                     let Recording { home, channels, .. } = recording;
-                    finish_beside(home, channels, made, origin)
+                    self.finish_beside(home, channels, made, origin)
                 }
                 Err(error) => {
                     recording.channels.iter().for_each(|channel| channel.slot.abandon());
                     Recovered::failed(folder, error)
                 }
             };
+        }
+        if self.stranded == Stranded::Discard {
+            recording.unwritten = Unwritten::Discard;
         }
         let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
@@ -621,7 +631,66 @@ impl Recovery<'_> {
                 folder.display()
             ));
         }
-        Recovered { folder, end: RecoveryEnd::InPlace, result }
+        match result {
+            // Of a window that was lost, nothing was discarded.
+            Err(error)
+                if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
+            {
+                self.incomplete(folder, &channel, &error, Ok(()))
+            }
+            result => Recovered { folder, end: RecoveryEnd::InPlace, result },
+        }
+    }
+
+    /// Writes what is in memory into a trace of its own, or nothing: as long as that is not
+    /// complete, all stays in memory, and where it cannot be completed it is removed.
+    fn finish_beside(
+        &self,
+        home: Home,
+        channels: Vec<Channel>,
+        mut made: beside::Beside,
+        origin: &Origin,
+    ) -> Recovered {
+        let mut recording = Recording::assemble(home, made.trace, channels);
+        recording.is_recovery = true;
+        recording.unwritten = Unwritten::Keep;
+        let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+        regions.for_each(RegionWork::begin_beside);
+        match recording.finish(&|| false) {
+            Ok(summary) => {
+                made.room.settle();
+                let end = RecoveryEnd::Beside(made.room.path.clone());
+                Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
+            }
+            Err(error) => {
+                if let Err(why) = beside::remove(&made.room) {
+                    self.notices.say(format_args!(
+                        "{} is not complete, and cannot be removed: {}",
+                        made.room.path.display(),
+                        IoError::from(why)
+                    ));
+                }
+                Recovered::failed(origin.root.clone(), error)
+            }
+        }
+    }
+
+    /// Reports a trace that could not be completed, and marks it: what was still in memory was
+    /// `discarded`, and what is written is all there is.
+    fn incomplete(
+        &self,
+        folder: PathBuf,
+        channel: &Place,
+        error: &RecordError,
+        discarded: Result<(), RecordError>,
+    ) -> Recovered {
+        self.notices.say(format_args!("{} cannot be completed: {error}", folder.display()));
+        if discarded.is_ok() {
+            // Without a mark, readers report the trace as incomplete, which it is.
+            let _ = channel.now().and_then(|now| completion::mark(&now.join(FACTS), By::Nobody));
+        }
+        let result = discarded.map(|()| Summary::default());
+        Recovered { folder, end: RecoveryEnd::Discarded, result }
     }
 }
 
@@ -629,23 +698,6 @@ impl Recovery<'_> {
 fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
     let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
     channels.into_iter().map(one).collect()
-}
-
-/// Writes what is in memory into a trace of its own.
-fn finish_beside(
-    home: Home,
-    channels: Vec<Channel>,
-    mut made: beside::Beside,
-    origin: &Origin,
-) -> Recovered {
-    let mut recording = Recording::assemble(home, made.trace, channels);
-    recording.is_recovery = true;
-    let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-    regions.for_each(RegionWork::begin_beside);
-    let result = recording.finish(&|| false);
-    made.room.settle();
-    let end = RecoveryEnd::Beside(made.room.path.clone());
-    Recovered { folder: origin.root.clone(), end, result }
 }
 
 /// Whether the trace is where it was recorded.
