@@ -138,11 +138,10 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     let stranded = if arguments.discard { Stranded::Discard } else { Stranded::Beside };
     let recovered =
         trackway_recorder::recover(&notices, folder, stranded).map_err(anyhow::Error::new)?;
-    // What was left of the kernel's events alone was told of.
-    if recovered.is_empty() && notices.all().is_empty() {
+    if recovered.is_nothing() {
         notices.say(format_args!("nothing to recover"));
     }
-    say_recovered(&notices, &recovered, stranded)?;
+    say_recovered(&notices, &recovered.sessions, stranded)?;
     Ok(ExitCode::SUCCESS)
 }
 

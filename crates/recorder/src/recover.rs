@@ -41,6 +41,22 @@ pub struct Recovered {
     pub result: Result<Summary, RecordError>,
 }
 
+/// What [`recover`] did.
+#[derive(Debug)]
+pub struct Recovery {
+    /// The sessions that had records in memory.
+    pub sessions: Vec<Recovered>,
+    /// Whether another trace was completed, or could not be: one without records in memory.
+    pub has_settled: bool,
+}
+
+impl Recovery {
+    /// Whether there was nothing to do.
+    pub const fn is_nothing(&self) -> bool {
+        self.sessions.is_empty() && !self.has_settled
+    }
+}
+
 /// What became of records that a dead recorder left in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryEnd {
@@ -72,7 +88,7 @@ pub fn recover(
     notices: &Notices,
     only: Option<&Path>,
     stranded: Stranded,
-) -> Result<Vec<Recovered>, RecordError> {
+) -> Result<Recovery, RecordError> {
     recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, only, stranded)
 }
 
@@ -82,7 +98,7 @@ pub fn recover_in(
     notices: &Notices,
     only: Option<&Path>,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(folder, None, notices, only, Stranded::Beside)
+    recover_in_as(folder, notices, only, Stranded::Beside)
 }
 
 /// As [`recover`], in the window in `folder`.
@@ -92,12 +108,12 @@ pub fn recover_in_as(
     only: Option<&Path>,
     stranded: Stranded,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(folder, None, notices, only, stranded)
+    recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
 }
 
 /// As [`recover`], for a command that the user gave for something else: nothing is discarded.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, None, Stranded::Keep)
+    recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
 }
 
 /// `run`: where it stands which traces sessions in other users' windows are of.
@@ -107,9 +123,9 @@ fn recover_as(
     notices: &Notices,
     only: Option<&Path>,
     stranded: Stranded,
-) -> Result<Vec<Recovered>, RecordError> {
+) -> Result<Recovery, RecordError> {
     let only = only.map(Named::new);
-    let recovery = Recovery { folder, notices, stranded, may_be_here: run.is_some() };
+    let recovery = Recoverer { folder, notices, stranded, may_be_here: run.is_some() };
     recovery.wait_for_the_dying(run)?;
     let mut in_memory = Vec::new();
     let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
@@ -128,17 +144,18 @@ fn recover_as(
         }
     }
     // What was recorded of the kernel is in no window.
-    recovered.iter().for_each(|one| kernel::left::settle(&one.folder, notices));
-    match &only {
-        Some(named) => {
-            named.settle(&in_memory, notices)?;
-            kernel::left::settle(&named.path, notices);
+    recovered.iter().for_each(|one| _ = kernel::left::settle(&one.folder, notices));
+    let has_settled = match (&only, run) {
+        (Some(named), _) => {
+            let is_marked = named.settle(&in_memory, notices)?;
+            kernel::left::settle(&named.path, notices) || is_marked
         }
-        None => run.into_iter().for_each(|run| run.settle_kernels(notices)),
-    }
+        (None, Some(run)) => run.settle_kernels(notices),
+        (None, None) => false,
+    };
     // Names that stay are no harm.
     let _ = run.map(|run| run.clean_recovered(folder));
-    Ok(recovered)
+    Ok(Recovery { sessions: recovered, has_settled })
 }
 
 /// What was found of a part in its user's window.
@@ -173,7 +190,7 @@ impl Part {
 }
 
 /// What is recovered, and how.
-struct Recovery<'a> {
+struct Recoverer<'a> {
     /// Of the windows.
     folder: &'a Path,
     notices: &'a Notices,
@@ -182,7 +199,7 @@ struct Recovery<'a> {
     may_be_here: bool,
 }
 
-impl Recovery<'_> {
+impl Recoverer<'_> {
     fn open(&self, uid: u32) -> Result<Option<Home>, RecordError> {
         match Home::open_for(self.folder, uid, false) {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
@@ -414,12 +431,12 @@ impl Named {
     }
 
     /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
-    /// complete, and nobody writes to it: it will not become more.
+    /// complete, and nobody writes to it: it will not become more. Whether any was marked.
     ///
     /// # Errors
     ///
     /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
-    fn settle(&self, in_memory: &[[u8; 16]], notices: &Notices) -> Result<(), RecordError> {
+    fn settle(&self, in_memory: &[[u8; 16]], notices: &Notices) -> Result<bool, RecordError> {
         let mut is_news = false;
         for (folder, uuid) in &self.parts {
             if !in_memory.contains(uuid) {
@@ -435,7 +452,7 @@ impl Named {
                 self.path.display()
             ));
         }
-        Ok(())
+        Ok(is_news)
     }
 
     /// The same of one part; whether it was marked.
@@ -554,7 +571,7 @@ impl Left {
     }
 }
 
-impl Recovery<'_> {
+impl Recoverer<'_> {
     /// Completes the trace of a session with these channels, or does with their records what is to
     /// be done where that cannot be. `None`: nothing was left of them.
     fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {

@@ -202,7 +202,7 @@ mod tests {
             take_slot(&home).expect("a slot");
             let notices = Notices::kept();
             tell_given_up(&home, &notices);
-            notices.all()
+            notices.lines()
         };
         let own = folder.join("trace-2");
         let all = format!("all {SESSIONS_MAX} places were taken");

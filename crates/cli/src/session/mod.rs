@@ -441,7 +441,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
         let stranded = Stranded::Beside;
         let recovered = trackway_recorder::recover(&notices, Some(&folder), stranded)
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
-        crate::record::say_recovered(&notices, &recovered, stranded)?;
+        crate::record::say_recovered(&notices, &recovered.sessions, stranded)?;
         // What another process is recovering is not found above.
         if run.left_of(name)?.is_in_memory {
             let why = format!("session '{name}' is dead, and being recovered by another process");

@@ -58,8 +58,7 @@ fn what_was_recorded_is_written_only_into_its_own_trace() {
     record(&folder, 2).finish(&|| false).expect("a trace");
     let theirs = mark(&folder, "trace").expect("a mark");
     let notices = Notices::kept();
-    let recovered =
-        recover_as(folder.path(), None, &notices, None, Stranded::Keep).expect("a window");
+    let recovered = recover_in_as(folder.path(), &notices, None, Stranded::Keep).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
     let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
     // The one that is there now is another, of which nothing is in memory.
@@ -245,7 +244,7 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     let folder = shared();
     let notices = Notices::kept();
     let recover =
-        |stranded| recover_as(folder.path(), None, &notices, None, stranded).expect("a window");
+        |stranded| recover_in_as(folder.path(), &notices, None, stranded).expect("a window");
     left(&folder, 7);
     fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
     assert!(recover(Stranded::Keep)[0].result.is_err());
@@ -308,7 +307,7 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
         let recover = |stranded| {
             let notices = Notices::kept();
             let recovered = recover_in_as(folder.path(), &notices, None, stranded);
-            (recovered.expect("a window"), notices.all())
+            (recovered.expect("a window"), notices.lines())
         };
         for _ in 0..2 {
             let (recovered, _) = recover(Stranded::Keep);
@@ -345,7 +344,7 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
     let notices = Notices::kept();
     let stranded = Stranded::Beside;
     let recovery =
-        Recovery { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
+        Recoverer { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
     let origin = Origin { uuid: [12; 16], folder: WindowFolder::own(), root: folder.join("trace") };
     for _ in 0..2 {
         let home = home(&folder);
@@ -364,5 +363,5 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
     let recovered = recover_in(folder.path(), &notices, None).expect("a window");
     assert_eq!(recovered[0].end, RecoveryEnd::Beside(folder.join("trace.recovered")));
     assert_eq!(recovered[0].result.as_ref().expect("a trace").lost, 5);
-    assert!(mark(&folder, "trace.recovered").is_some() && notices.all().is_empty());
+    assert!(mark(&folder, "trace.recovered").is_some() && notices.lines().is_empty());
 }
