@@ -79,8 +79,8 @@ fn an_unfinished_recording_is_given_up_for_who_asks() {
 }
 
 /// RUN recover --discard where a directory is in place of each file of a stream: of one that was
-/// written before the recorder was killed, and of one that was not. EXPECT that what is in memory is
-/// discarded, also where recover alone fails each time.
+/// written before the recorder was killed, and of one that was not. EXPECT that it discards what is
+/// in memory, also where recover alone fails each time.
 #[test]
 fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
     for is_written in [false, true] {
