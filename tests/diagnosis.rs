@@ -1,12 +1,15 @@
 //! A recording without an event reports why: the commands name the processes that have events and
 //! cannot be recorded, and rules that match nothing.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use trackway_tests::World;
+use serde_json::Value;
+use trackway_tests::{World, copy_program};
 
 /// Prints a line once it runs, and executes its event when its input ends.
 const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
@@ -15,19 +18,24 @@ const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     trackway(mute, event); return 0; }\n";
 
 /// A running program, which is ended with the test.
-struct Running(Child);
+struct Running(Child, BufReader<ChildStdout>);
 
 impl Running {
     /// Returns once the program has printed its line.
     fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
-        let output = child.stdout.take().expect("its output");
-        let running = Self(child);
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).expect("a line");
-        assert_eq!(line, "ready\n");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut running = Self(child, output);
+        running.expect("ready\n");
         running
+    }
+
+    /// Returns once the program has printed this line.
+    fn expect(&mut self, expected: &str) {
+        let mut line = String::new();
+        self.1.read_line(&mut line).expect("a line");
+        assert_eq!(line, expected);
     }
 
     /// The process as reasons name it.
@@ -47,6 +55,27 @@ impl Drop for Running {
 
 fn compile(world: &World, name: &str, flags: &[&str]) -> PathBuf {
     world.compile(name, WAITING, false, flags)
+}
+
+/// The reasons that a command gives in this member of its JSON, with the processes that each names.
+fn reasons(world: &World, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
+    let output = world.trackway(&[words, &["--format", "json"]].concat()).output();
+    let value: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
+    let pid = |process: &Value| process["pid"].as_u64().expect("a process id");
+    let of = |reason: &Value| {
+        let code = reason["reason"].as_str().expect("a word").to_owned();
+        (code, reason["processes"].as_array().expect("a list").iter().map(pid).collect())
+    };
+    value[member].as_array().expect("reasons").iter().map(of).collect()
+}
+
+/// What `trackway session status s` says of processes of this world, and of all others' nothing.
+fn reasons_of(world: &World, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
+    let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
+    let mut found = reasons(world, &["session", "status", "s"], "no_events_because");
+    found.iter_mut().for_each(|(_, pids)| pids.retain(|pid| ours.contains(pid)));
+    found.retain(|(_, pids)| !pids.is_empty());
+    found
 }
 
 /// What a command prints, on both streams.
@@ -130,4 +159,18 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
     assert_eq!(count("no event for "), 1, "{messages:?}");
     assert_eq!(count("but are static programs: "), 1, "{messages:?}");
     assert!(fs::metadata(world.path("trace")).is_ok());
+}
+
+#[test]
+fn a_process_that_has_a_file_mapped_whose_name_is_not_text_is_named() {
+    let world = World::new("diagnosis-name");
+    let program = compile(&world, "mute-name", &[]);
+    let other = world.path("").join(OsStr::from_bytes(b"mute-\xff"));
+    copy_program(&program, &other);
+    let running = Running::start(world.command(&other));
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "mute:*"]);
+    let pid = u64::from(running.0.id());
+    assert_eq!(reasons_of(&world, &[&running]), [("without-library".to_owned(), vec![pid])]);
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    assert!(messages.contains(&format!("{pid} mute-\u{fffd}")), "{messages}");
 }

@@ -20,7 +20,7 @@ use trackway_window::Window;
 
 use crate::report::Notices;
 use crate::unmatched::near_pattern;
-use crate::{Home, elf, versions};
+use crate::{Home, elf, processes, versions};
 
 /// Most processes that are examined.
 const PROCESSES_MAX: usize = 4096;
@@ -231,8 +231,7 @@ impl Facts {
     fn examine(&mut self, pid: u32, selection: &Selection, files: &mut Files) {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let Ok(status) = fs::metadata(&folder) else { return };
-        let Ok(maps) = fs::read_to_string(folder.join("maps")) else { return };
-        let mapped = mapped_files(&maps);
+        let Some(mapped) = processes::mapped_files(pid) else { return };
         let is_library = |path: &Path| {
             let name = path.file_name().map(|name| name.to_string_lossy());
             name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
@@ -295,8 +294,7 @@ impl Facts {
 
 impl ProcessName {
     fn of(pid: u32) -> Self {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        Self { pid, name: name.trim().to_owned() }
+        Self { pid, name: processes::name_of(pid) }
     }
 }
 
@@ -328,14 +326,6 @@ fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
     kernel::Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
-}
-
-/// Executable files in proc_pid_maps(5).
-fn mapped_files(maps: &str) -> BTreeSet<PathBuf> {
-    maps.lines()
-        .filter(|line| line.split_whitespace().nth(1).is_some_and(|mode| mode.contains('x')))
-        .filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))
-        .collect()
 }
 
 /// `12 app, 13 worker`.

@@ -1,11 +1,17 @@
-//! Which processes a channel records, as the window has it.
+//! Processes, as /proc and the window show them; and which of them a channel records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_session::ChannelSpec;
+use trackway_sys::process::{Life, life_of};
+use trackway_window::Window;
 
 use crate::RecordError;
 
@@ -25,9 +31,49 @@ pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
     Ok(lines.join("\n"))
 }
 
+/// Ids here of the processes in a window's table that live, as far as that is known.
+pub fn in_window(window: &Window) -> BTreeSet<u32> {
+    let own = trackway_sys::process::pid_namespace();
+    let mut others = None;
+    let here = (0..PROCESSES_MAX).filter_map(|index| {
+        let who = window.identity_at(index);
+        if who.pid == 0 || who.pid & PROCESS_ENTERING != 0 || life_of(&who, 0) == Life::Dead {
+            return None;
+        }
+        if who.pid_namespace == own {
+            return Some(who.pid);
+        }
+        // What it is called there, another process is called here.
+        others.get_or_insert_with(elsewhere).get(&(who.pid_namespace, who.pid)).copied()
+    });
+    here.collect()
+}
+
+/// Files that a process has mapped to execute them; `None` if /proc does not show them.
+pub fn mapped_files(pid: u32) -> Option<BTreeSet<PathBuf>> {
+    Some(executable_files(&fs::read(format!("/proc/{pid}/maps")).ok()?))
+}
+
+/// Executable files in proc_pid_maps(5).
+fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
+    let path = |line: &[u8]| {
+        let mode = line.split(|&byte| byte == b' ').nth(1)?;
+        let at = line.iter().position(|&byte| byte == b'/')?;
+        mode.contains(&b'x').then(|| PathBuf::from(OsStr::from_bytes(&line[at..])))
+    };
+    maps.split(|&byte| byte == b'\n').filter_map(path).collect()
+}
+
+/// The command name of a process (proc_pid_comm(5)); empty: it is gone.
+pub fn name_of(pid: u32) -> String {
+    // A process may call itself anything, and its name may end with a space.
+    let name = read_proc(&format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.strip_suffix('\n').unwrap_or(&name).to_owned()
+}
+
 /// The processes in namespaces within ours, by namespace and by their ids in there: those that are
 /// not there are of namespaces that nobody here sees, or have ended.
-pub fn elsewhere() -> BTreeMap<(u64, u32), u32> {
+pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
     let own = trackway_sys::process::pid_namespace();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -73,6 +119,21 @@ mod tests {
         });
         let (namespace, _) = named.join().expect("it ends").expect("it is found");
         assert_eq!(namespace, trackway_sys::process::pid_namespace());
+    }
+
+    #[test]
+    fn mapped_files_are_those_with_code() {
+        let maps = b"\
+5581-5582 r--p 00000000 00:19 21 /bin/app\n\
+5582-5583 r-xp 00001000 00:19 21 /bin/my app\n\
+5583-5584 r-xp 00001000 00:19 22 /bin/\xff\n\
+7f00-7f01 r-xp 00000000 00:00 0 [vdso]\n\
+7f01-7f02 rw-p 00000000 00:00 0 \n";
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        assert_eq!(
+            executable_files(maps),
+            BTreeSet::from([b"/bin/my app".as_slice(), b"/bin/\xff"].map(path))
+        );
     }
 
     #[test]
