@@ -9,13 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
-use trackway_tests::{World, copy_program};
+use trackway_tests::{World, copy_program, has, skipped};
 
 /// Prints a line once it runs, and executes its event when its input ends.
 const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(mute, event, TRACKWAY_INFO);\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {}\n\
     trackway(mute, event); return 0; }\n";
+
+/// Prints a line once it runs, and executes its event for each line that it reads, which it prints
+/// then.
+const EXECUTING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
+    TRACKWAY_EVENT(loud, event, TRACKWAY_DEBUG, (u32, n));\n\
+    int main(void) { char line[80]; setvbuf(stdout, NULL, _IOLBF, 0); puts(\"ready\");\n\
+    while (fgets(line, sizeof line, stdin)) { trackway(loud, event, 1); fputs(line, stdout); }\n\
+    return 0; }\n";
 
 /// A running program, which is ended with the test.
 struct Running(Child, BufReader<ChildStdout>);
@@ -159,6 +167,27 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
     assert_eq!(count("no event for "), 1, "{messages:?}");
     assert_eq!(count("but are static programs: "), 1, "{messages:?}");
     assert!(fs::metadata(world.path("trace")).is_ok());
+}
+
+#[test]
+fn a_process_inside_valgrind_is_not_called_static() {
+    if !has("valgrind") {
+        return skipped("valgrind is not installed");
+    }
+    let world = World::new("diagnosis-valgrind");
+    let program = world.compile("loud-valgrind", EXECUTING, true, &[]);
+    let mut valgrind = world.command("valgrind");
+    valgrind.args(["--tool=none", "-q"]).arg(&program);
+    let running = Running::start(valgrind);
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    let pid = u64::from(running.0.id());
+    assert_eq!(reasons_of(&world, &[&running]), [("not-executed".to_owned(), vec![pid])]);
+    let unlisted = reasons(&world, &["list"], "unlisted");
+    assert!(unlisted.iter().all(|(_, pids)| !pids.contains(&pid)), "{unlisted:?}");
+    let listed = talk(&world, &["list"]);
+    assert_eq!(listed.matches(&pid.to_string()).count(), 1, "{listed}");
+    let doctor = talk(&world, &["doctor", "--format", "json"]);
+    assert!(!doctor.contains(&format!("{pid} ")), "{doctor}");
 }
 
 #[test]

@@ -270,7 +270,8 @@ impl Facts {
                 reasons.push(reason(processes));
             }
         };
-        push(of(&|one| one.is_static), Reason::Static);
+        // Some static programs load and run others (valgrind's tools, emulators).
+        push(of(&|one| one.is_static && !one.has_library), Reason::Static);
         push(of(&|one| !one.is_static && !one.has_library), Reason::WithoutLibrary);
         push(of(&|one| one.has_library), Reason::NotExecuted);
         let mut others: BTreeMap<u32, Vec<ProcessName>> = BTreeMap::new();
