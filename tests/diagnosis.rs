@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -44,6 +44,13 @@ impl Running {
         let mut line = String::new();
         self.1.read_line(&mut line).expect("a line");
         assert_eq!(line, expected);
+    }
+
+    /// The program, of [`EXECUTING`], executes its event.
+    fn execute(&mut self) {
+        let input = self.0.stdin.as_mut().expect("its input");
+        input.write_all(b"once\n").expect("a line");
+        self.expect("once\n");
     }
 
     /// The process as reasons name it.
@@ -167,6 +174,115 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
     assert_eq!(count("no event for "), 1, "{messages:?}");
     assert_eq!(count("but are static programs: "), 1, "{messages:?}");
     assert!(fs::metadata(world.path("trace")).is_ok());
+}
+
+#[test]
+fn a_process_whose_events_pass_no_filter_is_not_said_to_execute_none() {
+    let world = World::new("diagnosis-filter");
+    let program = world.compile("loud-filter", EXECUTING, true, &[]);
+    let mut running = Running::start(world.command(&program));
+    let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*", "--filter"];
+    talk(&world, &[&create[..], &["loud:event: n > 1000000"]].concat());
+    running.execute();
+    let pid = u64::from(running.0.id());
+    let expected = vec![("nothing-passed-filters".to_owned(), vec![pid])];
+    assert_eq!(reasons_of(&world, &[&running]), expected);
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    let sentence = format!("no event of these processes has passed the filters: {pid} loud");
+    assert!(messages.contains(&sentence) && !messages.contains("executed"), "{messages}");
+}
+
+#[test]
+fn a_process_whose_events_are_of_another_level_has_no_selected_event() {
+    let world = World::new("diagnosis-level");
+    let program = world.compile("loud-level", EXECUTING, true, &[]);
+    let mut running = Running::start(world.command(&program));
+    fs::write(world.path("s.toml"), LEVELS).expect("a file");
+    talk(&world, &["session", "load", "s.toml"]);
+    running.execute();
+    let found = reasons(&world, &["session", "status", "s"], "no_events_because");
+    assert_eq!(found, [("no-such-event".to_owned(), vec![])]);
+}
+
+/// A session without the level of [`EXECUTING`].
+const LEVELS: &str = "name = \"s\"\noutput = \"trace\"\n[[channel]]\n\
+    on = [{ pattern = \"loud:event\", at-least = \"warning\" }]\n";
+
+#[test]
+fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
+    let world = World::new("diagnosis-pid");
+    let [program, silent] = ["loud-pid", "silent-pid"].map(|name| {
+        let text = if name == "loud-pid" { EXECUTING } else { SILENT };
+        world.compile(name, text, true, &[])
+    });
+    let mut a = Running::start(world.command(&program));
+    let b = Running::start(world.command(&program));
+    let c = Running::start(world.command(&silent));
+    let [pid_of_a, pid_of_b, pid_of_c] = [&a, &b, &c].map(|one| one.0.id().to_string());
+    let mut diagnosis = |words: &[&str]| {
+        let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*"];
+        talk(&world, &[&create[..], words].concat());
+        a.execute();
+        let found = reasons_of(&world, &[&a, &b, &c]);
+        talk(&world, &["session", "destroy", "s"]);
+        found
+    };
+    let [a_id, b_id] = [&pid_of_a, &pid_of_b].map(|pid| pid.parse::<u64>().expect("a number"));
+    let not_executed = |pid| vec![("not-executed".to_owned(), vec![pid])];
+    assert_eq!(diagnosis(&["--pid", &pid_of_b]), not_executed(b_id));
+    let mut both = vec![a_id, b_id];
+    both.sort_unstable();
+    let excluded = vec![("excluded".to_owned(), both)];
+    assert_eq!(diagnosis(&["--pid", &pid_of_c]), excluded);
+    assert_eq!(diagnosis(&["--executable", "nobody-runs-this"]), excluded);
+}
+
+/// Prints a line, has no event, and ends with its input.
+const SILENT: &str = "#include <stdio.h>\n\
+    int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {} return 0; }\n";
+
+#[test]
+fn a_process_in_another_window_is_named_as_such() {
+    let world = World::new("diagnosis-window");
+    let other = World::new("diagnosis-other-window");
+    let program = world.compile("loud-window", EXECUTING, true, &[]);
+    let mut outside = Running::start(other.command(&program));
+    let inside = Running::start(world.command(&program));
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    outside.execute();
+    let found = reasons_of(&world, &[&outside, &inside]);
+    let [outside, inside] = [&outside, &inside].map(|one| vec![u64::from(one.0.id())]);
+    let expected = [("other-window", outside), ("not-executed", inside.clone())];
+    assert_eq!(found, expected.map(|(code, pids)| (code.to_owned(), pids)));
+    // Nothing is claimed by who looks into another window than the session's.
+    let mut status = world.trackway(&["session", "status", "s"]);
+    let output = status.env("TRACKWAY_WINDOW_DIR", other.window_dir()).output();
+    let text = String::from_utf8(output.expect("it runs").stdout).expect("text");
+    assert!(text.contains("session s") && !text.contains("no events"), "{text}");
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    let hint = "give session and programs the same TRACKWAY_WINDOW_DIR";
+    assert!(messages.contains("use another window") && messages.contains(hint), "{messages}");
+}
+
+#[test]
+fn a_command_whose_events_pass_no_filter_is_explained_so() {
+    let world = World::new("diagnosis-record");
+    let program = world.compile("loud-record", EXECUTING, true, &[]);
+    let mut record = world.trackway(&["record", "-o", "trace", "--filter", "n > 1000000", "--"]);
+    record.arg(&program).stderr(Stdio::piped());
+    let mut running = Running::start(record);
+    running.execute();
+    let errors = BufReader::new(running.0.stderr.take().expect("its messages"));
+    let mut messages = String::new();
+    for line in errors.lines().map_while(Result::ok) {
+        if line.contains("no event for ") {
+            drop(running.0.stdin.take());
+        }
+        messages += &line;
+    }
+    let count = |text: &str| messages.matches(text).count();
+    assert_eq!(count("no event of these processes has passed the filters: "), 1, "{messages}");
+    assert_eq!(count("executed none"), 0, "{messages}");
 }
 
 #[test]

@@ -15,20 +15,35 @@ use trackway_window::Window;
 
 use crate::RecordError;
 
+/// A process rule that selects no process: no namespace has this number.
+const NO_PROCESS: &str = "pid=0:0";
+
 /// The rules of a channel, as `trackway_schema::ProcessRules` reads them.
 ///
 /// # Errors
 ///
 /// If one of its processes is not there, or may not be looked at.
 pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
-    let mut lines = Vec::new();
-    for &pid in &channel.pids {
-        let (namespace, pid) = inside(pid)?;
-        lines.push(format!("pid={namespace}:{pid}"));
-    }
+    let lines = channel.pids.iter().map(|&pid| line_of(pid)).collect::<Result<_, _>>()?;
+    Ok(rules_beside(channel, lines))
+}
+
+/// The same of a channel that was made before: of its processes those that have ended are none.
+pub(crate) fn rules_of_running(channel: &ChannelSpec) -> String {
+    let lines = channel.pids.iter().map(|&pid| line_of(pid).unwrap_or_else(|_| NO_PROCESS.into()));
+    rules_beside(channel, lines.collect())
+}
+
+fn line_of(pid: u32) -> Result<String, RecordError> {
+    let (namespace, pid) = inside(pid)?;
+    Ok(format!("pid={namespace}:{pid}"))
+}
+
+/// These rules, and those of the channel that are not about process ids.
+fn rules_beside(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
-    Ok(lines.join("\n"))
+    lines.join("\n")
 }
 
 /// Ids here of the processes in a window's table that live, as far as that is known.
@@ -82,7 +97,7 @@ pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
 }
 
 /// The process-id namespace of a process, and its id in there: what it knows of itself.
-fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
+pub(crate) fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
     let folder = format!("/proc/{pid}");
     let fail = || RecordError::io("look at process", pid.to_string());
     let namespace = fs::metadata(format!("{folder}/ns/pid")).map_err(fail())?.ino();
@@ -150,5 +165,7 @@ mod tests {
         assert_eq!(text, format!("pid={namespace}:{own}\nexe=nginx\nns=7"));
         let nobody = ChannelSpec { pids: vec![u32::MAX >> 1], ..ChannelSpec::default() };
         assert!(rules_text(&nobody).is_err_and(|error| error.to_string().contains("process")));
+        assert_eq!(rules_of_running(&channel), text);
+        assert_eq!(rules_of_running(&nobody), NO_PROCESS);
     }
 }
