@@ -1,12 +1,15 @@
 //! A recording without an event reports why: the commands name the processes that have events and
 //! cannot be recorded, and rules that match nothing.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use trackway_tests::World;
+use serde_json::Value;
+use trackway_tests::{World, copy_program, has, skipped};
 
 /// Prints a line once it runs, and executes its event when its input ends.
 const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
@@ -14,20 +17,40 @@ const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {}\n\
     trackway(mute, event); return 0; }\n";
 
+/// Prints a line once it runs, and executes its event for each line that it reads, which it prints
+/// then.
+const EXECUTING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
+    TRACKWAY_EVENT(loud, event, TRACKWAY_DEBUG, (u32, n));\n\
+    int main(void) { char line[80]; setvbuf(stdout, NULL, _IOLBF, 0); puts(\"ready\");\n\
+    while (fgets(line, sizeof line, stdin)) { trackway(loud, event, 1); fputs(line, stdout); }\n\
+    return 0; }\n";
+
 /// A running program, which is ended with the test.
-struct Running(Child);
+struct Running(Child, BufReader<ChildStdout>);
 
 impl Running {
     /// Returns once the program has printed its line.
     fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
-        let output = child.stdout.take().expect("its output");
-        let running = Self(child);
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).expect("a line");
-        assert_eq!(line, "ready\n");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut running = Self(child, output);
+        running.expect("ready\n");
         running
+    }
+
+    /// Returns once the program has printed this line.
+    fn expect(&mut self, expected: &str) {
+        let mut line = String::new();
+        self.1.read_line(&mut line).expect("a line");
+        assert_eq!(line, expected);
+    }
+
+    /// The program, of [`EXECUTING`], executes its event.
+    fn execute(&mut self) {
+        let input = self.0.stdin.as_mut().expect("its input");
+        input.write_all(b"once\n").expect("a line");
+        self.expect("once\n");
     }
 
     /// The process as reasons name it.
@@ -47,6 +70,27 @@ impl Drop for Running {
 
 fn compile(world: &World, name: &str, flags: &[&str]) -> PathBuf {
     world.compile(name, WAITING, false, flags)
+}
+
+/// The reasons that a command gives in this member of its JSON, with the processes that each names.
+fn reasons(world: &World, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
+    let output = world.trackway(&[words, &["--format", "json"]].concat()).output();
+    let value: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
+    let pid = |process: &Value| process["pid"].as_u64().expect("a process id");
+    let of = |reason: &Value| {
+        let code = reason["reason"].as_str().expect("a word").to_owned();
+        (code, reason["processes"].as_array().expect("a list").iter().map(pid).collect())
+    };
+    value[member].as_array().expect("reasons").iter().map(of).collect()
+}
+
+/// What `trackway session status s` says of processes of this world, and of all others' nothing.
+fn reasons_of(world: &World, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
+    let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
+    let mut found = reasons(world, &["session", "status", "s"], "no_events_because");
+    found.iter_mut().for_each(|(_, pids)| pids.retain(|pid| ours.contains(pid)));
+    found.retain(|(_, pids)| !pids.is_empty());
+    found
 }
 
 /// What a command prints, on both streams.
@@ -130,4 +174,148 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
     assert_eq!(count("no event for "), 1, "{messages:?}");
     assert_eq!(count("but are static programs: "), 1, "{messages:?}");
     assert!(fs::metadata(world.path("trace")).is_ok());
+}
+
+#[test]
+fn a_process_whose_events_pass_no_filter_is_not_said_to_execute_none() {
+    let world = World::new("diagnosis-filter");
+    let program = world.compile("loud-filter", EXECUTING, true, &[]);
+    let mut running = Running::start(world.command(&program));
+    let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*", "--filter"];
+    talk(&world, &[&create[..], &["loud:event: n > 1000000"]].concat());
+    running.execute();
+    let pid = u64::from(running.0.id());
+    let expected = vec![("nothing-passed-filters".to_owned(), vec![pid])];
+    assert_eq!(reasons_of(&world, &[&running]), expected);
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    let sentence = format!("no event of these processes has passed the filters: {pid} loud");
+    assert!(messages.contains(&sentence) && !messages.contains("executed"), "{messages}");
+}
+
+#[test]
+fn a_process_whose_events_are_of_another_level_has_no_selected_event() {
+    let world = World::new("diagnosis-level");
+    let program = world.compile("loud-level", EXECUTING, true, &[]);
+    let mut running = Running::start(world.command(&program));
+    fs::write(world.path("s.toml"), LEVELS).expect("a file");
+    talk(&world, &["session", "load", "s.toml"]);
+    running.execute();
+    let found = reasons(&world, &["session", "status", "s"], "no_events_because");
+    assert_eq!(found, [("no-such-event".to_owned(), vec![])]);
+}
+
+/// A session without the level of [`EXECUTING`].
+const LEVELS: &str = "name = \"s\"\noutput = \"trace\"\n[[channel]]\n\
+    on = [{ pattern = \"loud:event\", at-least = \"warning\" }]\n";
+
+#[test]
+fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
+    let world = World::new("diagnosis-pid");
+    let [program, silent] = ["loud-pid", "silent-pid"].map(|name| {
+        let text = if name == "loud-pid" { EXECUTING } else { SILENT };
+        world.compile(name, text, true, &[])
+    });
+    let mut a = Running::start(world.command(&program));
+    let b = Running::start(world.command(&program));
+    let c = Running::start(world.command(&silent));
+    let [pid_of_a, pid_of_b, pid_of_c] = [&a, &b, &c].map(|one| one.0.id().to_string());
+    let mut diagnosis = |words: &[&str]| {
+        let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*"];
+        talk(&world, &[&create[..], words].concat());
+        a.execute();
+        let found = reasons_of(&world, &[&a, &b, &c]);
+        talk(&world, &["session", "destroy", "s"]);
+        found
+    };
+    let [a_id, b_id] = [&pid_of_a, &pid_of_b].map(|pid| pid.parse::<u64>().expect("a number"));
+    let not_executed = |pid| vec![("not-executed".to_owned(), vec![pid])];
+    assert_eq!(diagnosis(&["--pid", &pid_of_b]), not_executed(b_id));
+    let mut both = vec![a_id, b_id];
+    both.sort_unstable();
+    let excluded = vec![("excluded".to_owned(), both)];
+    assert_eq!(diagnosis(&["--pid", &pid_of_c]), excluded);
+    assert_eq!(diagnosis(&["--executable", "nobody-runs-this"]), excluded);
+}
+
+/// Prints a line, has no event, and ends with its input.
+const SILENT: &str = "#include <stdio.h>\n\
+    int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {} return 0; }\n";
+
+#[test]
+fn a_process_in_another_window_is_named_as_such() {
+    let world = World::new("diagnosis-window");
+    let other = World::new("diagnosis-other-window");
+    let program = world.compile("loud-window", EXECUTING, true, &[]);
+    let mut outside = Running::start(other.command(&program));
+    let inside = Running::start(world.command(&program));
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    outside.execute();
+    let found = reasons_of(&world, &[&outside, &inside]);
+    let [outside, inside] = [&outside, &inside].map(|one| vec![u64::from(one.0.id())]);
+    let expected = [("other-window", outside), ("not-executed", inside.clone())];
+    assert_eq!(found, expected.map(|(code, pids)| (code.to_owned(), pids)));
+    // Nothing is claimed by who looks into another window than the session's.
+    let mut status = world.trackway(&["session", "status", "s"]);
+    let output = status.env("TRACKWAY_WINDOW_DIR", other.window_dir()).output();
+    let text = String::from_utf8(output.expect("it runs").stdout).expect("text");
+    assert!(text.contains("session s") && !text.contains("no events"), "{text}");
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    let hint = "give session and programs the same TRACKWAY_WINDOW_DIR";
+    assert!(messages.contains("use another window") && messages.contains(hint), "{messages}");
+}
+
+#[test]
+fn a_command_whose_events_pass_no_filter_is_explained_so() {
+    let world = World::new("diagnosis-record");
+    let program = world.compile("loud-record", EXECUTING, true, &[]);
+    let mut record = world.trackway(&["record", "-o", "trace", "--filter", "n > 1000000", "--"]);
+    record.arg(&program).stderr(Stdio::piped());
+    let mut running = Running::start(record);
+    running.execute();
+    let errors = BufReader::new(running.0.stderr.take().expect("its messages"));
+    let mut messages = String::new();
+    for line in errors.lines().map_while(Result::ok) {
+        if line.contains("no event for ") {
+            drop(running.0.stdin.take());
+        }
+        messages += &line;
+    }
+    let count = |text: &str| messages.matches(text).count();
+    assert_eq!(count("no event of these processes has passed the filters: "), 1, "{messages}");
+    assert_eq!(count("executed none"), 0, "{messages}");
+}
+
+#[test]
+fn a_process_inside_valgrind_is_not_called_static() {
+    if !has("valgrind") {
+        return skipped("valgrind is not installed");
+    }
+    let world = World::new("diagnosis-valgrind");
+    let program = world.compile("loud-valgrind", EXECUTING, true, &[]);
+    let mut valgrind = world.command("valgrind");
+    valgrind.args(["--tool=none", "-q"]).arg(&program);
+    let running = Running::start(valgrind);
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    let pid = u64::from(running.0.id());
+    assert_eq!(reasons_of(&world, &[&running]), [("not-executed".to_owned(), vec![pid])]);
+    let unlisted = reasons(&world, &["list"], "unlisted");
+    assert!(unlisted.iter().all(|(_, pids)| !pids.contains(&pid)), "{unlisted:?}");
+    let listed = talk(&world, &["list"]);
+    assert_eq!(listed.matches(&pid.to_string()).count(), 1, "{listed}");
+    let doctor = talk(&world, &["doctor", "--format", "json"]);
+    assert!(!doctor.contains(&format!("{pid} ")), "{doctor}");
+}
+
+#[test]
+fn a_process_that_has_a_file_mapped_whose_name_is_not_text_is_named() {
+    let world = World::new("diagnosis-name");
+    let program = compile(&world, "mute-name", &[]);
+    let other = world.path("").join(OsStr::from_bytes(b"mute-\xff"));
+    copy_program(&program, &other);
+    let running = Running::start(world.command(&other));
+    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "mute:*"]);
+    let pid = u64::from(running.0.id());
+    assert_eq!(reasons_of(&world, &[&running]), [("without-library".to_owned(), vec![pid])]);
+    let messages = talk(&world, &["session", "destroy", "s"]);
+    assert!(messages.contains(&format!("{pid} mute-\u{fffd}")), "{messages}");
 }

@@ -4,17 +4,15 @@
 //! of the files that the process has mapped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::OsStr;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use trackway_abi::window::{EVENTS_MAX, PROCESSES_MAX};
+use trackway_abi::window::EVENTS_MAX;
 use trackway_console::{Style, Target};
 use trackway_recorder::diagnosis::{ProcessName, Reason, Selection, diagnose};
-use trackway_recorder::{Home, elf, processes::elsewhere, versions};
+use trackway_recorder::{Home, elf, processes, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
 use trackway_window::Window;
 
@@ -92,43 +90,18 @@ fn find(window: &Window) -> Found {
     window.sweep_processes();
     let events = events_in(window);
     let mut points: HashMap<PathBuf, BTreeSet<String>> = HashMap::new();
-    let (mut processes, own) = (Vec::new(), trackway_sys::process::pid_namespace());
-    let mut others = None;
-    for index in 0..PROCESSES_MAX {
-        let who = window.identity_at(index);
-        let pid = match who.pid {
-            0 => continue,
-            pid if who.pid_namespace == own => pid,
-            // What it is called there, somebody else is called here.
-            pid => match others.get_or_insert_with(elsewhere).get(&(who.pid_namespace, pid)) {
-                Some(&pid) => pid,
-                None => continue,
-            },
-        };
-        let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { continue };
+    let mut found = Vec::new();
+    for pid in processes::in_window(window) {
+        let Some(files) = processes::mapped_files(pid) else { continue };
         let mut of_process = BTreeSet::new();
-        for path in mapped_files(&maps).into_iter().take(MODULES_MAX) {
+        for path in files.into_iter().take(MODULES_MAX) {
             let of_file = points.entry(path).or_insert_with_key(|path| points_of(pid, path));
             of_process.extend(of_file.iter().filter(|name| events.contains_key(*name)).cloned());
         }
-        // A process may call itself anything.
-        let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
-        processes.push(Process { pid, name, events: of_process });
+        found.push(Process { pid, name: processes::name_of(pid), events: of_process });
     }
-    processes.sort_by_key(|process| process.pid);
     let refused = window.header().events_refused.load(Ordering::Relaxed);
-    Found { processes, events, refused, ..Found::default() }
-}
-
-/// Executable files in proc_pid_maps(5).
-fn mapped_files(maps: &[u8]) -> BTreeSet<PathBuf> {
-    let path = |line: &[u8]| {
-        let mode = line.split(|&byte| byte == b' ').nth(1)?;
-        let at = line.iter().position(|&byte| byte == b'/')?;
-        mode.contains(&b'x').then(|| PathBuf::from(OsStr::from_bytes(&line[at..])))
-    };
-    maps.split(|&byte| byte == b'\n').filter_map(path).collect()
+    Found { processes: found, events, refused, ..Found::default() }
 }
 
 /// Through /proc, which reaches other mount namespaces.
@@ -322,21 +295,6 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mapped_files_are_those_with_code() {
-        let maps = b"\
-5581-5582 r--p 00000000 00:19 21 /bin/app\n\
-5582-5583 r-xp 00001000 00:19 21 /bin/my app\n\
-5583-5584 r-xp 00001000 00:19 22 /bin/\xff\n\
-7f00-7f01 r-xp 00000000 00:00 0 [vdso]\n\
-7f01-7f02 rw-p 00000000 00:00 0 \n";
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        assert_eq!(
-            mapped_files(maps),
-            BTreeSet::from([b"/bin/my app".as_slice(), b"/bin/\xff"].map(path))
-        );
-    }
 
     #[test]
     fn lists_are_text_and_json() {

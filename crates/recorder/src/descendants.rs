@@ -16,6 +16,7 @@ use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_window::Window;
 
 use crate::elf;
+use crate::processes::name_of;
 use crate::report::Notices;
 use crate::versions::{self, Windows};
 
@@ -143,8 +144,7 @@ impl Descendants {
         }
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let Some(reason) = self.reason(pid, &folder) else { return };
-        let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
-        self.untraced.insert(pid, Untraced { name: name.trim().to_owned(), reason });
+        self.untraced.insert(pid, Untraced { name: name_of(pid), reason });
     }
 
     /// Why a process cannot be traced; `None`: it can be, or is gone.

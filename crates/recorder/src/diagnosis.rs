@@ -1,5 +1,5 @@
 //! Why a recording has no event: one function finds the reasons, one place turns them into
-//! sentences.
+//! sentences. A reason claims nothing that these facts do not show.
 //!
 //! The reasons come from the user's window and from /proc, so they describe this moment: a process
 //! that has ended gives none. Files and /proc are read with bounds; what cannot be read gives no
@@ -7,20 +7,30 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fmt::{Display, Formatter};
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
+use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_kernel::catalogue::{Catalogue, select as kernel};
-use trackway_schema::{EventDescription, Rules};
-use trackway_session::{ChannelSpec, RuleSpec};
+use trackway_schema::EventDescription;
+use trackway_session::RuleSpec;
 use trackway_window::Window;
 
 use crate::report::Notices;
 use crate::unmatched::near_pattern;
-use crate::{Home, elf, versions};
+use crate::versions::{self, Windows};
+use crate::{Home, elf, processes};
+
+pub use selection::Selection;
+use selection::{Fate, ProcessFate, Subject, selects};
+
+mod selection;
 
 /// Most processes that are examined.
 const PROCESSES_MAX: usize = 4096;
@@ -30,6 +40,8 @@ const FILES_MAX: usize = 4096;
 const FILES_OF_PROCESS_MAX: usize = 256;
 /// Most processes that a sentence names.
 const NAMED_MAX: usize = 8;
+/// Levels of an event whose description is not known.
+const ANY_LEVEL: &[u8] = &[];
 /// How the names of the library's files begin.
 const LIBRARY_PREFIX: &str = "libtrackway.so";
 
@@ -49,10 +61,14 @@ pub enum Reason {
     NoSuchEvent,
     /// The recorded command ended without an event.
     CommandWithoutEvents,
-    /// The recorded command ended, and no event passed the filters.
-    NothingPassedFilters,
-    /// Processes have such an event and the library: none of them has executed it so far.
+    /// No event passed the filters: of these processes; of a recorded command, if none is named.
+    NothingPassedFilters(Vec<ProcessName>),
+    /// Processes have such events, unfiltered, and are in the window: none has executed one.
     NotExecuted(Vec<ProcessName>),
+    /// Processes have such an event and the library, and are not in this user's window.
+    OtherWindow(Vec<ProcessName>),
+    /// Processes have such an event, and the process rules exclude every one that has.
+    Excluded(Vec<ProcessName>),
     /// Processes have such an event, and run without the library.
     WithoutLibrary(Vec<ProcessName>),
     /// Processes have such an event, and are static: they cannot load the library.
@@ -82,53 +98,20 @@ pub enum Reason {
     },
 }
 
-/// What a recording selects.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection {
-    patterns: Vec<String>,
-    rules: String,
-}
-
-impl Selection {
-    /// Of the rules of these channels together.
-    pub fn of<'spec>(channels: impl Iterator<Item = &'spec ChannelSpec>) -> Self {
-        let mut selection = Self::default();
-        let mut lines: Vec<String> = Vec::new();
-        for channel in channels {
-            // A session's rules were checked when it was created.
-            lines.extend(channel.rules_text());
-            let rules = channel.on.iter().flatten().filter(|rule| !rule.excludes());
-            selection.patterns.extend(rules.map(RuleSpec::full_pattern));
-        }
-        selection.rules = lines.join("\n");
-        selection
-    }
-
-    /// Of patterns as `--on` has them, and the rules that they stand for.
-    pub(crate) fn of_patterns(patterns: &[String], rules: &str) -> Self {
-        let specs = patterns.iter().filter(|pattern| !pattern.starts_with('!'));
-        let patterns = specs.map(|pattern| RuleSpec::new(pattern).full_pattern()).collect();
-        Self { patterns, rules: rules.to_owned() }
-    }
-
-    /// Of every event.
-    pub fn all() -> Self {
-        Self { patterns: Vec::new(), rules: "*".to_owned() }
-    }
-
-    fn selects(&self, name: &str) -> bool {
-        let (provider, event) = name.split_once(':').unwrap_or((name, ""));
-        Rules::new(self.rules.as_bytes()).may_select(provider.as_bytes(), event.as_bytes())
-    }
-}
-
 /// A process with events that a recording selects.
 #[derive(Debug, Clone)]
 struct Candidate {
     process: ProcessName,
     uid: u32,
-    has_library: bool,
     is_static: bool,
+    /// It has the library mapped, or is in the window.
+    has_library: bool,
+    /// `None`: there is no window to compare with.
+    is_in_window: Option<bool>,
+    /// Every channel that selects it filters some of its events.
+    is_filtered: bool,
+    /// The process rules select it.
+    is_selected: bool,
 }
 
 /// Which running processes a diagnosis examines.
@@ -147,22 +130,65 @@ struct Facts {
     /// Full names of the events of the window and of the processes' files.
     names: BTreeSet<String>,
     other_versions: BTreeMap<u32, Vec<ProcessName>>,
+    /// Whether a process may be a candidate: its events or the rules for it are not known.
+    has_unknown: bool,
+}
+
+/// What processes are compared with.
+struct Surroundings<'a> {
+    selection: &'a Selection,
+    /// Ids of the processes in the window's table; `None`: there is no window.
+    in_window: Option<BTreeSet<u32>>,
+    windows: Windows,
+    files: Files,
+}
+
+impl Surroundings<'_> {
+    fn is_in_window(&self, pid: u32) -> Option<bool> {
+        // A fork child enters the table with its first event, and has the window mapped before.
+        let in_window = self.in_window.as_ref()?;
+        Some(in_window.contains(&pid) || self.windows.is_ours_in(pid))
+    }
 }
 
 /// Finds out why a recording of this user with this selection has no event.
 pub fn diagnose(selection: &Selection) -> Vec<Reason> {
+    diagnose_by(selection, |window| Some(window))
+}
+
+/// The same of a session in the background. Where it records into another window than this
+/// process's, nothing is claimed about windows.
+pub fn diagnose_session(session: &str, selection: &Selection) -> Vec<Reason> {
+    diagnose_by(selection, |window| Some(window).filter(|window| has_session(window, session)))
+}
+
+fn diagnose_by(
+    selection: &Selection,
+    choose: impl FnOnce(&Window) -> Option<&Window>,
+) -> Vec<Reason> {
     // Where the window cannot be opened, /proc alone gives reasons.
-    let seen = Home::look(|window| diagnose_in(selection, Some(window), &Scope::All));
+    let seen = Home::look(|window| diagnose_in(selection, choose(window), &Scope::All));
     seen.ok().flatten().unwrap_or_else(|| diagnose_in(selection, None, &Scope::All))
 }
 
-/// The same with a window that is open already.
+/// Whether a session of this name records into the window.
+fn has_session(window: &Window, name: &str) -> bool {
+    (0..SESSIONS_MAX).map(|index| window.session(index)).any(|session| {
+        // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the name was there.
+        let is_active = session.state.load(Ordering::Acquire) == state::ACTIVE;
+        let bytes = session.name_bytes.load(Ordering::Relaxed) as usize;
+        let shared = session.name.iter().take(bytes).map(|byte| byte.load(Ordering::Relaxed));
+        is_active && shared.eq(name.bytes())
+    })
+}
+
+/// Finds out the same with a window that is open already; `None`: there is none to look into.
 pub(crate) fn diagnose_in(
     selection: &Selection,
     window: Option<&Window>,
     scope: &Scope,
 ) -> Vec<Reason> {
-    let mut facts = Facts::collect(selection, scope);
+    let mut facts = Facts::collect(selection, window, scope);
     facts.names.extend(window.into_iter().flat_map(registered_names));
     let reasons = facts.reasons(selection, &[crate::home::user()]).into_iter();
     reasons.map(Reason::with_kernel_pattern).collect()
@@ -185,10 +211,8 @@ pub(crate) fn unmatched_patterns(
     names: &BTreeSet<String>,
 ) -> impl Iterator<Item = Reason> {
     let is_for_some = |pattern: &String| !matches!(pattern.as_str(), "*" | "*:*");
-    let matches_none = |pattern: &String| {
-        let only = Selection { patterns: Vec::new(), rules: pattern.clone() };
-        !names.iter().any(|name| only.selects(name))
-    };
+    let matches_none =
+        |pattern: &String| !names.iter().any(|name| selects(pattern, name, ANY_LEVEL));
     patterns.filter(is_for_some).filter(matches_none).map(|pattern| Reason::UnmatchedRule {
         near: near_pattern(&pattern, names),
         pattern,
@@ -205,9 +229,14 @@ fn registered_names(window: &Window) -> Vec<String> {
 }
 
 impl Facts {
-    fn collect(selection: &Selection, scope: &Scope) -> Self {
+    fn collect(selection: &Selection, window: Option<&Window>, scope: &Scope) -> Self {
         let mut facts = Self::default();
-        let mut files = Files::default();
+        let mut surroundings = Surroundings {
+            selection,
+            in_window: window.map(processes::in_window),
+            windows: Windows::here(),
+            files: Files::default(),
+        };
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let is_in_scope = |pid: &u32| match scope {
             Scope::All => *pid != std::process::id(),
@@ -215,67 +244,79 @@ impl Facts {
         };
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         for pid in pids.filter(is_in_scope).take(PROCESSES_MAX) {
-            facts.examine(pid, selection, &mut files);
-        }
-        for (version, pids) in versions::other_versions() {
-            let pids = pids.into_iter().filter(is_in_scope);
-            let processes: Vec<_> = pids.map(ProcessName::of).collect();
-            if processes.is_empty() {
-                continue;
-            }
-            facts.other_versions.insert(version, processes);
+            facts.examine(pid, &mut surroundings);
         }
         facts
     }
 
-    fn examine(&mut self, pid: u32, selection: &Selection, files: &mut Files) {
+    fn examine(&mut self, pid: u32, surroundings: &mut Surroundings<'_>) {
+        let Surroundings { selection, windows, files, .. } = surroundings;
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let Ok(status) = fs::metadata(&folder) else { return };
-        let Ok(maps) = fs::read_to_string(folder.join("maps")) else { return };
-        let mapped = mapped_files(&maps);
-        let is_library = |path: &Path| {
-            let name = path.file_name().map(|name| name.to_string_lossy());
-            name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
+        let Some(mapped) = processes::mapped_files(pid) else { return };
+        let programs = mapped.iter().filter(|path| !is_library(path)).take(FILES_OF_PROCESS_MAX);
+        let root = folder.join("root");
+        let points: Vec<_> = programs.map(|path| files.points(&root, path)).collect();
+        let events = || points.iter().flat_map(|points| points.iter());
+        self.names.extend(events().map(|(name, _)| name.clone()));
+        let fates: BTreeSet<Fate> =
+            events().map(|(name, levels)| selection.fate_in_any_process(name, levels)).collect();
+        let has_events = fates.iter().any(|fate| *fate != Fate::Unselected);
+        let version = windows.other_version_of(pid);
+        if !has_events && version.is_none() {
+            return;
+        }
+        let is_in_window = surroundings.is_in_window(pid);
+        let has_library = is_in_window == Some(true) || mapped.iter().any(|path| is_library(path));
+        let is_static = elf::read(&folder.join("exe")).is_some_and(|module| module.is_static);
+        // Where a program runs another one, as valgrind does, its own is not the one that counts.
+        let executable = executable(&folder).filter(|_| !is_static || !has_library);
+        let subject =
+            Subject { id: processes::inside(pid).ok(), executable: executable.as_deref() };
+        let process_fate = surroundings.selection.process_fate(&subject);
+        if let Some(version) = version {
+            if process_fate == ProcessFate::Selected {
+                self.other_versions.entry(version).or_default().push(ProcessName::of(pid));
+            }
+            return;
+        }
+        let fates = match process_fate {
+            ProcessFate::Selected => events()
+                .map(|(name, levels)| surroundings.selection.fate(&subject, name, levels))
+                .collect(),
+            ProcessFate::Excluded => fates,
+            ProcessFate::Unknown => {
+                self.has_unknown = true;
+                return;
+            }
         };
-        let has_library = mapped.iter().any(|path| is_library(path));
-        let mut is_selected = false;
-        for path in mapped.iter().filter(|path| !is_library(path)).take(FILES_OF_PROCESS_MAX) {
-            let points = files.points(&folder.join("root"), path);
-            is_selected |= points.iter().any(|name| selection.selects(name));
-            self.names.extend(points.iter().cloned());
+        // What one channel has of events, and another one of processes, selects nothing.
+        if fates.iter().all(|fate| *fate == Fate::Unselected) {
+            return;
         }
-        if is_selected {
-            let program = elf::read(&folder.join("exe"));
-            self.candidates.push(Candidate {
-                process: ProcessName::of(pid),
-                uid: status.uid(),
-                has_library,
-                is_static: program.is_some_and(|module| module.is_static),
-            });
-        }
+        self.candidates.push(Candidate {
+            process: ProcessName::of(pid),
+            uid: status.uid(),
+            is_static,
+            has_library,
+            is_in_window,
+            is_filtered: fates.contains(&Fate::Filtered),
+            is_selected: process_fate == ProcessFate::Selected,
+        });
     }
 
     /// Reasons in the order in which they help: what to correct first, then who is not covered.
     fn reasons(&self, selection: &Selection, covered: &[u32]) -> Vec<Reason> {
-        let patterns = selection.patterns.iter().cloned();
-        let mut reasons: Vec<Reason> = unmatched_patterns(patterns, &self.names).collect();
-        let of = |is_meant: &dyn Fn(&Candidate) -> bool| -> Vec<ProcessName> {
-            let own = self.candidates.iter().filter(|one| covered.contains(&one.uid));
-            let meant = own.filter(|one| is_meant(one));
-            let mut processes: Vec<_> = meant.map(|one| one.process.clone()).collect();
-            processes.sort();
-            processes
-        };
-        let mut push = |processes: Vec<ProcessName>, reason: fn(Vec<ProcessName>) -> Reason| {
-            if !processes.is_empty() {
-                reasons.push(reason(processes));
-            }
-        };
-        push(of(&|one| one.is_static), Reason::Static);
-        push(of(&|one| !one.is_static && !one.has_library), Reason::WithoutLibrary);
-        push(of(&|one| one.has_library), Reason::NotExecuted);
+        let mut reasons: Vec<Reason> =
+            unmatched_patterns(selection.patterns(), &self.names).collect();
+        let selected = || self.candidates.iter().filter(|one| one.is_selected);
+        let of_user = |uid: u32| covered.contains(&uid);
+        for (reason, is_meant) in Candidate::KINDS {
+            let meant = selected().filter(|one| of_user(one.uid) && is_meant(one));
+            reasons.extend(names_of(meant).map(reason));
+        }
         let mut others: BTreeMap<u32, Vec<ProcessName>> = BTreeMap::new();
-        for one in self.candidates.iter().filter(|one| !covered.contains(&one.uid)) {
+        for one in selected().filter(|one| !of_user(one.uid)) {
             others.entry(one.uid).or_default().push(one.process.clone());
         }
         reasons.extend(
@@ -286,27 +327,65 @@ impl Facts {
             version,
             processes: processes.clone(),
         }));
-        if reasons.is_empty() {
-            reasons.push(Reason::NoSuchEvent);
+        // A selected process may have no reason that is known.
+        if reasons.is_empty() && selected().next().is_none() {
+            let excluded = names_of(self.candidates.iter().filter(|one| of_user(one.uid)));
+            let nobody = (!self.has_unknown).then_some(Reason::NoSuchEvent);
+            reasons.extend(excluded.map(Reason::Excluded).or(nobody));
         }
         reasons
     }
 }
 
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
+}
+
+/// What a process runs, as it was called when it was started (proc_pid_exe(5)).
+fn executable(folder: &Path) -> Option<PathBuf> {
+    let path = fs::read_link(folder.join("exe")).ok()?;
+    let bytes = path.as_os_str().as_bytes();
+    Some(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)).into())
+}
+
+/// Which reason is that of which of the user's own candidates.
+type Kind = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
+
+impl Candidate {
+    /// At most one of them is that of a candidate.
+    const KINDS: [Kind; 5] = [
+        (Reason::Static, |one| one.is_static && !one.has_library),
+        (Reason::WithoutLibrary, |one| !one.is_static && !one.has_library),
+        (Reason::OtherWindow, |one| one.has_library && one.is_in_window == Some(false)),
+        (Reason::NothingPassedFilters, |one| one.is_in_window == Some(true) && one.is_filtered),
+        (Reason::NotExecuted, |one| one.is_in_window == Some(true) && !one.is_filtered),
+    ];
+}
+
+/// The processes, sorted; `None`: there is none.
+fn names_of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<Vec<ProcessName>> {
+    let mut processes: Vec<_> = candidates.map(|one| one.process.clone()).collect();
+    processes.sort();
+    (!processes.is_empty()).then_some(processes)
+}
+
 impl ProcessName {
     fn of(pid: u32) -> Self {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        Self { pid, name: name.trim().to_owned() }
+        Self { pid, name: processes::name_of(pid) }
     }
 }
 
+/// Full names of events, with the levels that their descriptions have; none: it is not known.
+type Points = BTreeMap<String, Vec<u8>>;
+
 /// Instrumentation points of files, each read once.
 #[derive(Debug, Default)]
-struct Files(HashMap<(u64, u64), Rc<BTreeSet<String>>>);
+struct Files(HashMap<(u64, u64), Rc<Points>>);
 
 impl Files {
     /// Points of the file at `path` below `root`, which reaches other mount namespaces.
-    fn points(&mut self, root: &Path, path: &Path) -> Rc<BTreeSet<String>> {
+    fn points(&mut self, root: &Path, path: &Path) -> Rc<Points> {
         let inside = root.join(path.strip_prefix("/").unwrap_or(path));
         let Ok(status) = fs::metadata(&inside) else { return Rc::default() };
         let key = (status.dev(), status.ino());
@@ -317,10 +396,20 @@ impl Files {
             return Rc::default();
         }
         let module = elf::read(&inside).filter(elf::Module::has_events);
-        let points = Rc::new(module.map(|module| module.points).unwrap_or_default());
+        let points = Rc::new(module.map(points_of).unwrap_or_default());
         self.0.insert(key, Rc::clone(&points));
         points
     }
+}
+
+fn points_of(module: elf::Module) -> Points {
+    let mut points: Points = module.points.into_iter().map(|name| (name, Vec::new())).collect();
+    for event in module.events.into_iter().flatten() {
+        if let Some(levels) = points.get_mut(&event.full_name()) {
+            levels.push(event.level);
+        }
+    }
+    points
 }
 
 /// What `--kernel` takes for a pattern that kernel events match, as far as this user may read them.
@@ -328,14 +417,6 @@ fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
     kernel::Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
-}
-
-/// Executable files in proc_pid_maps(5).
-fn mapped_files(maps: &str) -> BTreeSet<PathBuf> {
-    maps.lines()
-        .filter(|line| line.split_whitespace().nth(1).is_some_and(|mode| mode.contains('x')))
-        .filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))
-        .collect()
 }
 
 /// `12 app, 13 worker`.
@@ -363,12 +444,29 @@ impl Display for Reason {
             Self::CommandWithoutEvents => {
                 write!(formatter, "nothing was recorded: does the program have events?")
             }
-            Self::NothingPassedFilters => {
+            Self::NothingPassedFilters(processes) if processes.is_empty() => {
                 write!(formatter, "nothing was recorded: do the filters let anything pass?")
             }
+            Self::NothingPassedFilters(processes) => write!(
+                formatter,
+                "no event of these processes has passed the filters: {}",
+                Listed(processes)
+            ),
             Self::NotExecuted(processes) => write!(
                 formatter,
-                "these processes have such events and have not executed one: {}",
+                "these processes have such events and have executed none while the session \
+                 recorded: {}",
+                Listed(processes)
+            ),
+            Self::OtherWindow(processes) => write!(
+                formatter,
+                "these processes have such events, but use another window than this session, or \
+                 none: {}",
+                Listed(processes)
+            ),
+            Self::Excluded(processes) => write!(
+                formatter,
+                "these processes have such events, but the process rules exclude them: {}",
                 Listed(processes)
             ),
             Self::WithoutLibrary(processes) => write!(
@@ -406,8 +504,10 @@ impl Reason {
         match self {
             Self::NoSuchEvent => "no-such-event",
             Self::CommandWithoutEvents => "command-without-events",
-            Self::NothingPassedFilters => "nothing-passed-filters",
+            Self::NothingPassedFilters(_) => "nothing-passed-filters",
             Self::NotExecuted(_) => "not-executed",
+            Self::OtherWindow(_) => "other-window",
+            Self::Excluded(_) => "excluded",
             Self::WithoutLibrary(_) => "without-library",
             Self::Static(_) => "static",
             Self::OtherUser { .. } => "other-user",
@@ -419,15 +519,15 @@ impl Reason {
     /// The processes that it is about.
     pub fn processes(&self) -> &[ProcessName] {
         match self {
-            Self::NotExecuted(processes)
+            Self::NothingPassedFilters(processes)
+            | Self::NotExecuted(processes)
+            | Self::OtherWindow(processes)
+            | Self::Excluded(processes)
             | Self::WithoutLibrary(processes)
             | Self::Static(processes)
             | Self::OtherUser { processes, .. }
             | Self::OtherVersion { processes, .. } => processes,
-            Self::NoSuchEvent
-            | Self::CommandWithoutEvents
-            | Self::NothingPassedFilters
-            | Self::UnmatchedRule { .. } => &[],
+            Self::NoSuchEvent | Self::CommandWithoutEvents | Self::UnmatchedRule { .. } => &[],
         }
     }
 
@@ -452,7 +552,7 @@ impl Reason {
 
     fn fixed_hint(&self) -> Option<&'static str> {
         match self {
-            Self::NothingPassedFilters => Some("trackway print --filter tries them on a trace"),
+            Self::NothingPassedFilters(_) => Some("trackway print --filter tries them on a trace"),
             Self::NoSuchEvent | Self::CommandWithoutEvents => Some(
                 "trackway list shows the events of running programs; --preload libc,pthread \
                  traces any program",
@@ -461,6 +561,13 @@ impl Reason {
                 "link the program with -ltrackway, or start it with libtrackway.so.1 in LD_PRELOAD",
             ),
             Self::Static(_) => Some("link the program dynamically"),
+            Self::OtherWindow(_) => Some(
+                "give session and programs the same TRACKWAY_WINDOW_DIR; a container needs the \
+                 /dev/shm of the recorder, or a recorder inside",
+            ),
+            Self::Excluded(_) => {
+                Some("--pid, --executable and --pid-namespace choose a channel's processes")
+            }
             Self::OtherUser { .. } => {
                 Some("record as that user, or as root with trackway session create --user")
             }
@@ -473,7 +580,10 @@ impl Reason {
     pub(crate) fn report(&self, notices: &Notices) {
         match (self, self.hint()) {
             // The summary before says what happened: the whole of these is advice.
-            (Self::CommandWithoutEvents | Self::NothingPassedFilters, Some(hint)) => {
+            (Self::CommandWithoutEvents, Some(hint)) => {
+                notices.hint(format_args!("{self} {hint}"));
+            }
+            (Self::NothingPassedFilters(processes), Some(hint)) if processes.is_empty() => {
                 notices.hint(format_args!("{self} {hint}"));
             }
             (_, hint) => {
@@ -491,44 +601,85 @@ impl Reason {
 
 #[cfg(test)]
 mod tests {
+    use trackway_session::ChannelSpec;
+
     use super::*;
 
     fn process(pid: u32) -> ProcessName {
         ProcessName { pid, name: format!("app{pid}") }
     }
 
-    fn facts() -> Facts {
-        let candidate = |pid, uid, has_library, is_static| Candidate {
+    fn candidate(pid: u32) -> Candidate {
+        Candidate {
             process: process(pid),
-            uid,
-            has_library,
-            is_static,
-        };
-        Facts {
-            candidates: vec![
-                candidate(1, 7, true, false),
-                candidate(2, 7, false, false),
-                candidate(3, 7, false, true),
-                candidate(4, 8, false, false),
-            ],
-            names: BTreeSet::from(["myapp:request".to_owned()]),
-            other_versions: BTreeMap::from([(0, vec![process(5)])]),
+            uid: 7,
+            is_static: false,
+            has_library: true,
+            is_in_window: Some(true),
+            is_filtered: false,
+            is_selected: true,
         }
+    }
+
+    fn facts(candidates: impl Into<Vec<Candidate>>) -> Facts {
+        Facts {
+            candidates: candidates.into(),
+            names: BTreeSet::from(["myapp:request".to_owned()]),
+            ..Facts::default()
+        }
+    }
+
+    fn reasons(facts: &Facts) -> Vec<Reason> {
+        facts.reasons(&Selection::all(), &[7])
     }
 
     #[test]
     fn every_process_has_the_reason_that_applies_to_it() {
+        let outside = Some(false);
+        let without = Candidate { has_library: false, is_in_window: outside, ..candidate(2) };
+        let mut facts = facts([
+            candidate(1),
+            without.clone(),
+            Candidate { process: process(3), is_static: true, ..without.clone() },
+            Candidate { process: process(4), uid: 8, ..without.clone() },
+            Candidate { is_filtered: true, ..candidate(6) },
+            Candidate { is_in_window: outside, ..candidate(7) },
+            Candidate { is_static: true, ..candidate(8) },
+            Candidate { is_selected: false, ..candidate(9) },
+            Candidate { is_selected: false, process: process(10), uid: 8, ..without },
+        ]);
+        facts.other_versions = BTreeMap::from([(0, vec![process(5)])]);
         assert_eq!(
-            facts().reasons(&Selection::all(), &[7]),
+            reasons(&facts),
             [
                 Reason::Static(vec![process(3)]),
                 Reason::WithoutLibrary(vec![process(2)]),
-                Reason::NotExecuted(vec![process(1)]),
+                Reason::OtherWindow(vec![process(7)]),
+                Reason::NothingPassedFilters(vec![process(6)]),
+                Reason::NotExecuted(vec![process(1), process(8)]),
                 Reason::OtherUser { uid: 8, processes: vec![process(4)] },
                 Reason::OtherVersion { version: 0, processes: vec![process(5)] },
             ]
         );
-        assert_eq!(Facts::default().reasons(&Selection::all(), &[7]), [Reason::NoSuchEvent]);
+        assert_eq!(reasons(&Facts::default()), [Reason::NoSuchEvent]);
+    }
+
+    #[test]
+    fn excluded_processes_are_named_where_nobody_else_has_the_events() {
+        let excluded = Candidate { is_selected: false, ..candidate(1) };
+        let others = Candidate { uid: 8, process: process(2), ..excluded.clone() };
+        assert_eq!(
+            reasons(&facts([excluded, others.clone()])),
+            [Reason::Excluded(vec![process(1)])]
+        );
+        assert_eq!(reasons(&facts([others])), [Reason::NoSuchEvent]);
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_what_is_not_known() {
+        let anywhere = Candidate { is_in_window: None, ..candidate(1) };
+        assert_eq!(reasons(&facts([anywhere])), []);
+        assert_eq!(reasons(&Facts { has_unknown: true, ..Facts::default() }), []);
     }
 
     #[test]
@@ -566,8 +717,10 @@ mod tests {
     #[test]
     fn a_rule_without_an_event_names_the_pattern_that_is_like_it() {
         let patterns = ["myapp:reqest", "web", "myapp:*", "*", "!other:*"].map(str::to_owned);
-        let selection = Selection::of_patterns(&patterns, "myapp:reqest\nweb:*\nmyapp:*\n*");
-        let facts = Facts { candidates: Vec::new(), other_versions: BTreeMap::new(), ..facts() };
+        let on = Some(patterns.iter().map(RuleSpec::new).collect());
+        let channel = ChannelSpec { on, ..ChannelSpec::default() };
+        let selection = Selection::of(std::iter::once(&channel));
+        let facts = facts([]);
         let unmatched = |pattern: &str, near: Option<&str>| Reason::UnmatchedRule {
             pattern: pattern.to_owned(),
             near: near.map(str::to_owned),

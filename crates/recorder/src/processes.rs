@@ -1,13 +1,22 @@
-//! Which processes a channel records, as the window has it.
+//! Processes, as /proc and the window show them; and which of them a channel records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_session::ChannelSpec;
+use trackway_sys::process::{Life, life_of};
+use trackway_window::Window;
 
 use crate::RecordError;
+
+/// A process rule that selects no process: no namespace has this number.
+const NO_PROCESS: &str = "pid=0:0";
 
 /// The rules of a channel, as `trackway_schema::ProcessRules` reads them.
 ///
@@ -15,19 +24,71 @@ use crate::RecordError;
 ///
 /// If one of its processes is not there, or may not be looked at.
 pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
-    let mut lines = Vec::new();
-    for &pid in &channel.pids {
-        let (namespace, pid) = inside(pid)?;
-        lines.push(format!("pid={namespace}:{pid}"));
-    }
+    let lines = channel.pids.iter().map(|&pid| line_of(pid)).collect::<Result<_, _>>()?;
+    Ok(rules_beside(channel, lines))
+}
+
+/// The same of a channel that was made before: of its processes those that have ended are none.
+pub(crate) fn rules_of_running(channel: &ChannelSpec) -> String {
+    let lines = channel.pids.iter().map(|&pid| line_of(pid).unwrap_or_else(|_| NO_PROCESS.into()));
+    rules_beside(channel, lines.collect())
+}
+
+fn line_of(pid: u32) -> Result<String, RecordError> {
+    let (namespace, pid) = inside(pid)?;
+    Ok(format!("pid={namespace}:{pid}"))
+}
+
+/// These rules, and those of the channel that are not about process ids.
+fn rules_beside(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
-    Ok(lines.join("\n"))
+    lines.join("\n")
+}
+
+/// Ids here of the processes in a window's table that live, as far as that is known.
+pub fn in_window(window: &Window) -> BTreeSet<u32> {
+    let own = trackway_sys::process::pid_namespace();
+    let mut others = None;
+    let here = (0..PROCESSES_MAX).filter_map(|index| {
+        let who = window.identity_at(index);
+        if who.pid == 0 || who.pid & PROCESS_ENTERING != 0 || life_of(&who, 0) == Life::Dead {
+            return None;
+        }
+        if who.pid_namespace == own {
+            return Some(who.pid);
+        }
+        // What it is called there, another process is called here.
+        others.get_or_insert_with(elsewhere).get(&(who.pid_namespace, who.pid)).copied()
+    });
+    here.collect()
+}
+
+/// Files that a process has mapped to execute them; `None` if /proc does not show them.
+pub fn mapped_files(pid: u32) -> Option<BTreeSet<PathBuf>> {
+    Some(executable_files(&fs::read(format!("/proc/{pid}/maps")).ok()?))
+}
+
+/// Executable files in proc_pid_maps(5).
+fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
+    let path = |line: &[u8]| {
+        let mode = line.split(|&byte| byte == b' ').nth(1)?;
+        let at = line.iter().position(|&byte| byte == b'/')?;
+        mode.contains(&b'x').then(|| PathBuf::from(OsStr::from_bytes(&line[at..])))
+    };
+    maps.split(|&byte| byte == b'\n').filter_map(path).collect()
+}
+
+/// The command name of a process (proc_pid_comm(5)); empty: it is gone.
+pub fn name_of(pid: u32) -> String {
+    // A process may call itself anything, and its name may end with a space.
+    let name = read_proc(&format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.strip_suffix('\n').unwrap_or(&name).to_owned()
 }
 
 /// The processes in namespaces within ours, by namespace and by their ids in there: those that are
 /// not there are of namespaces that nobody here sees, or have ended.
-pub fn elsewhere() -> BTreeMap<(u64, u32), u32> {
+pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
     let own = trackway_sys::process::pid_namespace();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -36,7 +97,7 @@ pub fn elsewhere() -> BTreeMap<(u64, u32), u32> {
 }
 
 /// The process-id namespace of a process, and its id in there: what it knows of itself.
-fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
+pub(crate) fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
     let folder = format!("/proc/{pid}");
     let fail = || RecordError::io("look at process", pid.to_string());
     let namespace = fs::metadata(format!("{folder}/ns/pid")).map_err(fail())?.ino();
@@ -76,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn mapped_files_are_those_with_code() {
+        let maps = b"\
+5581-5582 r--p 00000000 00:19 21 /bin/app\n\
+5582-5583 r-xp 00001000 00:19 21 /bin/my app\n\
+5583-5584 r-xp 00001000 00:19 22 /bin/\xff\n\
+7f00-7f01 r-xp 00000000 00:00 0 [vdso]\n\
+7f01-7f02 rw-p 00000000 00:00 0 \n";
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        assert_eq!(
+            executable_files(maps),
+            BTreeSet::from([b"/bin/my app".as_slice(), b"/bin/\xff"].map(path))
+        );
+    }
+
+    #[test]
     fn a_process_is_known_by_what_it_knows_itself() {
         let own = std::process::id();
         let channel = ChannelSpec {
@@ -89,5 +165,7 @@ mod tests {
         assert_eq!(text, format!("pid={namespace}:{own}\nexe=nginx\nns=7"));
         let nobody = ChannelSpec { pids: vec![u32::MAX >> 1], ..ChannelSpec::default() };
         assert!(rules_text(&nobody).is_err_and(|error| error.to_string().contains("process")));
+        assert_eq!(rules_of_running(&channel), text);
+        assert_eq!(rules_of_running(&nobody), NO_PROCESS);
     }
 }

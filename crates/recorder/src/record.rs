@@ -30,7 +30,7 @@ use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Watch};
 use crate::desk::{self, Desk, Making};
-use crate::diagnosis::{Reason, Selection, unmatched_patterns};
+use crate::diagnosis::{Reason, unmatched_patterns};
 use crate::ending::{Ending, Verdict};
 use crate::error::io_error;
 use crate::filters::known;
@@ -750,7 +750,8 @@ impl Live<'_> {
                 Verdict::End(signal) => return Ok(Watched::Signal(signal)),
             }
             let Some(recording) = traced.parts.as_ref().and_then(Parts::own) else { continue };
-            silence.explain(&recording.totals(), traced.child.id(), self.notices);
+            let channels = &traced.desk.machine.spec().channels[..];
+            silence.explain((&recording.totals(), channels), traced.child.id(), self.notices);
             if self.notices.wants_status() {
                 status.show(self.notices, recording);
             }
@@ -758,10 +759,9 @@ impl Live<'_> {
     }
 
     fn silence(&self) -> Silence {
-        let selection = Selection::of_patterns(&self.options.patterns, self.rules);
         let window = self.window.as_ref().map(|(window, _)| *window);
         // Who wants the kernel's events may want no others.
-        Silence::new(selection, window).only_if(self.options.kernel.is_none())
+        Silence::new(window).only_if(self.options.kernel.is_none())
     }
 
     /// One look at what is recorded, and a wait until the next. Whether the command has ended.
@@ -826,7 +826,7 @@ impl Live<'_> {
         // (A writer may be killed in its first event.)
         let is_empty = summary.recorded == 0 && summary.lost == 0 && summary.holes == 0 && is_meant;
         if is_empty && self.asks_programs {
-            Reason::NothingPassedFilters.report(notices);
+            Reason::NothingPassedFilters(Vec::new()).report(notices);
         } else if is_empty {
             Reason::CommandWithoutEvents.report(notices);
         } else if summary.lost > 0 {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use trackway_session::ChannelSpec;
 use trackway_window::Window;
 
 use crate::descendants;
@@ -16,14 +17,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Silence {
     /// When it began; `None` once there was an event, or the reasons were reported.
     since: Option<Instant>,
-    selection: Selection,
     window: Option<Window>,
 }
 
 impl Silence {
     /// Begins now.
-    pub(crate) fn new(selection: Selection, window: Option<Window>) -> Self {
-        Self { since: Some(Instant::now()), selection, window }
+    pub(crate) fn new(window: Option<Window>) -> Self {
+        Self { since: Some(Instant::now()), window }
     }
 
     /// Reports nothing unless the condition holds.
@@ -32,8 +32,13 @@ impl Silence {
         self
     }
 
-    /// Reports the reasons if the command has had no event for long enough.
-    pub(crate) fn explain(&mut self, totals: &Totals, command: u32, notices: &Notices) {
+    /// Reports the reasons if these channels have had no event of the command for long enough.
+    pub(crate) fn explain(
+        &mut self,
+        (totals, channels): (&Totals, &[ChannelSpec]),
+        command: u32,
+        notices: &Notices,
+    ) {
         let Some(since) = self.since else { return };
         if totals.events > 0 || totals.lost > 0 {
             self.since = None;
@@ -41,7 +46,8 @@ impl Silence {
             self.since = None;
             let scope = Scope::Only(descendants::family(command));
             // First the reasons: whoever reads the message may end the command.
-            let reasons = diagnose_in(&self.selection, self.window.as_ref(), &scope);
+            let selection = Selection::of(channels.iter());
+            let reasons = diagnose_in(&selection, self.window.as_ref(), &scope);
             notices.say(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));
             for reason in reasons {
                 reason.report(notices);

@@ -65,7 +65,7 @@ impl Windows {
 
     /// Whether a process has mapped the user's window of this version.
     pub(crate) fn is_ours_in(&self, pid: u32) -> bool {
-        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { return false };
+        let Ok(maps) = read_proc(&format!("/proc/{pid}/maps")) else { return false };
         self.versions_in(&maps).any(|version| version == ABI_VERSION)
     }
 

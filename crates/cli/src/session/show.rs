@@ -9,7 +9,7 @@ use serde_json::Value;
 use trackway_console::{Style, Target, message};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
-use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
+use trackway_recorder::diagnosis::{Reason, Selection, diagnose_session};
 use trackway_recorder::protocol::{
     Answer, ChannelStatus, Counts, KernelStatus, Notice, Request, Status,
 };
@@ -360,7 +360,8 @@ pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
     if !is_silent || !status.is_recording || !is_of_one_user || status.channels.is_empty() {
         return Vec::new();
     }
-    diagnose(&Selection::of(status.channels.iter().map(|channel| &channel.spec)))
+    let selection = Selection::of(status.channels.iter().map(|channel| &channel.spec));
+    diagnose_session(&status.name, &selection)
 }
 
 /// Whose events a session has, in words.
