@@ -87,7 +87,7 @@ fn reasons(world: &World, words: &[&str], member: &str) -> Vec<(String, Vec<u64>
 /// What `trackway session status s` says of processes of this world, and of all others' nothing.
 fn reasons_of(world: &World, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
     let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
-    let mut found = reasons(world, &["session", "status", "s"], "no_events_because");
+    let mut found = reasons(world, &["session", "status", "s"], "no-events-because");
     found.iter_mut().for_each(|(_, pids)| pids.retain(|pid| ours.contains(pid)));
     found.retain(|(_, pids)| !pids.is_empty());
     found
@@ -111,7 +111,7 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
     let create = ["session", "create", "s", "-o", "trace", "--on", "mute:*"];
     talk(&world, &create);
     for (words, member) in
-        [(&["session", "status", "s"][..], "no_events_because"), (&["list"], "unlisted")]
+        [(&["session", "status", "s"][..], "no-events-because"), (&["list"], "unlisted")]
     {
         let output = world.trackway(&[words, &["--format", "json"]].concat()).output();
         let value: serde_json::Value =
@@ -200,7 +200,7 @@ fn a_process_whose_events_are_of_another_level_has_no_selected_event() {
     fs::write(world.path("s.toml"), LEVELS).expect("a file");
     talk(&world, &["session", "load", "s.toml"]);
     running.execute();
-    let found = reasons(&world, &["session", "status", "s"], "no_events_because");
+    let found = reasons(&world, &["session", "status", "s"], "no-events-because");
     assert_eq!(found, [("no-such-event".to_owned(), vec![])]);
 }
 

@@ -425,6 +425,40 @@ fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
     assert!(nothing.messages().contains("'!*' excludes all events"), "{}", nothing.messages());
 }
 
+/// RUN a command with `--summary-json`, and others that lose events, are killed, or cannot have the
+/// file. EXPECT the numbers of the summary line, how the command ended, and hints apart from the
+/// rest; and nothing recorded where there is no file.
+#[test]
+fn a_summary_is_written_as_json() {
+    let world = World::new("summary-json");
+    let program = world.compile("hello", HELLO, false, &[]);
+    let program = program.to_str().unwrap();
+    let file = world.path("summary.json");
+    let file = file.to_str().unwrap();
+    let recorded = |options: &[&str], command: &[&str]| {
+        let recording = world.record(&[&["--summary-json", file], options].concat(), command);
+        let text = std::fs::read_to_string(file).expect("the file");
+        let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        (recording, summary)
+    };
+    let (recording, summary) = recorded(&[], &[program]);
+    assert_eq!(summary["trace"], recording.trace.to_str().unwrap());
+    assert_eq!(summary["is-complete"], true, "{summary:#}");
+    assert_eq!(summary["programs"]["recorded"], recording.summary.recorded);
+    assert_eq!(summary["programs"]["processes"], recording.summary.processes);
+    assert_eq!(summary["programs"]["lost-by-event"], serde_json::json!({}));
+    assert_eq!((&summary["kernel"], &summary["command"]["exit-status"]), (&().into(), &0.into()));
+    let (_, summary) = recorded(&["--on", "other"], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!(summary["command"], serde_json::json!({ "signal": 9 }));
+    let notices = summary["notices"].as_array().expect("notices");
+    assert!(notices.iter().any(|notice| notice["hint"].is_string()), "{summary:#}");
+    assert!(notices.iter().all(|notice| !notice.to_string().contains("hint: ")), "{summary:#}");
+    let none = world.trackway(&["record", "--summary-json", "none/file", "--", "touch", "ran"]);
+    let output = { none }.output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(!world.path("ran").exists());
+}
+
 #[test]
 fn the_usage_shows_the_dashes() {
     let world = World::new("usage");

@@ -225,6 +225,12 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = WHAT,
         hide_short_help = true)]
     pub(crate) kernel_via: Option<KernelWay>,
+    /// Write how it went into FILE, as JSON
+    ///
+    /// Events, losses, bytes, how the command ended, and the messages: for scripts
+    /// (docs/guides/reading.md).
+    #[arg(long, value_name = "FILE", help_heading = WHERE, hide_short_help = true)]
+    pub(crate) summary_json: Option<PathBuf>,
     /// Cut each stream into files of at most SIZE
     ///
     /// SIZE has K, M or G (KiB, MiB, GiB), and is at least that of a sub-buffer [default: one file,

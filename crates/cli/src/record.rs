@@ -67,6 +67,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         }),
         user: arguments.user.clone(),
         channels: Vec::new(),
+        summary_json: arguments.summary_json.clone(),
         command: arguments.command.clone(),
     };
     if let Some(spec) = file {

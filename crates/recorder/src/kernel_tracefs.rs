@@ -573,6 +573,16 @@ impl Counts {
 }
 
 impl Summary {
+    /// What was counted.
+    pub(crate) fn as_summary(&self) -> crate::Summary {
+        self.counts.as_summary()
+    }
+
+    /// Whether all was written.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.unwritten.is_none()
+    }
+
     /// Says what was recorded; in which folder, unless that was said.
     pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { lost, overwritten, damaged, .. } = self.counts;

@@ -310,6 +310,22 @@ impl Summary {
             Self::Tracefs(summary) => summary.say(folder, notices),
         }
     }
+
+    /// What was counted.
+    pub(crate) fn counts(&self) -> crate::Summary {
+        match self {
+            Self::Bpf(summary) => summary.as_summary(),
+            Self::Tracefs(summary) => summary.as_summary(),
+        }
+    }
+
+    /// Whether the trace has all of the kernel's events that were not lost or overwritten.
+    pub(crate) fn is_whole(&self) -> bool {
+        match self {
+            Self::Bpf(summary) => summary.unwritten.is_none(),
+            Self::Tracefs(summary) => summary.is_whole(),
+        }
+    }
 }
 
 #[cfg(test)]

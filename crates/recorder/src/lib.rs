@@ -66,6 +66,7 @@ mod slot;
 mod snapshot;
 mod stall;
 mod stream;
+mod summary_file;
 mod totals;
 mod trace;
 mod tracefiles;

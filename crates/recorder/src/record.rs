@@ -3,7 +3,7 @@
 //! It is asked and told as sessions in the background are ([`Desk`]), where it can be; what nobody
 //! asks of it is as it would be without.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,6 +44,7 @@ use crate::progress::Progress;
 use crate::report::{self, Notices};
 use crate::room::{self, Older};
 use crate::silence::Silence;
+use crate::summary_file::{RunResult, SummaryFile};
 use crate::trace;
 use crate::unfinished;
 use crate::unmatched::{self, Stray};
@@ -77,6 +78,8 @@ pub struct RecordOptions {
     pub user: Option<String>,
     /// Channels, instead of the one that patterns, contexts and sizes make.
     pub channels: Vec<ChannelSpec>,
+    /// A file for how it went, as JSON.
+    pub summary_json: Option<PathBuf>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
 }
@@ -105,6 +108,11 @@ impl RecordOptions {
             }
         }
         Ok((kernel, account))
+    }
+
+    /// The file for how it went, if there is to be one; as whoever the recording is of.
+    pub(crate) fn summary_file(&self) -> Result<Option<SummaryFile>, RecordError> {
+        self.summary_json.as_deref().map(SummaryFile::create).transpose()
     }
 
     /// The filters that are about none of the kernel's events that are recorded. Root alone may
@@ -225,6 +233,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     let strays = options.strays()?;
     let (mut kernel, account) = options.begin_as_root(notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
+    let summary_file = options.summary_file()?;
     let of_kernel = options.kernel_spec(kernel.as_ref());
     let (specs, making) = (options.specs_beside(kernel.as_ref())?, options.making());
     let settings = specs.iter().map(|spec| making.settings(spec, true));
@@ -298,7 +307,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         channels: specs,
         ..SessionSpec::default()
     };
-    let mut desk = Desk::new(spec, server, session, (folder, place), making);
+    let mut desk = Desk::new(spec, server, session, (folder.clone(), place), making);
     desk.is_foreground = true;
     desk.kernel = kernel;
     let live = Live {
@@ -312,6 +321,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         token,
         window,
         refused_before,
+        result: RefCell::new(RunResult::new(folder)),
     };
     let descendants = Watch::begin(child.id());
     let end = live.run(Traced {
@@ -326,6 +336,9 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
     while Received::next(&live.reader).is_some() {}
     before.make_current();
     drop(room);
+    if let Some(file) = summary_file {
+        file.write(&live.result.borrow(), notices);
+    }
     end
 }
 
@@ -535,6 +548,8 @@ struct Live<'a> {
     window: Option<(Window, PathBuf)>,
     /// Of the window, before the command could register its events.
     refused_before: u32,
+    /// How it went.
+    result: RefCell<RunResult>,
 }
 
 /// The command, and what is recorded of it.
@@ -574,6 +589,8 @@ impl Live<'_> {
         }
         // Known to have ended, unless recording ended first: then the command goes on without us.
         let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
+        let end = command::end_of(status);
+        self.result.borrow_mut().command = Some(end);
         let mut kernel = traced.desk.kernel.take();
         kernel.iter_mut().for_each(Draining::stop);
         if let Some(parts) = traced.parts.take() {
@@ -588,7 +605,7 @@ impl Live<'_> {
             let refused = refused(window).saturating_sub(self.refused_before);
             report::say_refused(self.notices, refused, path);
         }
-        Ok(command::end_of(status))
+        Ok(end)
     }
 
     /// Ends the recording because this signal has asked for it, and the command does not end: it
@@ -626,7 +643,9 @@ impl Live<'_> {
         let Some(kernel) = kernel else { return };
         kernel.say_news(self.notices);
         let folder = is_alone.then_some(self.output.as_path());
-        kernel.finish().say(folder, self.notices);
+        let summary = kernel.finish();
+        summary.say(folder, self.notices);
+        self.result.borrow_mut().note_kernel(&summary);
     }
 
     /// Whether there is nothing to say of programs' events: nobody asked for some, and there are
@@ -653,6 +672,7 @@ impl Live<'_> {
         let in_table = self.in_table();
         let is_alone = match parts.finish(self.notices, &interrupted) {
             Ok(summary) => {
+                self.note(&summary);
                 self.say(&summary, &names, (descendants, &in_table), again.get());
                 self.is_kernels_alone(&summary)
             }
@@ -662,6 +682,11 @@ impl Live<'_> {
             }
         };
         self.finish_kernel(kernel, is_alone);
+    }
+
+    /// Keeps how the recording of programs went.
+    fn note(&self, summary: &Summary) {
+        self.result.borrow_mut().programs = Some(summary.clone());
     }
 
     /// Processes that have the library, or had it: before anybody gives up their places.
@@ -692,6 +717,7 @@ impl Live<'_> {
         let in_table = self.in_table();
         let outcome = match parts.finish(self.notices, &|| false) {
             Ok(summary) => {
+                self.note(&summary);
                 self.say(&summary, &names, (&mut traced.descendants, &in_table), false);
                 let said = Notices::kept();
                 if !self.is_kernels_alone(&summary) {

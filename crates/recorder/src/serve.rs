@@ -25,6 +25,7 @@ use crate::pause::Pause;
 use crate::report::Notices;
 use crate::room::{self, Older, Room};
 use crate::stall::{STALL_NS, Stall};
+use crate::summary_file::{RunResult, SummaryFile};
 use crate::trace;
 use crate::users::Scope;
 use crate::{
@@ -103,6 +104,7 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
         notices.say(format_args!("{hint}"));
     }
     let (kernel, _) = options.begin_as_root(&notices)?;
+    let summary_file = options.summary_file()?;
     if let Some(kernel) = &kernel {
         kernel.filters().refuse_unmet(&of_programs)?;
         kernel.filters().say(&notices);
@@ -121,6 +123,7 @@ pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordE
     };
     let mut served = Served::new(spec, talk)?;
     served.prepared = kernel.map(|kernel| (kernel, options.tracefiles));
+    served.summary_file = summary_file;
     // Who cannot be had has ended.
     let living = || pids.iter().filter_map(|&pid| wait::process_fd(pid).ok()).collect();
     served.processes = (!pids.is_empty()).then(living);
@@ -147,6 +150,8 @@ struct Served {
     parts: Option<Parts>,
     /// What records the kernel's events, where it was made before.
     prepared: Option<(Kernel, Tracefiles)>,
+    /// Where how it went is written as JSON.
+    summary_file: Option<SummaryFile>,
     /// Those processes that have not ended yet, with the last of which it ends.
     processes: Option<Vec<Fd>>,
     /// Whether a process that crashes leaves a snapshot.
@@ -209,6 +214,7 @@ impl Served {
             room,
             parts: None,
             prepared: None,
+            summary_file: None,
             processes: None,
             watches_crashes,
             stall: Stall::default(),
@@ -367,6 +373,12 @@ impl Served {
         if self.notices.are_printed() {
             // In the foreground: for the terminal or the service manager's log.
             said.all().iter().for_each(|line| self.notices.say_again(line));
+        }
+        if let Some(file) = self.summary_file.take() {
+            let mut result = RunResult::new(self.desk.folder.clone());
+            kernel.iter().for_each(|kernel| result.note_kernel(kernel));
+            result.programs = Some(summary.clone());
+            file.write(&result, &said);
         }
         Ok(desk::ended(&summary, &said))
     }

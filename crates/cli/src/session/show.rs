@@ -293,7 +293,7 @@ pub(super) fn status(
 ) -> anyhow::Result<()> {
     if let Format::Json = format {
         let mut object = object(status, State::of(status), None)?;
-        object["no_events_because"] =
+        object["no-events-because"] =
             reasons_of_silence(status).iter().map(reason_object).collect::<Vec<_>>().into();
         writeln!(output, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(());

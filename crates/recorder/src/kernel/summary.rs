@@ -45,7 +45,7 @@ pub(crate) struct KernelSummary {
     /// CPUs that came when it was recorded.
     pub(super) cpus_later: usize,
     /// Why its trace is not whole, if it is not.
-    pub(super) unwritten: Option<String>,
+    pub(crate) unwritten: Option<String>,
 }
 
 impl KernelSummary {
@@ -149,7 +149,8 @@ impl KernelSummary {
     }
 
     /// As the mark of the trace has it.
-    pub(super) fn as_summary(&self) -> Summary {
+    pub(crate) fn as_summary(&self) -> Summary {
+        let lost_by_event = self.lost_by_event.clone();
         Summary {
             recorded: self.recorded,
             lost: self.lost,
@@ -157,6 +158,7 @@ impl KernelSummary {
             damaged: self.damaged,
             deleted: self.deleted,
             bytes: self.bytes,
+            lost_by_event,
             ..Summary::default()
         }
     }
