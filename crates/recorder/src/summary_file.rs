@@ -1,7 +1,7 @@
 //! How a recording went, as JSON: `trackway record --summary-json FILE`.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -44,8 +44,10 @@ impl SummaryFile {
 
     /// Writes how it went. What cannot be written is reported: the recording is over.
     pub(crate) fn write(mut self, result: &RunResult, notices: &Notices) {
-        let text = format!("{:#}\n", result.to_json(notices));
-        if let Err(error) = self.file.write_all(text.as_bytes()) {
+        let written = serde_json::to_writer_pretty(&self.file, &result.to_json(notices))
+            .map_err(io::Error::from)
+            .and_then(|()| self.file.write_all(b"\n"));
+        if let Err(error) = written {
             notices.say(format_args!("{}", RecordError::io("write", self.path)(error)));
         }
     }
