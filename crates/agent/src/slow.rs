@@ -13,7 +13,7 @@ use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session, flag, s
 use trackway_abi::window::SESSIONS_OFFSET;
 use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
-use trackway_ring::{Geometry, Plan, Refusal, Region, write_header};
+use trackway_ring::{Discard, Geometry, Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
 use trackway_window::{
     MappedMemory, Owner, ProcessSlot, SessionLayout, SlotMemory, Way, Window, lease_is_over,
@@ -83,7 +83,11 @@ enum Outcome {
     Full,
     /// Likewise, and counted where the buffer is.
     Lost,
-    /// Nor will there be, however long it waits.
+    /// No sub-buffer can hold it.
+    Oversized,
+    /// There is, where the process has not mapped the window and cannot.
+    Unmapped,
+    /// It cannot be recorded, however long it waits.
     Hopeless,
     /// Try another way.
     Busy,
@@ -282,7 +286,7 @@ unsafe fn record_somehow(
         }
     }
     if let Some(layout) = &layout {
-        discard(window, layout, event, trackway_sys::thread::cpu());
+        discard(window, layout, event, trackway_sys::thread::cpu(), Discard::Other);
     }
     true
 }
@@ -312,14 +316,14 @@ unsafe fn apply(
 }
 
 /// Counts a record that could not be recorded.
-fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32) {
+fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32, why: Discard) {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
     // Where more memory would help: in the region that this thread goes to first.
     let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
     let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
     let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
     if let Some(region) = layout.region(window, cpu, way) {
-        region.control.count_discarded();
+        region.control.count_discarded(why);
     }
     layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
 }
@@ -352,7 +356,7 @@ impl Record<'_> {
         let (fits, fits_claim) =
             (self.fits(self.layout.geometry), self.fits(self.layout.claim_geometry));
         if !fits {
-            return Outcome::Hopeless;
+            return Outcome::Oversized;
         }
         if self.layout.flags & flag::LOCKLESS != 0 {
             return self.by_lockless(cpu);
@@ -380,14 +384,25 @@ impl Record<'_> {
                 self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
-            Outcome::Full | Outcome::Hopeless | Outcome::Busy => {
+            Outcome::Full
+            | Outcome::Oversized
+            | Outcome::Unmapped
+            | Outcome::Hopeless
+            | Outcome::Busy => {
                 // What is counted in a session that has ended meanwhile perhaps nobody sees, and
                 // its successor may have room. (Who sleeps behind this look counts in vain, or in
                 // the next session of that slot.)
                 if self.session_changed() {
                     return false;
                 }
-                self.discard(cpu);
+                let why = match outcome {
+                    Outcome::Full => Discard::Full,
+                    Outcome::Oversized => Discard::Oversized(self.body_bytes + EXTENDED_BYTES),
+                    Outcome::Unmapped => Discard::Unmapped,
+                    _ => Discard::Other,
+                };
+                discard(self.window, self.layout, self.event, cpu, why);
+                self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
         }
@@ -427,6 +442,7 @@ impl Record<'_> {
             match self.step(region, commit) {
                 Step::Recorded => return Outcome::Done,
                 Step::Refused => return Outcome::Full,
+                Step::Unmapped => return Outcome::Unmapped,
                 Step::Switched | Step::Aborted => {}
             }
             if self.session_changed() {
@@ -447,7 +463,7 @@ impl Record<'_> {
         // SAFETY: so much is mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), usable) };
         if buffer.memory_end() > memory.end() {
-            return Outcome::Hopeless;
+            return Outcome::Unmapped;
         }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
@@ -511,6 +527,10 @@ impl Record<'_> {
             match self.in_claimed(region) {
                 Outcome::Busy => {}
                 Outcome::Full => outcome = Outcome::Full, // another one may have room
+                Outcome::Unmapped if !matches!(outcome, Outcome::Full) => {
+                    outcome = Outcome::Unmapped;
+                }
+                Outcome::Unmapped => {}
                 end => return end,
             }
         }
@@ -554,6 +574,7 @@ impl Record<'_> {
                 Step::Recorded => return Outcome::Done,
                 Step::Switched if !has_switched => has_switched = true,
                 Step::Refused | Step::Switched => return Outcome::Full,
+                Step::Unmapped => return Outcome::Unmapped,
                 Step::Aborted => {
                     noted.abandon();
                     return Outcome::Hopeless;
@@ -571,7 +592,7 @@ impl Record<'_> {
             Ok((plan, header_bytes)) => {
                 let count = header_bytes + self.body_bytes;
                 if !self.in_bounds(&plan, count) {
-                    return Step::Refused;
+                    return Step::Unmapped;
                 }
                 // SAFETY: the header goes into the headroom before the contexts.
                 unsafe { write_header(self.body, self.id, plan.timestamp, header_bytes) };
@@ -598,7 +619,7 @@ impl Record<'_> {
             return Step::Refused;
         };
         if !self.in_bounds(&plan, SUB_HEADER_BYTES) {
-            return Step::Refused;
+            return Step::Unmapped;
         }
         let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
         self.look_at_lease(now);
@@ -627,11 +648,6 @@ impl Record<'_> {
         let session = self.window.session(self.layout.index);
         session.cut_event.store(self.event as u32, Ordering::Relaxed);
         session.records_cut.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn discard(&self, cpu: u32) {
-        discard(self.window, self.layout, self.event, cpu);
-        self.look_at_lease(trackway_sys::clock::monotonic_ns());
     }
 
     /// A recorder that is dead, or stopped for long, has let its lease run out: then the event is
@@ -674,4 +690,6 @@ enum Step {
     Aborted,
     /// There is no room.
     Refused,
+    /// There is, where the process has not mapped the window.
+    Unmapped,
 }
