@@ -616,7 +616,7 @@ fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     let program = place.program.to_str().expect("a path of text");
     let command = [&ignoring[..], &[program, "busy", "100"]].concat();
     let mut command = place.world.recorder(&place.steps, &place.trace, &[], &command);
-    let recorder = Running::start(&mut command);
+    let mut recorder = Running::start(&mut command);
     place.steps.wait_ready(1);
     for _ in 0..3 {
         // Apart: of two pending signals of a kind one is left.

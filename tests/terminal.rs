@@ -13,7 +13,7 @@ use trackway_tests::terminal::{OnTerminal, Outputs, run_on_terminal};
 /// an 8-bit control sequence introducer as UTF-8, and a right-to-left override.
 const HOSTILE: &str = "evil\x1b[2J\x07\r\u{9b}31m\u{202e}name";
 /// The same as it is shown.
-const SHOWN: &str = "evil\\u{1b}[2J\\u{7}\\r\\u{9b}31m\\u{202e}name";
+const SHOWN: &str = "evil\\u001b[2J\\u0007\\r\\u009b31m\\u202ename";
 
 /// A trace of CTF 1.8 that another tracer might have written: every name and every text in it is
 /// hostile. One event, with a field whose value has an 8-bit control character of its own.
@@ -119,6 +119,44 @@ fn a_pipe_gets_names_as_babeltrace2_has_them() {
     }
 }
 
+/// RUN commands on files whose names have line ends, each of which writes a message. EXPECT no line
+/// that such a name begins.
+#[test]
+fn a_line_end_in_a_files_name_begins_no_line_on_a_terminal() {
+    const FORGED: &str = "one\ntrackway: forged";
+    let world = World::new("hostile-file-lines");
+    let trace = hostile_trace(&world, FORGED, "app:request");
+    // Its stream is cut off.
+    let stream = trace.join(format!("stream {HOSTILE}"));
+    let bytes = fs::read(&stream).expect("the stream");
+    fs::write(trace.join(FORGED), &bytes[..bytes.len() - 1]).expect("a stream");
+    fs::write(world.path("file\ntrackway: forged"), "text").expect("a file");
+    let file = world.path("file\ntrackway: forged");
+    let folder = trace.as_os_str();
+    let cases: [(&[&str], &OsStr); 8] = [
+        (&["print"], folder),
+        (&["print", "--stats"], folder),
+        (&["trim", "-o", "out", "--begin", "0"], folder),
+        (&["merge", "-o", "merged"], folder),
+        (&["print"], file.as_os_str()),
+        (&["print", "--filter-object"], file.as_os_str()),
+        (&["session", "load"], file.as_os_str()),
+        (&["recover"], file.as_os_str()),
+    ];
+    for (words, path) in cases {
+        let told = on_terminal(&mut trackway(&world, words, &[path]));
+        let text = without_colours(&told.text());
+        assert!(
+            !text.lines().any(|line| line.starts_with("trackway: forged")),
+            "{words:?}: {text}"
+        );
+        assert!(text.contains("trackway: forged"), "{words:?}: {text}");
+    }
+    let mut record = trackway(&world, &["record", "-o"], &[file.as_os_str()]);
+    let text = without_colours(&on_terminal(record.args(["--", "true"])).text());
+    assert!(!text.lines().any(|line| line.starts_with("trackway: forged")), "{text}");
+}
+
 #[test]
 fn a_line_end_in_a_name_begins_no_line_on_a_terminal() {
     let world = World::new("hostile-lines");
@@ -212,7 +250,7 @@ fn a_hostile_process_and_its_recording_control_no_terminal() {
     child.wait().expect("it ends");
     assert_harmless(&told, "list");
     let text = without_colours(&told.text());
-    assert!(text.contains("e\\u{1b}[2J\\r\\n"), "{text}");
+    assert!(text.contains("e\\u001b[2J\\r\\n"), "{text}");
 }
 
 #[test]

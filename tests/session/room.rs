@@ -229,7 +229,7 @@ fn a_trace_that_was_removed_is_said_to_be_gone() {
     place.emit("steps", 10);
     let notices = || place.status("web")["notices"].to_string();
     wait_for("that it is seen", || notices().contains("its folder was removed"));
-    assert!(notices().contains("hint: what was recorded there is gone"), "{}", notices());
+    assert!(notices().contains(r#"{"hint":"what was recorded there is gone"#), "{}", notices());
     for line in ["session stop web", "session clear web", "session destroy web"] {
         let talk = place.refused(line);
         assert!(talk.contains("its folder was removed"), "{line}: {talk}");

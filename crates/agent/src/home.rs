@@ -192,12 +192,12 @@ impl Home {
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
     fn extend(&self, window: &Window, backed: u64) -> u64 {
-        let reserved = window.reserved_bytes();
-        let is_known = backed > reserved || self.refused.load(Ordering::Relaxed) == backed;
+        // Of what lies behind the address space that a limit has left, nothing can be used.
+        let wanted = readable_when_extended(backed).min(window.reserved_bytes());
+        let is_known = self.refused.load(Ordering::Relaxed) == backed;
         // ORDERING: SeqCst, a Dekker pair with `privileges::leave`, and so are those below.
         let mut mapped = self.mapped.load(Ordering::SeqCst);
-        if mapped < backed && !is_known && !PROCESS.is_sandboxed() {
-            let wanted = readable_when_extended(backed).min(reserved);
+        if mapped < wanted.min(backed) && !is_known && !PROCESS.is_sandboxed() {
             let errno = Errno::last();
             // ORDERING: SeqCst, as said above.
             self.extent.fetch_max(wanted, Ordering::SeqCst);

@@ -117,6 +117,9 @@ pub(crate) fn with_help_as_option(command: &Command, words: Vec<OsString>) -> Ve
     let Some(help) = next.filter(|index| words[*index] == "help" && last.has_subcommands()) else {
         return words;
     };
+    if words[..help].iter().any(|word| word == "--") {
+        return words;
+    }
     let mut changed = words.clone();
     changed.remove(help);
     let (named, _) = command_path(command, &changed);
@@ -138,7 +141,8 @@ pub(crate) fn names_no_command(command: &Command, words: &[OsString]) -> bool {
 fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'a Command) {
     let mut path = Vec::new();
     let mut current = command;
-    for index in (1..words.len()).filter(|index| !is_option(words, *index)) {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    for index in (1..end).filter(|index| !is_option(words, *index)) {
         let name = words[index].to_string_lossy();
         let Some(found) = current.find_subcommand(name.as_ref()) else { break };
         path.push(index);

@@ -217,7 +217,9 @@ fn report(error: &anyhow::Error) -> u8 {
 
 /// An error with what caused it, as people read it.
 fn text_of(error: &anyhow::Error) -> String {
-    IoError::chain(error.as_ref())
+    // A name in it may have line ends: what follows one must not look like a message of its own.
+    let text = IoError::chain(error.as_ref());
+    if Target::Errors.is_escaped() { text.replace('\n', "\n  ") } else { text }
 }
 
 /// Writes what to do about what was said before.

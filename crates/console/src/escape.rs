@@ -21,12 +21,24 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if c.is_control() || misleads(c) {
-            shown.extend(c.escape_default());
+            push_visible(&mut shown, c);
         } else {
             shown.push(c);
         }
     }
     Cow::Owned(shown)
+}
+
+/// Appends what shows a character that would control or mislead: as JSON escapes it (RFC 8259,
+/// section 7), so that JSON stays JSON on a terminal.
+fn push_visible(text: &mut String, c: char) {
+    match c {
+        '\r' => text.push_str("\\r"),
+        '\n' => text.push_str("\\n"),
+        '\t' => text.push_str("\\t"),
+        // None of them is beyond U+FFFF.
+        c => _ = write!(text, "\\u{:04x}", u32::from(c)),
+    }
 }
 
 /// Whether a character that is not a control character changes how others are shown.
@@ -66,7 +78,7 @@ pub(crate) fn push_escaped(
                 if c.is_control() || misleads(c) {
                     let mut text = String::new();
                     // Writing to a string cannot fail.
-                    let _ = write!(text, "{}", c.escape_default());
+                    push_visible(&mut text, c);
                     out.extend_from_slice(text.as_bytes());
                 } else {
                     out.extend_from_slice(c.encode_utf8(&mut [0; CHAR_BYTES_MAX]).as_bytes());
@@ -134,20 +146,17 @@ mod tests {
         for (bytes, shown) in [
             (&b"plain\ttext\n"[..], "plain\ttext\n"),
             ("é漢🦀".as_bytes(), "é漢🦀"),
-            (b"\x1b[2Ja", "\\u{1b}[2Ja"),
-            (b"\x07\r\x08\x7f\0", "\\u{7}\\r\\u{8}\\u{7f}\\u{0}"),
-            ("\u{9b}31m\u{85}".as_bytes(), "\\u{9b}31m\\u{85}"),
+            (b"\x1b[2Ja", "\\u001b[2Ja"),
+            (b"\x07\r\x08\x7f\0", "\\u0007\\r\\u0008\\u007f\\u0000"),
+            ("\u{9b}31m\u{85}".as_bytes(), "\\u009b31m\\u0085"),
             (b"\x9b31m\xff\xc3", "\\x9b31m\\xff\\xc3"),
-            (b"\xc3\x1b[m", "\\xc3\\u{1b}[m"),
+            (b"\xc3\x1b[m", "\\xc3\\u001b[m"),
             (b"\xf0\x9f\xa6", "\\xf0\\x9f\\xa6"),
-            (
-                "\u{202e}a\u{2066}\u{200f}\u{2028}".as_bytes(),
-                "\\u{202e}a\\u{2066}\\u{200f}\\u{2028}",
-            ),
+            ("\u{202e}a\u{2066}\u{200f}\u{2028}".as_bytes(), "\\u202ea\\u2066\\u200f\\u2028"),
         ] {
             assert_eq!(escaped(bytes), shown, "{bytes:?}");
         }
-        assert_eq!(printable("a\n\tb\u{202e}"), "a\\n\\tb\\u{202e}");
+        assert_eq!(printable("a\n\tb\u{202e}"), "a\\n\\tb\\u202e");
         assert!(matches!(printable("é plain"), Cow::Borrowed(_)));
     }
 
@@ -166,6 +175,6 @@ mod tests {
             assert_eq!(out, expected, "divided at {end}");
         }
         let text = String::from_utf8(expected).expect("UTF-8");
-        assert_eq!(text, "a\\u{9b}\x1b[1mnäme\\u{1b}[2J\x1b[0mé\\u{202e}\n\\xf0\\x9f\\xa6x");
+        assert_eq!(text, "a\\u009b\x1b[1mnäme\\u001b[2J\x1b[0mé\\u202e\n\\xf0\\x9f\\xa6x");
     }
 }

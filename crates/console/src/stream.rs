@@ -177,6 +177,6 @@ mod tests {
         }
         terminal.write_all(b"\xc3").expect("room");
         terminal.flush().expect("room");
-        assert_eq!(terminal.writer, b"\\u{1b}[2J\\x9b\\xff\\r\n\\xc3");
+        assert_eq!(terminal.writer, b"\\u001b[2J\\x9b\\xff\\r\n\\xc3");
     }
 }

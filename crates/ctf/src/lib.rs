@@ -8,4 +8,5 @@
 mod literal;
 pub mod read;
 pub mod text;
+mod uuid;
 pub mod write;

@@ -139,7 +139,7 @@ fn unknown(place: &Place, layout: &Layout) -> (String, bool) {
     let error = parse(&path).and_then(|parsed| check_part(&parsed.tree, layout)).err();
     match error.filter(|error| error.topic == Topic::Unknown) {
         Some(error) => {
-            let is_near = error.message.contains("did you mean");
+            let is_near = error.suggestion.is_some();
             (error.message, is_near)
         }
         None => (format!("'{path}' is not in {}", layout.event), false),

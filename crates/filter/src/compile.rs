@@ -7,7 +7,7 @@ use trackway_jit::object::VERSION_OF_MEANINGS;
 use trackway_jit::{Kind, SLOTS_MAX};
 
 use crate::emit::emit;
-use crate::error::{Error, Topic, Warning};
+use crate::error::{Error, Subject, Topic, Warning};
 use crate::generic::{self, named, named_fields};
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
@@ -406,12 +406,13 @@ fn worst(text: &str, errors: Vec<Error>) -> Error {
         // Of the one that has most of it, as far as it was looked.
         let last = errors.iter().rev().max_by_key(|error| error.span.from).unwrap_or(first);
         let message = format!("no event has all that this names: {}", last.message);
-        return Error { message, ..last.clone() };
+        return Error { message, ..last.clone() }.with_subject(Subject::Combination);
     }
     if nearest.nearness() == 0 && errors.iter().any(|error| error.message != first.message) {
         // Which of them lacks it is no matter.
-        let (what, _) = first.message.split_once(" of ").unwrap_or((&first.message, ""));
-        let message = format!("{what}: no event that this is for has it");
+        let named = first.named(text);
+        let what = if named.starts_with('$') { "context" } else { "field" };
+        let message = format!("unknown {what} '{named}': no event that this is for has it");
         return Error { message, hint: None, ..first.clone() };
     }
     nearest.clone()

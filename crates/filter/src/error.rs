@@ -15,11 +15,26 @@ pub enum Topic {
     Limit,
 }
 
+/// What an error of [`Topic::Unknown`] names that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A field or a context of the event.
+    Name,
+    /// A member, a label or a function: the event may have all the rest.
+    Part,
+    /// No event has everything that the expression names. Each name may be there.
+    Combination,
+}
+
 /// An error or a warning: a message, where in the text it belongs, perhaps a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// What it is about.
     pub topic: Topic,
+    /// What is not there, if that is what is wrong.
+    pub subject: Option<Subject>,
+    /// A name that is like the unknown one. The message has it, too.
+    pub suggestion: Option<String>,
     /// The part of the text.
     pub span: Span,
     /// What is wrong, without a full stop.
@@ -32,11 +47,26 @@ pub struct Error {
 pub type Warning = Error;
 
 impl Error {
-    pub(crate) fn new(topic: Topic, span: Span, message: impl Into<String>) -> Self {
-        Self { topic, span, message: message.into(), hint: None }
+    /// An error about this part of the text.
+    pub fn new(topic: Topic, span: Span, message: impl Into<String>) -> Self {
+        let subject = (topic == Topic::Unknown).then_some(Subject::Part);
+        Self { topic, subject, suggestion: None, span, message: message.into(), hint: None }
     }
 
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_subject(mut self, subject: Subject) -> Self {
+        self.subject = Some(subject);
+        self
+    }
+
+    /// Adds what is like the unknown name, quoted, to the message.
+    pub(crate) fn with_suggestion(mut self, quoted: String) -> Self {
+        self.message = format!("{}; did you mean {quoted}?", self.message);
+        self.suggestion = Some(quoted);
+        self
+    }
+
+    /// Adds what to do about it.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -44,16 +74,19 @@ impl Error {
     /// How much it says of what was meant, to choose one of several events': the more, the nearer
     /// that event is.
     pub(crate) fn nearness(&self) -> u8 {
-        let is_near = self.message.contains("did you mean");
-        let is_root = ["unknown field", "unknown context"];
-        match self.topic {
-            Topic::Unknown if is_root.iter().any(|root| self.message.starts_with(root)) => {
-                u8::from(is_near)
-            }
-            // A label, or a member, of something that the event has.
-            Topic::Unknown => 3 + u8::from(is_near),
-            Topic::Syntax | Topic::Type | Topic::Limit => 2,
+        let is_near = u8::from(self.suggestion.is_some());
+        match self.subject {
+            Some(Subject::Name) => is_near,
+            Some(Subject::Part | Subject::Combination) => 3 + is_near,
+            None => 2,
         }
+    }
+
+    /// The name in `text` that it is about, without the brackets around it.
+    pub(crate) fn named<'text>(&self, text: &'text str) -> &'text str {
+        let is_around = |c: char| c.is_whitespace() || ['(', ')'].contains(&c);
+        let named = text.get(self.span.from..self.span.to).unwrap_or_default();
+        named.trim_matches(is_around)
     }
 
     /// The column in `text` where it begins, in characters, from 1.

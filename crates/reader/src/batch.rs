@@ -21,8 +21,15 @@ pub(crate) struct Batch {
     questions_bytes: usize,
     /// Entries and returns of calls whose entries may lack texts.
     pub(crate) crossings: Vec<Crossing>,
+    /// The number of the first of them in its stream, and whether [`crate::ahead`] has them.
+    pub(crate) first_crossing: u64,
+    pub(crate) is_indexed: bool,
+    /// Between which times events of the stream may be missing.
+    pub(crate) gaps: Vec<(i64, i64)>,
     /// What is to be told between them.
     pub(crate) notes: Vec<Note>,
+    /// The time of the first event, if that is the first one of a task.
+    pub(crate) first_time: Option<i64>,
     /// The time of the last event that was decoded, requested or not.
     pub(crate) last_time: Option<i64>,
 }
@@ -95,6 +102,7 @@ impl Batch {
         self.text.len()
             + self.marks.len() * size_of::<Mark>()
             + self.notes.len() * NOTE_BYTES
+            + self.gaps.len() * size_of::<(i64, i64)>()
             + self.questions_bytes
     }
 
@@ -125,8 +133,10 @@ impl Batch {
         self.questions.clear();
         self.questions_bytes = 0;
         self.crossings.clear();
+        (self.first_crossing, self.is_indexed) = (0, false);
+        self.gaps.clear();
         self.notes.clear();
-        self.last_time = None;
+        (self.first_time, self.last_time) = (None, None);
     }
 
     /// Where an event's line begins.

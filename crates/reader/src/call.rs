@@ -6,8 +6,10 @@
 //! far as a bound of memory allows, and puts its text there; then filters decide. What is not
 //! found stays as it was recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use trackway_ctf::read::{
     Body, DecodeError, Enumeration, EventClass, EventSink, INCOMPLETE, Integer, Member,
@@ -15,7 +17,6 @@ use trackway_ctf::read::{
 };
 use trackway_ctf::text::{Line, LineFormat};
 
-use crate::batch::Batch;
 use crate::filter::{ClassFilters, Question};
 
 const ENTRY: &str = "syscall_entry_";
@@ -27,9 +28,11 @@ const TEXTS_MAX: usize = 4;
 /// Bytes of what stands for a text: no byte of one is that of the other.
 const MARK_BYTES: usize = 16;
 
-/// What stands for the text of this number.
+/// What stands for the text of this number: letters that no program can know.
 fn mark(number: usize) -> [u8; MARK_BYTES] {
-    let mut mark = [b'm'; MARK_BYTES];
+    static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(MARK_BYTES));
+    let nibble = |at: usize| (*RANDOM >> (4 * at) & 0xf) as u8;
+    let mut mark: [u8; MARK_BYTES] = std::array::from_fn(|at| b'a' + nibble(at));
     mark[0] = b'a' + number as u8;
     mark
 }
@@ -46,6 +49,8 @@ pub(crate) struct Call {
     is_entry: bool,
     /// Names of those texts.
     texts: Vec<String>,
+    /// Of an entry: the bits of `incomplete` that are theirs. Empty: not known.
+    bits: Vec<u64>,
     /// What the members of each of its scopes are, by [`Scope`] and their order.
     members: [Vec<Next>; 3],
 }
@@ -54,7 +59,7 @@ impl Call {
     /// What each event of a trace is, by its stream class's index and its own.
     pub(crate) fn all_of(trace: &Trace) -> Vec<Vec<Option<Self>>> {
         let events = || trace.streams().iter().flat_map(|stream| stream.events());
-        let mut returned: HashMap<String, Vec<&str>> = HashMap::new();
+        let mut returned: HashMap<String, HashSet<&str>> = HashMap::new();
         for event in events() {
             if let Some((name, false)) = side(event) {
                 returned.entry(name).or_default().extend(members(event, is_text_list));
@@ -79,7 +84,8 @@ impl Call {
             let (name, is_entry) = side(event)?;
             let (number, texts) = calls.get(&name)?;
             let members = members_of(stream, event, texts);
-            Some(Self { number: *number, is_entry, texts: texts.clone(), members })
+            let bits = bits_of(event, texts).unwrap_or_default();
+            Some(Self { number: *number, is_entry, texts: texts.clone(), bits, members })
         };
         let of_stream = |stream: &StreamClass| {
             stream.events().iter().map(|event| call(stream, event)).collect()
@@ -91,9 +97,9 @@ impl Call {
         self.is_entry
     }
 
-    /// Whether they are of one call.
-    pub(crate) const fn is_of(&self, other: &Self) -> bool {
-        self.number == other.number
+    /// Which call it is a side of, among the trace's.
+    pub(crate) const fn number(&self) -> usize {
+        self.number
     }
 
     /// Looks at an event of this side.
@@ -116,14 +122,18 @@ impl Call {
         body: &Body<'_, '_, '_>,
         filters: Option<&ClassFilters>,
     ) -> Option<Late> {
-        let missing: Vec<usize> =
-            (0..self.texts.len()).filter(|&text| seen.present & 1 << text == 0).collect();
-        let is_complete = seen.incomplete.count_ones() as usize == missing.len();
+        let missing: Vec<usize> = seen.missing().collect();
+        let incomplete = if self.bits.is_empty() {
+            // Then each bit is that of one of them.
+            (seen.incomplete.count_ones() as usize == missing.len()).then_some(0)
+        } else {
+            Some(missing.iter().fold(seen.incomplete, |bits, &text| bits & !self.bits[text]))
+        };
         let mut line_with = |mark: fn(usize) -> [u8; MARK_BYTES]| {
             let marks: Vec<_> = missing.iter().map(|&text| mark(text)).collect();
             let names = missing.iter().map(|&text| self.texts[text].as_str());
             let texts: Vec<_> = names.zip(&marks).map(|(name, mark)| (name, &mark[..])).collect();
-            body.with_replacement(Replacement { texts: &texts, is_complete }, |mut body| {
+            body.with_replacement(Replacement { texts: &texts, incomplete }, |mut body| {
                 let question = filters.and_then(|filters| filters.ask(&mut body).ok());
                 let mut out = Vec::new();
                 format.event(&mut out, line, body).ok().map(|_| (out, question))
@@ -137,8 +147,8 @@ impl Call {
         if F::HAS_LINES && !is_found {
             return None;
         }
-        let (thread, call) = (seen.thread?, self.number);
-        Some(Late { thread, call, missing, line: marked, places, question, found: None })
+        let caller = (seen.thread?, self.number);
+        Some(Late { caller, missing, line: marked, places, question, found: None })
     }
 }
 
@@ -166,6 +176,21 @@ fn members_of(stream: &StreamClass, event: &EventClass, texts: &[String]) -> [Ve
         _ => None,
     };
     [of(of_stream, &context), of(event.context(), &context), of(event.fields(), &field)]
+}
+
+/// The bits of an entry's `incomplete` that are those of its texts: bit n is that of argument n.
+/// `None` if arguments before them have more than one field each, or are none.
+fn bits_of(event: &EventClass, texts: &[String]) -> Option<Vec<u64>> {
+    let members = event.fields()?.members().iter().filter(|member| !member.is_hidden());
+    let single = |member: &&Member| {
+        matches!(member.kind(), Type::Integer(_) | Type::Enumeration(_) | Type::Text)
+    };
+    let arguments: Vec<&str> = members.take_while(single).map(Member::name).collect();
+    let bit = |text: &String| {
+        let argument = arguments.iter().position(|name| name == text)?;
+        1_u64.checked_shl(u32::try_from(argument).ok()?)
+    };
+    texts.iter().map(bit).collect()
 }
 
 /// Names of an event's fields of some kind.
@@ -200,18 +225,13 @@ pub(crate) struct Crossing {
     /// Before which of its batch's events it is, or which it is.
     pub(crate) mark: usize,
     pub(crate) time: i64,
-    /// `None`: what is lost may have been anybody's, of any call.
-    of: Option<(u64, usize)>,
+    /// The thread, and the call's number.
+    pub(crate) caller: (u64, usize),
     /// Those of a return, by their numbers; without any, if it has none at all.
-    texts: Vec<Vec<u8>>,
+    pub(crate) texts: Vec<Vec<u8>>,
 }
 
 impl Crossing {
-    /// What was lost until `time`.
-    pub(crate) const fn of_what_was_lost(time: i64) -> Self {
-        Self { mark: 0, time, of: None, texts: Vec::new() }
-    }
-
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>()
             + self.texts.iter().map(|text| size_of_val(text) + text.len()).sum::<usize>()
@@ -221,8 +241,8 @@ impl Crossing {
 /// An entry that lacks texts.
 #[derive(Debug)]
 pub(crate) struct Late {
-    thread: u64,
-    call: usize,
+    /// The thread, and the call's number.
+    pub(crate) caller: (u64, usize),
     /// The numbers of the texts that it lacks.
     missing: Vec<usize>,
     /// Its line with marks in their places, and these.
@@ -239,21 +259,10 @@ impl Late {
         size_of::<Self>() + self.line.len() + self.question.as_ref().map_or(0, Question::size)
     }
 
-    /// Whether this is, or may be, the same call of the same thread.
-    fn is_of(&self, crossing: &Crossing) -> bool {
-        crossing.of.is_none_or(|of| of == (self.thread, self.call))
-    }
-
-    /// Takes the texts of the return of its call, if this is one and they are all there.
-    pub(crate) fn take(&mut self, crossing: &Crossing) {
-        let texts = &crossing.texts;
+    /// Takes these texts of its return, if those that it lacks are all there.
+    pub(crate) fn take(&mut self, texts: &[Vec<u8>]) {
         let text = |&number: &usize| texts.get(number).filter(|text| !text.is_empty()).cloned();
         self.found = self.missing.iter().map(text).collect();
-    }
-
-    /// As if none had been found.
-    pub(crate) fn forget(&mut self) {
-        self.found = None;
     }
 
     /// Has its question ask of the texts that were found, or of none.
@@ -276,58 +285,6 @@ impl Late {
         }
         line.extend_from_slice(self.line.get(end..)?);
         Some(line)
-    }
-}
-
-/// How far returns are looked for ahead of the merge.
-#[derive(Debug, Default)]
-pub(crate) struct Lookout {
-    /// Bytes of the batches that were decoded for it, and are not merged yet.
-    pub(crate) bytes: usize,
-    /// Entries and returns that were looked at, and how many there were to be looked at.
-    looked_at: u64,
-    seen: u64,
-}
-
-impl Lookout {
-    /// Most bytes of batches: some 30,000 events.
-    const BYTES_MAX: usize = 8 << 20;
-    /// How many may be looked at for each that there is, so that no trace takes long in
-    /// which calls do not return.
-    const LOOKS_MAX: u64 = 64;
-    const LOOKS_LEAST: u64 = 1 << 20;
-
-    pub(crate) const fn may_go_on(&self) -> bool {
-        self.bytes < Self::BYTES_MAX && self.may_look()
-    }
-
-    const fn may_look(&self) -> bool {
-        self.looked_at < Self::LOOKS_LEAST + self.seen * Self::LOOKS_MAX
-    }
-
-    /// What a thread does next, in a batch from this event on, that has entered a call at `time`:
-    /// its return from that, or its next entry into such a call, if it is before `limit`.
-    pub(crate) fn find<'b>(
-        &mut self,
-        batch: &'b Batch,
-        first: usize,
-        late: &Late,
-        (time, limit): (i64, i64),
-    ) -> Option<&'b Crossing> {
-        if !self.may_look() {
-            return None;
-        }
-        let begin = batch.crossings.partition_point(|crossing| crossing.mark < first);
-        let crossings = batch.crossings.get(begin..).unwrap_or_default();
-        let is_it = |crossing: &Crossing| crossing.time >= time && late.is_of(crossing);
-        let found = crossings.iter().position(is_it);
-        self.looked_at += found.map_or(crossings.len(), |found| found + 1) as u64;
-        found.and_then(|found| crossings.get(found)).filter(|crossing| crossing.time < limit)
-    }
-
-    /// Notes that a batch is merged.
-    pub(crate) fn note(&mut self, batch: &Batch) {
-        self.seen += batch.crossings.len() as u64;
     }
 }
 
@@ -374,13 +331,21 @@ impl Seen<'_> {
     /// What it is to its thread's calls.
     pub(crate) fn crossing(&self, time: Option<i64>) -> Option<Crossing> {
         let texts = self.texts.clone().unwrap_or_default();
-        Some(Crossing { mark: 0, time: time?, of: Some((self.thread?, self.call.number)), texts })
+        Some(Crossing { mark: 0, time: time?, caller: (self.thread?, self.call.number), texts })
     }
 
     /// Whether it is an entry that lacks texts.
-    pub(crate) const fn lacks_texts(&self) -> bool {
-        let all = (1 << self.call.texts.len()) - 1;
-        self.call.is_entry && self.incomplete != 0 && self.present & all != all
+    pub(crate) fn lacks_texts(&self) -> bool {
+        self.call.is_entry && self.incomplete != 0 && self.missing().next().is_some()
+    }
+
+    /// The numbers of the texts that an entry lacks. One that is empty, and whose bit is not set,
+    /// was empty in memory.
+    fn missing(&self) -> impl Iterator<Item = usize> {
+        let is_set =
+            |text: usize| self.call.bits.get(text).is_none_or(|bit| self.incomplete & bit != 0);
+        let texts = 0..self.call.texts.len();
+        texts.filter(move |&text| self.present & 1 << text == 0 && is_set(text))
     }
 }
 

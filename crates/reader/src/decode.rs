@@ -11,12 +11,12 @@ use trackway_ctf::read::{
 use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
-use crate::call::{Crossing, Late};
+use crate::call::Late;
 use crate::filter::{Gather, Question};
 use crate::input::{DataFile, Part};
 use crate::order::{EventPlace, ends_first};
-use crate::plan::Planner;
 use crate::prefixes::Prefixes;
+use crate::select::times_of;
 use crate::stream::{ClassTexts, Stream};
 
 /// Later than any event, so that one comparison finds a task's first event, too.
@@ -51,8 +51,8 @@ pub(crate) struct Task<'t, B> {
     /// What is wrong with the current packet's times. A place within the packet where time goes
     /// backward says more, so this is noted at the packet's end.
     ends_first: Option<Damage>,
-    /// The stream's planner, if it cannot go on before this task is done.
-    planner: Option<Box<Planner<'t, B>>>,
+    /// Events may be missing since, up to the next event.
+    gap: Option<Gap>,
 }
 
 impl<'t, B: Bytes> Task<'t, B> {
@@ -82,7 +82,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             previous: None,
             last_time: NO_TIME,
             ends_first: None,
-            planner: None,
+            gap: None,
         }
     }
 
@@ -104,18 +104,9 @@ impl<'t, B: Bytes> Task<'t, B> {
         self.previous.map(|stamp| stamp.time)
     }
 
-    /// Takes the planner along, because the next task needs what this one leaves behind.
-    pub(crate) fn carry(&mut self, planner: Box<Planner<'t, B>>) {
-        self.planner = Some(planner);
-    }
-
-    /// Ends a task that is done: the planner that it carried, and its memory.
-    pub(crate) fn finish(self) -> (Option<Box<Planner<'t, B>>>, Vec<u8>) {
-        let mut planner = self.planner;
-        if let Some(planner) = &mut planner {
-            planner.resume(self.decoder);
-        }
-        (planner, self.source.into_memory())
+    /// Ends a task that is done: what its packets leave behind, and its memory.
+    pub(crate) fn finish(self) -> (StreamDecoder<'t>, Vec<u8>) {
+        (self.decoder, self.source.into_memory())
     }
 
     /// Fills `batch` up to about `size` bytes. Whether something is left for the next.
@@ -127,12 +118,18 @@ impl<'t, B: Bytes> Task<'t, B> {
     ) -> bool {
         while batch.size() < size {
             match self.texts {
-                None if self.source.next().0 >= self.end => return false,
+                None if self.source.next().0 >= self.end => {
+                    self.end_gap(i64::MAX, batch);
+                    return false;
+                }
                 None => self.begin_packet(format, batch),
                 Some(texts) => {
                     if let Err(error) = self.events(texts, format, batch, size) {
                         self.texts = None;
                         self.damaged(&error, batch);
+                        if error.is_padding() {
+                            self.note_ends_first(batch);
+                        }
                     }
                     batch.last_time = Some(self.last_time).filter(|&time| time != NO_TIME);
                 }
@@ -146,6 +143,9 @@ impl<'t, B: Bytes> Task<'t, B> {
         self.prefixes.next_packet();
         self.events = 0;
         self.wanted = wanted(&self.file.part, self.source.next().0);
+        if let Some(gap) = &mut self.gap {
+            gap.may_end = true;
+        }
         let mut losses = Vec::new();
         let begun = {
             let mut sink = format.packet_sink(&mut self.packet_text);
@@ -166,13 +166,29 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
     }
 
-    fn lost(&self, loss: Loss, batch: &mut Batch) {
+    fn lost(&mut self, loss: Loss, batch: &mut Batch) {
         let clock = self.decoder.class().and_then(StreamClass::clock);
+        match times_of(loss, clock) {
+            Some(gap) => batch.gaps.push(gap),
+            None => self.begin_gap(false),
+        }
         if let Some((loss, between)) = self.stream.range.clip_clocked(loss, clock) {
-            if let Some((_, end)) = between {
-                batch.note_crossing(Crossing::of_what_was_lost(end));
-            }
             batch.note(Told::Loss(loss, between));
+        }
+    }
+
+    /// Notes that events may be missing behind the latest one: in what was passed over, or
+    /// (`may_end` is false) in the current packet, too.
+    fn begin_gap(&mut self, may_end: bool) {
+        let since = if self.last_time == NO_TIME { i64::MIN } else { self.last_time };
+        let gap = self.gap.get_or_insert(Gap { since, may_end });
+        gap.may_end &= may_end;
+    }
+
+    #[inline]
+    fn end_gap(&mut self, time: i64, batch: &mut Batch) {
+        if let Some(gap) = self.gap.take_if(|gap| gap.may_end || time == i64::MAX) {
+            batch.gaps.push((gap.since, time));
         }
     }
 
@@ -192,14 +208,19 @@ impl<'t, B: Bytes> Task<'t, B> {
             }
             if !self.event(texts, format, batch)? {
                 self.texts = None;
-                if let Some(damage) = self.ends_first.take() {
-                    let error = self.source.damaged(damage);
-                    batch.note(Told::Order(self.file.name.clone(), error));
-                }
+                self.note_ends_first(batch);
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Notes what is wrong with the current packet's times, behind all of its events.
+    fn note_ends_first(&mut self, batch: &mut Batch) {
+        if let Some(damage) = self.ends_first.take() {
+            let error = self.source.damaged(damage);
+            batch.note(Told::Order(self.file.name.clone(), error));
+        }
     }
 
     /// Appends the next event, if it is asked for. Whether there is one in the packet.
@@ -273,6 +294,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
         let Some((time, written)) = read else { return Ok(false) };
         if let Some(time) = time {
+            self.end_gap(time, batch);
             if time < self.last_time {
                 self.note_order(time, bit, batch);
             }
@@ -320,6 +342,10 @@ impl<'t, B: Bytes> Task<'t, B> {
     #[cold]
     #[inline(never)]
     fn note_order(&self, time: i64, bit: u64, batch: &mut Batch) {
+        match self.last_time {
+            NO_TIME => batch.first_time = Some(time),
+            before => batch.gaps.push((time, before)),
+        }
         // An earlier task compared the events that this one skips.
         if self.events < self.wanted.start {
             return;
@@ -335,9 +361,19 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
     }
 
-    fn damaged(&self, error: &StreamError, batch: &mut Batch) {
+    fn damaged(&mut self, error: &StreamError, batch: &mut Batch) {
+        if !error.is_padding() {
+            self.begin_gap(true);
+        }
         batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
     }
+}
+
+/// Where events may be missing: since this time.
+struct Gap {
+    since: i64,
+    /// Whether the next event is behind it.
+    may_end: bool,
 }
 
 /// An event whose line was written.

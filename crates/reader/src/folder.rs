@@ -17,6 +17,7 @@ use trackway_ctf::read::{Bytes, MetadataError, Trace};
 
 use crate::index::{Index, IndexError};
 use crate::input::{DataFile, Input};
+use crate::messages::report;
 
 /// Name of the file that makes a folder a trace.
 pub(crate) const METADATA: &str = "metadata";
@@ -312,7 +313,7 @@ impl Search<'_> {
 
     fn damaged(&mut self, path: &Path, error: &FileError) -> io::Result<()> {
         self.is_whole = false;
-        writeln!(self.messages, "trackway: {}: {error}", path.display())
+        report(&mut self.messages, &format!("{}: {error}", path.display()))
     }
 
     /// The index of a stream's file, if it has one and it is whole.

@@ -7,6 +7,9 @@ use trackway_ctf::text::TraceName;
 
 use crate::index::Index;
 
+/// How much of a packet is read at first to get at its header.
+pub(crate) const HEADER_WINDOW_BYTES: usize = 4 << 10;
+
 /// A trace: its metadata, and its data files.
 pub struct Input<B> {
     /// The metadata.

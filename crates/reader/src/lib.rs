@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod batch;
 mod call;
 mod decode;
@@ -21,6 +22,7 @@ mod follow;
 mod index;
 mod input;
 mod merge;
+mod messages;
 mod order;
 mod overlap;
 mod pipeline;
@@ -49,7 +51,7 @@ pub use recording::unfinished;
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
 
-use call::Lookout;
+use ahead::Ahead;
 use filter::Judge;
 use input::{NamedTrace, joined};
 use merge::Merge;
@@ -151,7 +153,7 @@ fn print_on<B: Bytes + Sync>(
         written: None,
         judge: before.judge,
         orders: before.orders,
-        lookout: Lookout::default(),
+        ahead: Ahead::new(&streams),
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
@@ -175,7 +177,7 @@ pub fn first_time<B: Bytes>(inputs: &[Input<B>]) -> Option<i64> {
     let files = inputs.iter().flat_map(|input| input.files.iter().map(|file| (&input.trace, file)));
     let times = files.filter_map(|(trace, file)| {
         let packet = SourceStream::new(&file.bytes)
-            .with_window(plan::HEADER_WINDOW_BYTES, Vec::new())
+            .with_window(input::HEADER_WINDOW_BYTES, Vec::new())
             .peek(trace)?;
         let clock = trace.streams().get(packet.stream)?.clock()?;
         clock.ns_from_origin(packet.timestamp_begin?).ok()

@@ -18,9 +18,11 @@ use std::time::{Duration, Instant};
 use trackway_ctf::read::Bytes;
 use trackway_ctf::text::{LineFormat, Shown};
 
+use crate::ahead::{Ahead, Place};
 use crate::batch::{Batch, Told};
-use crate::call::{Crossing, Late, Lookout};
+use crate::call::Late;
 use crate::filter::Judge;
+use crate::messages::report;
 use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
 use crate::stream::Stream;
@@ -42,10 +44,8 @@ struct Cursor {
     /// The next question in `batch`.
     question: usize,
     order: StreamOrder,
-    /// Batches behind `batch` that were looked at already.
+    /// Batches behind `batch` that are decoded already.
     ahead: VecDeque<Batch>,
-    /// Whether there are no more.
-    is_ended: bool,
 }
 
 /// Merges the streams of a pipeline.
@@ -72,8 +72,8 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) judge: Judge,
     /// The order of the events so far, of streams that may grow.
     pub(crate) orders: Orders,
-    /// How far returns of calls were looked for.
-    pub(crate) lookout: Lookout,
+    /// What is decoded of each trace.
+    pub(crate) ahead: Ahead,
 }
 
 /// What becomes of an event about which the merge decides.
@@ -85,12 +85,19 @@ enum Taken {
 }
 
 impl Cursor {
-    /// The next event's texts, if it lacks some, and when it was.
-    fn take_late(&mut self) -> Option<(Box<Late>, i64)> {
-        let asked = self.batch.questions.get_mut(self.question)?;
-        let mark = self.batch.marks.get(self.mark).filter(|_| asked.mark == self.mark)?;
-        let stamp = mark.stamp()?;
-        asked.late.take().map(|late| (late, stamp.time))
+    /// The next event, if it is an entry that lacks texts, and where it is.
+    fn take_late(&mut self, stream: usize) -> Option<(Box<Late>, Place)> {
+        let batch = &mut self.batch;
+        let asked = batch.questions.get_mut(self.question)?;
+        if asked.mark != self.mark {
+            return None;
+        }
+        // Of the crossings that have its mark, those before it are of events that are not wanted.
+        let behind = batch.crossings.partition_point(|crossing| crossing.mark <= self.mark);
+        let own = behind.checked_sub(1)?;
+        let time = batch.crossings.get(own)?.time;
+        let late = asked.late.take()?;
+        Some((late, Place { time, stream, number: batch.first_crossing + own as u64 }))
     }
 
     fn put_late(&mut self, late: Box<Late>) {
@@ -99,23 +106,8 @@ impl Cursor {
         }
     }
 
-    /// The first entry or return before `limit`, in what was decoded of the stream, behind the next
-    /// event if that is the entry.
-    fn find(
-        &self,
-        late: &Late,
-        (time, limit): (i64, i64),
-        is_own: bool,
-        lookout: &mut Lookout,
-    ) -> Option<&Crossing> {
-        let times = (time, limit);
-        let here = lookout.find(&self.batch, self.mark + usize::from(is_own), late, times);
-        here.or_else(|| self.ahead.iter().find_map(|batch| lookout.find(batch, 0, late, times)))
-    }
-
-    /// How far the stream was decoded, in time.
-    fn reached(&self) -> Option<i64> {
-        self.ahead.back().unwrap_or(&self.batch).last_time
+    fn batches(&mut self) -> impl Iterator<Item = &mut Batch> {
+        std::iter::once(&mut self.batch).chain(&mut self.ahead)
     }
 }
 
@@ -124,7 +116,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut cursors: Vec<Cursor> = Vec::new();
         for stream in self.streams {
-            let order = self.orders.get(stream);
+            let order = self.orders.get(&stream.key());
             cursors.push(Cursor { order, ..Cursor::default() });
         }
         let mut heap = BinaryHeap::with_capacity(cursors.len());
@@ -137,7 +129,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         let mut next = heap.pop();
         while let Some(Reverse((time, index))) = next {
             let limit = heap.peek().map(|&Reverse(next)| next);
-            self.look_for_return(&mut cursors, index);
+            self.find_return(&mut cursors, index);
             let Some(cursor) = cursors.get_mut(index) else { break };
             now = self.tell(cursor, index, time, limit)?;
             next = match self.advance(cursor, index, now)? {
@@ -150,7 +142,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
             };
         }
         for (stream, cursor) in self.streams.iter().zip(&cursors) {
-            self.orders.store(stream, cursor.order);
+            self.orders.store(stream.key(), cursor.order);
         }
         self.write()?;
         self.output.flush()
@@ -167,21 +159,21 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     }
                     Told::Damage(message) => {
                         self.is_whole = false;
-                        writeln!(self.messages, "trackway: {message}")?;
+                        report(self.messages, message)?;
                         cursor.note += 1;
                     }
                     Told::Order(file, error) => {
                         cursor.note += 1;
                         if cursor.order.report() {
                             self.is_whole = false;
-                            writeln!(self.messages, "trackway: {file}: {error}")?;
+                            report(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
                     Told::First(file, time, place) => {
                         cursor.note += 1;
                         if let Some(error) = cursor.order.begin(*time, *place) {
                             self.is_whole = false;
-                            writeln!(self.messages, "trackway: {file}: {error}")?;
+                            report(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
                 },
@@ -192,24 +184,22 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     self.write_if_due()?;
                     let used = std::mem::take(&mut cursor.batch);
                     cursor.order.last = used.last_time.or(cursor.order.last);
+                    self.ahead.leave(index, &used);
                     let next = match cursor.ahead.pop_front() {
                         Some(batch) => {
-                            self.lookout.bytes -= batch.size();
+                            self.ahead.release(&batch);
                             Some(batch)
                         }
-                        None => self.pipeline.take(index, used, &mut self.tools),
+                        None => self.receive(index, used, now),
                     };
                     match next {
                         Some(batch) => {
-                            self.lookout.note(&batch);
                             self.events += batch.unmarked;
                             if let Some(progress) = self.progress {
                                 progress(self.events);
                             }
-                            let (ahead, is_ended) =
-                                (std::mem::take(&mut cursor.ahead), cursor.is_ended);
-                            let order = cursor.order;
-                            *cursor = Cursor { batch, order, ahead, is_ended, ..Cursor::default() };
+                            let (ahead, order) = (std::mem::take(&mut cursor.ahead), cursor.order);
+                            *cursor = Cursor { batch, order, ahead, ..Cursor::default() };
                         }
                         None => return Ok(None),
                     }
@@ -306,53 +296,54 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         Some(line.map_or(Taken::AsItIs, Taken::With))
     }
 
-    /// If the next event of a stream is the entry of a call that lacks texts: looks for them in the
-    /// event of its return, in what comes next in the trace's streams, as far as [`Lookout`]
-    /// allows.
-    fn look_for_return(&mut self, cursors: &mut [Cursor], index: usize) {
-        let Some((mut late, time)) = cursors.get_mut(index).and_then(Cursor::take_late) else {
-            return;
-        };
-        let Some(trace) = self.streams.get(index).map(|stream| stream.trace) else { return };
-        let of_trace = |index: &usize| {
-            self.streams.get(*index).is_some_and(|stream| std::ptr::eq(stream.trace, trace))
-        };
-        let streams: Vec<usize> = (0..cursors.len()).filter(of_trace).collect();
-        // Of several, the first is its return, or its return is not there: the others are of calls
-        // after it.
-        let mut limit = i64::MAX;
-        for &stream in &streams {
-            let found =
-                cursors[stream].find(&late, (time, limit), stream == index, &mut self.lookout);
-            if let Some(crossing) = found {
-                limit = crossing.time;
-                late.take(crossing);
-            }
+    /// The next batch that is decoded of a stream, while the merge is at `now`.
+    fn receive(&mut self, stream: usize, used: Batch, now: i64) -> Option<Batch> {
+        if self.ahead.is_ended(stream) {
+            return None;
         }
-        loop {
-            let is_behind =
-                |cursor: &Cursor| !cursor.is_ended && cursor.reached().is_none_or(|at| at < limit);
-            let behind = streams.iter().filter(|&&stream| is_behind(&cursors[stream]));
-            let Some(&behind) = behind.min_by_key(|&&stream| cursors[stream].reached()) else {
-                break;
+        let mut batch = self.pipeline.take(stream, used, &mut self.tools);
+        match &mut batch {
+            Some(batch) => self.ahead.receive(stream, batch, now),
+            None => self.ahead.end(stream),
+        }
+        batch
+    }
+
+    /// If the next event of a stream is an entry that lacks texts: finds them in the event of its
+    /// return, as far as [`Ahead`] goes.
+    fn find_return(&mut self, cursors: &mut [Cursor], stream: usize) {
+        let late = cursors.get_mut(stream).and_then(|cursor| cursor.take_late(stream));
+        let Some((mut late, entry)) = late else { return };
+        for unindexed in self.ahead.take_unindexed(stream) {
+            let batches = cursors.get_mut(unindexed).into_iter().flat_map(Cursor::batches);
+            batches.for_each(|batch| self.ahead.index(unindexed, batch));
+        }
+        // What is behind the range of times is not all decoded.
+        let end = self.streams.get(stream).and_then(|stream| stream.range.end).unwrap_or(i64::MAX);
+        let time = loop {
+            let found = self.ahead.next(late.caller, entry).map(|(time, _)| time);
+            let found = found.filter(|&time| time <= end);
+            let Some(behind) = self.ahead.behind(stream, found.unwrap_or(end)) else {
+                break found;
             };
-            if !self.lookout.may_go_on() {
+            if !self.ahead.has_room() {
                 // Nobody knows whether there is an earlier one.
-                late.forget();
-                break;
+                break None;
             }
-            let Some(batch) = self.pipeline.take(behind, Batch::default(), &mut self.tools) else {
-                cursors[behind].is_ended = true;
+            let Some(mut batch) = self.receive(behind, Batch::default(), entry.time) else {
                 continue;
             };
-            self.lookout.bytes += batch.size();
-            if let Some(crossing) = self.lookout.find(&batch, 0, &late, (time, limit)) {
-                limit = crossing.time;
-                late.take(crossing);
+            self.ahead.index(behind, &mut batch);
+            self.ahead.keep(&batch);
+            if let Some(cursor) = cursors.get_mut(behind) {
+                cursor.ahead.push_back(batch);
             }
-            cursors[behind].ahead.push_back(batch);
+        };
+        let is_certain = time.is_some_and(|time| !self.ahead.has_gap(stream, entry.time, time));
+        if let Some((_, texts)) = self.ahead.next(late.caller, entry).filter(|_| is_certain) {
+            late.take(texts);
         }
-        if let Some(cursor) = cursors.get_mut(index) {
+        if let Some(cursor) = cursors.get_mut(stream) {
             cursor.put_late(late);
         }
     }

@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use trackway_ctf::read::{Damage, Packet, StreamClass, StreamError, has_whole_end};
 
-use crate::stream::Stream;
-
 /// Most streams of which [`Orders`] keeps anything.
 const STREAMS_MAX: usize = 1 << 16;
 
@@ -150,28 +148,21 @@ pub(crate) struct Orders(HashMap<StreamKey, StreamOrder>);
 
 /// Names a stream while its trace grows, although its files may come and go: the trace, and the
 /// stream's class and id.
-type StreamKey = (String, u64, u64);
+pub(crate) type StreamKey = (String, u64, u64);
 
 impl Orders {
     /// The order of a stream so far.
-    pub(crate) fn get<B>(&self, stream: &Stream<'_, B>) -> StreamOrder {
-        self.0.get(&key_of(stream)).copied().unwrap_or_default()
+    pub(crate) fn get(&self, stream: &StreamKey) -> StreamOrder {
+        self.0.get(stream).copied().unwrap_or_default()
     }
 
     /// Stores the order of a stream so far.
-    pub(crate) fn store<B>(&mut self, stream: &Stream<'_, B>, order: StreamOrder) {
-        let key = key_of(stream);
+    pub(crate) fn store(&mut self, key: StreamKey, order: StreamOrder) {
         if self.0.len() == STREAMS_MAX && !self.0.contains_key(&key) {
             self.0.clear();
         }
         self.0.insert(key, order);
     }
-}
-
-fn key_of<B>(stream: &Stream<'_, B>) -> StreamKey {
-    let trace = stream.trace;
-    let name = trace.trace.identity().uid().unwrap_or_else(|| trace.name.clone());
-    (name, stream.class_id, stream.id)
 }
 
 #[cfg(test)]

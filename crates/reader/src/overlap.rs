@@ -7,7 +7,7 @@
 
 use trackway_ctf::read::{Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder, Trace};
 
-use crate::plan::HEADER_WINDOW_BYTES;
+use crate::input::HEADER_WINDOW_BYTES;
 
 /// How much of each packet is compared at a time, in bytes.
 const PIECE_BYTES: usize = 16 << 10;

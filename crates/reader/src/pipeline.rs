@@ -80,9 +80,15 @@ struct Lane<'t, B> {
     ready: Option<i64>,
 }
 
+/// A task, and the planner of its stream, if that cannot go on before the task is done.
+struct PlannedTask<'t, B> {
+    task: Box<Task<'t, B>>,
+    planner: Option<Box<Planner<'t, B>>>,
+}
+
 struct Queued<'t, B> {
     /// `None` while someone decodes it, and when it is done.
-    task: Option<Box<Task<'t, B>>>,
+    task: Option<PlannedTask<'t, B>>,
     is_done: bool,
     batches: VecDeque<Batch>,
 }
@@ -90,7 +96,7 @@ struct Queued<'t, B> {
 /// Something to do.
 enum Job<'t, B> {
     Plan(usize, Box<Planner<'t, B>>),
-    Decode(usize, u64, Box<Task<'t, B>>, usize),
+    Decode(usize, u64, PlannedTask<'t, B>, usize),
 }
 
 /// What a thread works with.
@@ -237,12 +243,16 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
             },
         };
         let mut batch = self.lock().spare.pop().unwrap_or_default();
-        let is_more = task.fill(&mut tools.format, &mut batch, size);
+        let is_more = task.task.fill(&mut tools.format, &mut batch, size);
         let (task, planner) = if is_more {
             (Some(task), None)
         } else {
-            let (planner, memory) = task.finish();
+            let PlannedTask { task, mut planner } = task;
+            let (decoder, memory) = task.finish();
             tools.window_memory = memory;
+            if let Some(planner) = &mut planner {
+                planner.resume(decoder);
+            }
             (None, planner)
         };
         let mut state = self.lock();
@@ -259,7 +269,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         lane: usize,
         mut planner: Box<Planner<'t, B>>,
         tools: &mut Tools<impl LineFormat>,
-    ) -> Option<(usize, u64, Box<Task<'t, B>>, usize)> {
+    ) -> Option<(usize, u64, PlannedTask<'t, B>, usize)> {
         let planned = planner.plan(&mut tools.header_memory);
         let mut state = self.lock();
         let at = state.lanes.get_mut(lane)?;
@@ -273,15 +283,16 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         at.tasks.push_back(Queued { task: None, is_done: false, batches: VecDeque::new() });
         let size = at.next_size(&self.limits);
         let memory = std::mem::take(&mut tools.window_memory);
-        let mut task = Box::new(planned.task.with_window(self.limits.window_bytes, memory));
-        if planned.stands_alone {
+        let task = Box::new(planned.task.with_window(self.limits.window_bytes, memory));
+        let planner = if planned.stands_alone {
             at.planner = Some(planner);
+            None
         } else {
-            task.carry(planner);
-        }
+            Some(planner)
+        };
         state.refresh(lane);
         self.wake(&state);
-        Some((lane, number, task, size))
+        Some((lane, number, PlannedTask { task, planner }, size))
     }
 }
 
@@ -349,7 +360,13 @@ impl<'t, B: Bytes> State<'t, B> {
     }
 
     /// Takes what was decoded, and the task, if it is not done.
-    fn deliver(&mut self, index: usize, number: u64, batch: Batch, task: Option<Box<Task<'t, B>>>) {
+    fn deliver(
+        &mut self,
+        index: usize,
+        number: u64,
+        batch: Batch,
+        task: Option<PlannedTask<'t, B>>,
+    ) {
         self.waiting_bytes += batch.size();
         self.most_bytes = self.most_bytes.max(self.waiting_bytes);
         let Some(lane) = self.lanes.get_mut(index) else { return };
@@ -389,7 +406,7 @@ impl<B: Bytes> Lane<'_, B> {
     fn urgency(&self) -> Option<i64> {
         let mut stopped = self.tasks.iter().filter_map(|planned| planned.task.as_ref());
         match stopped.next() {
-            Some(task) => Some(task.reached().unwrap_or(i64::MIN)),
+            Some(task) => Some(task.task.reached().unwrap_or(i64::MIN)),
             None => self.planner.as_ref().map(|_| self.until),
         }
     }

@@ -13,11 +13,10 @@ use trackway_ctf::read::{
 };
 
 use crate::decode::Task;
+use crate::input::HEADER_WINDOW_BYTES;
 use crate::overlap::PacketAt;
 use crate::stream::Stream;
 
-/// How much of a packet is read at first to get at its header.
-pub(crate) const HEADER_WINDOW_BYTES: usize = 4 << 10;
 /// How much is searched at once for the packet after a damaged one.
 const SEARCH_BYTES: usize = 64 << 10;
 /// Most places in one stream that are tried as a packet's beginning after damage.

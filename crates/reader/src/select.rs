@@ -96,10 +96,7 @@ impl Range {
 
     /// The part of a loss in a stream with this clock that is in it; see [`Range::clip`].
     pub(crate) fn clip_clocked(&self, loss: Loss, clock: Option<&Clock>) -> Option<TimedLoss> {
-        let between = loss.between.zip(clock).and_then(|((begin, end), clock)| {
-            clock.ns_from_origin(begin).ok().zip(clock.ns_from_origin(end).ok())
-        });
-        self.clip(loss, between)
+        self.clip(loss, times_of(loss, clock))
     }
 
     /// Whether a packet ends before it begins.
@@ -113,6 +110,13 @@ impl Range {
         let times = times(packet, clock);
         self.end.zip(times).is_some_and(|(end, (from, to))| from <= to && end < from)
     }
+}
+
+/// Between which times a loss was, in a stream with this clock, if that is known.
+pub(crate) fn times_of(loss: Loss, clock: Option<&Clock>) -> Option<(i64, i64)> {
+    let (begin, end) = loss.between?;
+    let time = |cycles: u64| clock?.ns_from_origin(cycles).ok();
+    time(begin).zip(time(end))
 }
 
 /// When a packet begins and ends, if it says so.

@@ -329,13 +329,18 @@ impl Work<'_, '_> {
         let (packet, at) = source.current();
         loop {
             let before = decoder.position_bits();
-            let header = source.event(decoder, |event| {
+            let read = source.event(decoder, |event| {
                 let header = event.header;
                 event.skip().map(|()| header)
-            })?;
-            let Some(header) = header else {
-                self.span.add_damage(ends_first.map(|damage| source.damaged(damage)));
-                return Ok(());
+            });
+            let header = match read {
+                Ok(Some(header)) => header,
+                Err(error) if !error.is_padding() => return Err(error),
+                // All of its events are read.
+                end => {
+                    self.span.add_damage(ends_first.map(|damage| source.damaged(damage)));
+                    return end.map(|_| ());
+                }
             };
             self.span.add(header.time, EventPlace { packet, at, bit: before });
             let bits = decoder.position_bits() - before;

@@ -4,15 +4,15 @@
 //! rotated or snapshotted trace). At equal times the order is babeltrace2's: that of the traces'
 //! identities and names, then of the stream classes' and the streams' ids.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
 use trackway_ctf::text::{LineFormat, LossPlace};
 
 use crate::call::Call;
 use crate::filter::ClassFilters;
-use crate::input::{DataFile, NamedTrace};
-use crate::plan::HEADER_WINDOW_BYTES;
+use crate::input::{DataFile, HEADER_WINDOW_BYTES, NamedTrace};
+use crate::order::StreamKey;
 use crate::select::{Range, Selection};
 
 /// One stream.
@@ -34,6 +34,12 @@ impl<'t, B> Stream<'t, B> {
     /// Its class.
     pub(crate) fn class(&self) -> Option<&'t StreamClass> {
         self.trace.trace.streams().iter().find(|class| class.id() == self.class_id)
+    }
+
+    /// Its name while its trace grows.
+    pub(crate) fn key(&self) -> StreamKey {
+        let name = self.trace.trace.identity().uid().unwrap_or_else(|| self.trace.name.clone());
+        (name, self.class_id, self.id)
     }
 
     /// Where and when a loss in this stream was, for messages.
@@ -99,18 +105,15 @@ impl ClassTexts {
 impl ClassTexts {
     /// Leaves out the calls of a trace whose entries are not asked for.
     fn leave_unwanted_calls(all: &mut [Self]) {
-        let sides = |texts: &Self| {
+        let wanted = |texts: &Self| {
             let wanted = texts.events.iter().map(Option::is_some);
-            let calls: Vec<_> = texts.calls.iter().cloned().zip(wanted).collect();
-            calls
+            let calls = texts.calls.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
+            let entries =
+                calls.filter_map(|(call, _)| call.as_ref()).filter(|call| call.is_entry());
+            entries.map(Call::number).collect::<Vec<_>>()
         };
-        let of_all: Vec<_> = all.iter().flat_map(sides).collect();
-        let is_wanted = |call: &Call| {
-            of_all.iter().any(|(other, is_wanted)| {
-                *is_wanted
-                    && other.as_ref().is_some_and(|other| other.is_entry() && other.is_of(call))
-            })
-        };
+        let wanted: HashSet<usize> = all.iter().flat_map(wanted).collect();
+        let is_wanted = |call: &Call| wanted.contains(&call.number());
         for texts in all {
             texts.calls.iter_mut().for_each(|call| *call = call.take().filter(is_wanted));
             if texts.calls.iter().all(Option::is_none) {

@@ -6,6 +6,8 @@ use std::num::NonZero;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::Builder;
 
+use crate::messages::report;
+
 /// How many messages may wait to be written: who has more to say waits.
 const MESSAGES_AHEAD: usize = 64;
 
@@ -29,17 +31,12 @@ impl Teller for Alone<'_> {
     fn tell(&self, text: String) -> bool {
         let mut messages = self.0.borrow_mut();
         if let Ok(open) = messages.as_mut()
-            && let Err(error) = write(*open, &text)
+            && let Err(error) = report(*open, &text)
         {
             *messages = Err(error);
         }
         messages.is_ok()
     }
-}
-
-/// In one piece: other threads may write to the same place.
-fn write(messages: &mut dyn Write, text: &str) -> io::Result<()> {
-    messages.write_all(format!("trackway: {text}\n").as_bytes())
 }
 
 /// Calls `work` on each of `jobs` threads, or of as many as can be had, with the thread's number;
@@ -66,7 +63,7 @@ pub(crate) fn run<R: Send>(
         if workers.is_empty() {
             return Ok(None);
         }
-        let told = receiver.iter().try_for_each(|text| write(messages, &text));
+        let told = receiver.iter().try_for_each(|text| report(messages, &text));
         drop(receiver);
         // One that panicked, as in a test, has nothing to give.
         let results = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();

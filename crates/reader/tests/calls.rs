@@ -9,7 +9,7 @@ use std::num::NonZero;
 use support::Random;
 use trackway_ctf::read::Trace;
 use trackway_ctf::text::{Csv, Json, LineFormat, OneLine, Pretty, PrettyOptions, Symbolic, utc};
-use trackway_reader::{DataFile, Filters, Input, Selection, Settings, print};
+use trackway_reader::{DataFile, Filters, Input, Range, Selection, Settings, print};
 
 const METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 8; align = 8; } := u8;
@@ -36,7 +36,7 @@ event { name = syscall_exit_rename; stream_id = 0; id = 3;
 event { name = other; stream_id = 0; id = 4; fields := struct { u64 n; }; };
 ";
 
-const NAMES: [&str; 6] = ["/a", "/with \"quotes\",", "/\u{e9}\n\t", "/x/y", "m", "\u{1b}[0m"];
+const NAMES: [&str; 7] = ["/a", "", "/with \"quotes\",", "/\u{e9}\n\t", "/x/y", "m", "\u{1b}[0m"];
 const STREAMS: u64 = 3;
 const EVENTS: u64 = 1200;
 
@@ -183,26 +183,36 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     made.map(|one| one.files())
 }
 
-/// What is printed of a trace.
+/// What is printed of a trace that is whole.
 fn printed<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
     filters: Option<&Filters>,
-    (jobs, batch_bytes): (usize, usize),
+    limits: (usize, usize),
 ) -> String {
+    let (text, is_whole) = printed_in(files, format, (filters, Range::default()), limits);
+    assert!(is_whole, "{text}");
+    text
+}
+
+/// What is printed of a range of a trace, messages last, and whether that is whole.
+fn printed_in<F: LineFormat + Sync>(
+    files: &[Vec<u8>],
+    format: &F,
+    (filters, range): (Option<&Filters>, Range),
+    (jobs, batch_bytes): (usize, usize),
+) -> (String, bool) {
     let trace = Trace::parse(METADATA.as_bytes()).expect("metadata");
     let file = |(number, bytes)| DataFile::new(format!("s{number}"), bytes);
     let files = files.iter().map(Vec::as_slice).enumerate().map(file).collect();
     let inputs = vec![Input { trace, folder: String::new(), files }];
-    let selection = Selection { filters, ..Selection::default() };
+    let selection = Selection { filters, range, ..Selection::default() };
     let settings =
         Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None };
     let (mut text, mut messages) = (Vec::new(), Vec::new());
     let done = print(inputs, &selection, format, &settings, &mut text, &mut messages);
-    let messages = String::from_utf8(messages).expect("UTF-8");
-    assert!(done.expect("memory").is_whole, "{messages}");
-    text.extend(messages.bytes());
-    String::from_utf8(text).expect("UTF-8")
+    text.extend(messages);
+    (String::from_utf8(text).expect("UTF-8"), done.expect("memory").is_whole)
 }
 
 /// Holds what is printed of both traces against each other, in a format.
@@ -315,4 +325,115 @@ fn a_text_is_that_of_its_own_call() {
     let entries: Vec<_> = lines.lines().filter(|line| line.contains("entry")).collect();
     assert!(entries[0].contains("filename = \"\", flags = 7, incomplete = 1"), "{lines}");
     assert!(entries[1].contains("filename = \"/late\", flags = 7, incomplete = 0"), "{lines}");
+}
+
+/// A call of thread 1 whose text came late.
+fn late_call() -> Call {
+    Call { texts: vec![Text { name: "/late", was_there: false, is_there: true }], thread: 1 }
+}
+
+/// Streams with events of other threads, at these times: stream and time.
+fn with_others(others: &[(u64, u64)]) -> Streams {
+    let mut one = Streams::new();
+    for &(stream, time) in others {
+        one.push(stream, time, 4, 9, &[0; 8]);
+    }
+    one
+}
+
+/// The first entry's line, which is the same with batches of any size.
+fn first_entry(files: &[Vec<u8>], range: Range) -> String {
+    let mut entries = [(1, 1), (1, 1 << 16), (2, 200)].map(|limits| {
+        let (lines, _) = printed_in(files, &pretty(), (None, range), limits);
+        lines.lines().find(|line| line.contains("entry")).expect("an entry").to_owned()
+    });
+    entries.sort();
+    assert_eq!(entries[0], entries[2], "with batches of other sizes");
+    entries[0].clone()
+}
+
+/// RUN losses around a call: in its own packet, and in another stream, whose packets begin before.
+/// EXPECT that what may be missing keeps it from getting a text.
+#[test]
+fn losses_around_a_call_keep_it_as_it_was_recorded() {
+    for (others, lost, is_found) in [
+        (&[(0, 1), (0, 5)][..], 2, false),
+        (&[(0, 1), (0, 5)], 0, true),
+        // Between 5 and 41; between 5 and 9; between 25 and 41.
+        (&[(1, 1), (1, 5), (1, 40), (1, 41)], 2, false),
+        (&[(1, 1), (1, 5), (1, 6), (1, 9)], 2, true),
+        (&[(1, 1), (1, 25), (1, 40), (1, 41)], 2, true),
+    ] {
+        let mut one = with_others(others);
+        (one.1, one.2) = (2, lost);
+        one.push(0, 10, 0, 1, &late_call().entry(&[""]));
+        one.push(0, 20, 1, 1, &late_call().exit());
+        one.0.retain(|events| !events.is_empty());
+        let entry = first_entry(&one.files(), Range::default());
+        assert_eq!(entry.contains("\"/late\""), is_found, "{others:?}, {lost}: {entry}");
+    }
+}
+
+/// RUN a call whose return is in a damaged packet, with the next entry of its thread. EXPECT that
+/// it does not get the text of the next call.
+#[test]
+fn what_is_damaged_may_have_been_the_return() {
+    for is_damaged in [false, true] {
+        let mut one = Streams::new();
+        one.1 = 2;
+        one.push(0, 1, 0, 1, &late_call().entry(&[""]));
+        one.push(0, 2, 4, 9, &[0; 8]);
+        for time in [3, 4] {
+            one.push(0, time, 4, 9, &[0; 8]);
+        }
+        one.push(0, 5, 1, 1, &late_call().exit());
+        one.0.truncate(1);
+        let mut files = one.files();
+        let second = files[0].windows(4).rposition(|bytes| bytes == [0xc1, 0x1f, 0xfc, 0xc1]);
+        let packets = files[0].len();
+        let second = second.map(|last| last - 48 - 2 * (13 + 8)).expect("three packets");
+        assert!(second < packets);
+        if is_damaged {
+            files[0][second + 48] = 99;
+        }
+        let entry = first_entry(&files, Range::default());
+        assert_eq!(entry.contains("\"/late\""), !is_damaged, "{entry}");
+    }
+}
+
+/// RUN a call whose return is behind the end of the times that are asked for. EXPECT its entry as
+/// it was recorded: packets behind the end are not read, and may hold an earlier return.
+#[test]
+fn returns_behind_the_end_are_not_looked_for() {
+    let mut one = with_others(&[]);
+    one.push(0, 10, 0, 1, &late_call().entry(&[""]));
+    one.push(0, 20, 1, 1, &late_call().exit());
+    one.0.truncate(1);
+    for (end, is_found) in [(19, false), (20, true)] {
+        let entry = first_entry(&one.files(), Range { begin: None, end: Some(end) });
+        assert_eq!(entry.contains("\"/late\""), is_found, "{end}: {entry}");
+    }
+}
+
+/// RUN many late calls of one thread while others' events fill the streams. EXPECT every entry with
+/// its text, however many others there are.
+#[test]
+fn every_entry_of_a_long_trace_has_its_text() {
+    const CALLS: u64 = 3000;
+    let mut one = Streams::new();
+    let other = Call { thread: 2, ..late_call() };
+    for time in 0..CALLS {
+        let time = 10 * time;
+        one.push(0, time, 0, 1, &late_call().entry(&[""]));
+        one.push(0, time + 1, 1, 1, &late_call().exit());
+        for (stream, after) in [(1, 2), (2, 3), (1, 4), (2, 5)] {
+            let id = u8::from(after > 3);
+            let payload = if id == 0 { other.entry(&["/x"]) } else { other.exit() };
+            one.push(stream, time + after, id, 2 + stream as u32, &payload);
+        }
+    }
+    let lines = printed(&one.files(), &pretty(), None, (2, 1 << 16));
+    let entries = lines.lines().filter(|line| line.contains("entry") && line.contains("tid = 1 "));
+    let found = entries.filter(|line| line.contains("\"/late\"")).count();
+    assert_eq!(found as u64, CALLS);
 }

@@ -238,3 +238,21 @@ fn a_packet_that_ends_before_it_begins_is_reported() {
         assert_eq!(exported(&folder, 11), [expected.clone(), expected]);
     }
 }
+
+/// RUN the same for a packet whose padding is cut off. EXPECT both to be reported by every reader.
+#[test]
+fn a_packet_that_ends_before_it_begins_and_is_cut_in_its_padding_has_two_reports() {
+    let bits = 8 * (HEADER_BYTES + 2 * EVENT_BYTES) as u64;
+    let mut bad = packet_of(&[20, 21], 25, 22, bits);
+    bad[32..40].copy_from_slice(&(bits + 64).to_le_bytes());
+    let folder = TemporaryFolder::new();
+    save(&folder, &[[&packet(&[10, 11])[..], &bad].concat()]);
+    let (_, printed) = printed(&folder, &settings(2, 1000));
+    let [merged, trimmed] = exported(&folder, 11);
+    for mut messages in [printed, counted(&folder, 2), merged, trimmed] {
+        messages.sort();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].contains("they are padding"), "{messages:?}");
+        assert!(messages[1].ends_with("0.000000003 s before it begins"), "{messages:?}");
+    }
+}

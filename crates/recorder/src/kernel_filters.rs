@@ -642,7 +642,7 @@ fn lacking_everywhere<F: Asking>(
     match &spec.source {
         FilterSource::Expression(text) => match check_for(text, &layouts).err() {
             Some(mut error) => {
-                let is_near = error.message.contains("did you mean");
+                let is_near = error.suggestion.is_some();
                 if let Some(hint) = contexts_instead::<F>(text, memory) {
                     error.hint = Some(hint);
                 } else if compares_flags_with_text(&error, text) {
@@ -702,16 +702,12 @@ fn floating(text: &str) -> Error {
     let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
     let all = tokens(text).unwrap_or_default();
     let float = all.into_iter().find(|(token, _)| is_float(token)).map(|(_, span)| span);
-    Error {
-        topic: Topic::Limit,
-        span: float.unwrap_or(Span { from: 0, to: text.len() }),
-        message: "the kernel does not calculate with floating-point numbers".into(),
-        hint: Some(
-            "say it in integers (x * 2 > 3 for x > 1.5), or ask the trace afterwards: trackway \
-             print --filter"
-                .into(),
-        ),
-    }
+    let span = float.unwrap_or(Span { from: 0, to: text.len() });
+    let message = "the kernel does not calculate with floating-point numbers";
+    Error::new(Topic::Limit, span, message).with_hint(
+        "say it in integers (x * 2 > 3 for x > 1.5), or ask the trace afterwards: trackway print \
+         --filter",
+    )
 }
 
 #[cfg(test)]

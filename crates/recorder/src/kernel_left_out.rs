@@ -32,7 +32,7 @@ mod tests {
         let said = |fields: &[(&str, &str)]| {
             let notices = Notices::kept();
             say(fields.iter().copied(), &notices);
-            notices.all().join("|")
+            notices.lines().join("|")
         };
         assert_eq!(said(&[]), "");
         assert_eq!(said(&[("a", "x")]), "1 field of the kernel's events is not recorded: x of a");

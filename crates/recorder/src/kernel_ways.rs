@@ -321,7 +321,7 @@ mod tests {
         let said = |size_bytes, cpu_bytes| {
             let notices = Notices::kept();
             say_other_size(size_bytes, cpu_bytes, "as there are", &notices);
-            notices.all().join("|")
+            notices.lines().join("|")
         };
         assert_eq!(said(0, kernel::CPU_BYTES), "");
         assert_eq!(said(1 << 20, 1 << 20), "");

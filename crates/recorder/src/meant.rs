@@ -8,7 +8,7 @@
 
 use trackway_filter::checked::{CheckedObject, Lack};
 use trackway_filter::compile::{check_for, compile_for_any};
-use trackway_filter::error::{Error, Topic};
+use trackway_filter::error::{Error, Subject, Topic};
 use trackway_filter::layout::Layout;
 use trackway_schema::EventDescription;
 use trackway_session::{FilterObject, FilterSource, FilterSpec};
@@ -185,17 +185,15 @@ fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
 
 /// Whether something else was meant.
 fn is_likely(error: &Error) -> bool {
-    error.topic != Topic::Unknown || error.message.contains("did you mean")
+    error.topic != Topic::Unknown || error.suggestion.is_some()
 }
 
 /// What is wrong with a filter for events of other programs, in words: which of them is no matter.
 fn what_none_has(text: &str, error: &Error) -> String {
     let named = text.get(error.span.from..error.span.to).unwrap_or_default();
-    match error.topic {
-        Topic::Unknown if !error.message.starts_with("no event has all") => {
-            format!("none has '{named}'")
-        }
-        _ => error.message.clone(),
+    match error.subject {
+        Some(Subject::Name | Subject::Part) => format!("none has '{named}'"),
+        Some(Subject::Combination) | None => error.message.clone(),
     }
 }
 

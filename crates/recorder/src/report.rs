@@ -10,6 +10,7 @@ use trackway_abi::window::EVENTS_MAX;
 use trackway_console::{
     Style, Target, clear_progress, has_progress, message, show_progress, write_line,
 };
+use trackway_session::protocol::Notice;
 
 use crate::shortfall::{Shortfall, SizeSource};
 
@@ -20,7 +21,7 @@ pub struct Notices {
     terminal: bool,
     status_shown: Cell<bool>,
     /// What was said: the newest, for who asks how it goes; all, where they are for tests.
-    said: RefCell<Vec<String>>,
+    said: RefCell<Vec<Notice>>,
     place: Place,
 }
 
@@ -32,9 +33,6 @@ enum Place {
     Log(RefCell<File>),
     Nowhere,
 }
-
-/// What advice begins with.
-const HINT: &str = "hint: ";
 
 /// How many notices are kept where they go elsewhere, too.
 const KEPT_MAX: usize = 50;
@@ -58,8 +56,13 @@ impl Notices {
     }
 
     /// The notices so far, or the newest.
-    pub fn all(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<Notice> {
         self.said.borrow().clone()
+    }
+
+    /// The same as lines.
+    pub fn lines(&self) -> Vec<String> {
+        self.said.borrow().iter().map(Notice::to_string).collect()
     }
 
     /// Whether somebody sees them as they are said.
@@ -67,16 +70,16 @@ impl Notices {
         matches!(self.place, Place::Terminal)
     }
 
-    fn keep(&self, text: String) {
+    fn keep(&self, notice: Notice) {
         if let Place::Log(log) = &self.place {
             // A log that cannot be written keeps nobody from recording.
-            let _ = writeln!(log.borrow_mut(), "{text}");
+            let _ = writeln!(log.borrow_mut(), "{notice}");
         }
         let mut said = self.said.borrow_mut();
         if said.len() == KEPT_MAX && !matches!(self.place, Place::Nowhere) {
             said.remove(0);
         }
-        said.push(text);
+        said.push(notice);
     }
 
     /// Says one line.
@@ -97,22 +100,23 @@ impl Notices {
                 None => message!("trackway: {text}"),
             }
         }
-        self.keep(text);
+        self.keep(Notice::Info(text));
     }
 
     /// Adds advice to what was said.
     pub fn hint(&self, text: Arguments<'_>) {
-        self.keep(format!("{HINT}{text}"));
+        let notice = Notice::hint(text.to_string());
         if self.are_printed() && !self.quiet {
-            message!("{HINT}{text}");
+            message!("{notice}");
         }
+        self.keep(notice);
     }
 
     /// Says what was kept elsewhere, advice as advice.
-    pub(crate) fn say_again(&self, line: &str) {
-        match line.strip_prefix(HINT) {
-            Some(advice) => self.hint(format_args!("{advice}")),
-            None => self.say(format_args!("{line}")),
+    pub(crate) fn say_again(&self, notice: &Notice) {
+        match notice {
+            Notice::Hint { hint } => self.hint(format_args!("{hint}")),
+            Notice::Info(text) => self.say(format_args!("{text}")),
         }
     }
 
@@ -355,7 +359,7 @@ mod tests {
         let one = Summary { recorded: 1, processes: 2, damaged: 1, ..Summary::default() };
         one.say(&notices, std::path::Path::new("t"), true);
         assert_eq!(
-            notices.all(),
+            notices.lines(),
             [
                 "1,234,567 events recorded, 0 lost, 1 process, 2,048 bytes in t",
                 "1 event recorded, 0 lost, 0 overwritten, 2 processes, 0 bytes in t",
@@ -370,7 +374,7 @@ mod tests {
             let notices = Notices::kept();
             let cut_last = last.map(str::to_owned);
             Summary { cut, overwritten, cut_last, ..Summary::default() }.say_cut(&notices);
-            notices.all().join("|")
+            notices.lines().join("|")
         };
         assert_eq!(said(0, 7, Some("app:request")), "");
         assert_eq!(said(1, 0, None), "1 record was cut to fit");

@@ -14,7 +14,7 @@ pub struct Shortfall {
     pub(crate) channel: String,
     /// Events lost for want of room.
     pub(crate) roomless: u64,
-    /// `buffer-size` that would have kept them, in bytes; `None`: it is not known, or there is none.
+    /// `buffer-size` that would have kept them, in bytes; `None`: it is not known.
     pub(crate) enough_bytes: Option<u64>,
     /// Memory for buffers could not be had.
     pub(crate) is_memory_short: bool,
@@ -156,7 +156,7 @@ mod tests {
     fn hints(shortfall: &Shortfall, lost: u64, source: SizeSource) -> String {
         let notices = Notices::kept();
         shortfall.report(lost, source, &notices);
-        notices.all().join("\n")
+        notices.lines().join("\n")
     }
 
     fn channel() -> Shortfall {

@@ -78,7 +78,7 @@ mod tests {
         assert!(stall.is_over());
         let lost = "events are lost once buffers are full";
         let said = ["full", "gone"].map(|why| format!("ann: recording ended: {why}: {lost}"));
-        assert_eq!(notices.all()[..2], said);
-        assert_eq!(notices.all()[2..], ["ann: events are written again"]);
+        assert_eq!(notices.lines()[..2], said);
+        assert_eq!(notices.lines()[2..], ["ann: events are written again"]);
     }
 }

@@ -283,7 +283,36 @@ pub struct Counts {
     pub processes: u64,
     /// Notices of the end, as `trackway record` says them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
+}
+
+/// A notice of a recorder: a text, or `{"hint": …}` for what to do about the text before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Notice {
+    /// What happened.
+    Info(String),
+    /// What to do about it.
+    Hint {
+        /// The advice.
+        hint: String,
+    },
+}
+
+impl Notice {
+    /// Advice.
+    pub fn hint(text: impl Into<String>) -> Self {
+        Self::Hint { hint: text.into() }
+    }
+}
+
+impl core::fmt::Display for Notice {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Info(text) => formatter.write_str(text),
+            Self::Hint { hint } => write!(formatter, "hint: {hint}"),
+        }
+    }
 }
 
 /// How a session goes.
@@ -323,7 +352,7 @@ pub struct Status {
     /// Its channels.
     pub channels: Vec<ChannelStatus>,
     /// What it had to say, the newest last.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

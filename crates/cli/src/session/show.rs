@@ -10,7 +10,9 @@ use trackway_console::{Style, Target, message};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::diagnosis::{Reason, Selection, diagnose_session};
-use trackway_recorder::protocol::{Answer, ChannelStatus, Counts, KernelStatus, Request, Status};
+use trackway_recorder::protocol::{
+    Answer, ChannelStatus, Counts, KernelStatus, Notice, Request, Status,
+};
 use trackway_recorder::{
     ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, KernelVia, Levels, Mode, RecordError,
     RuleSpec, Time, Tracefiles, USERS_MAX,
@@ -266,10 +268,10 @@ fn state_of(status: &Status) -> &'static str {
 }
 
 /// Says what a recorder said; of `which` session, where there are several.
-pub(super) fn say_again(notice: &str, which: &str) {
-    match notice.starts_with("hint: ") {
-        true => message!("{notice}"),
-        false => message!("trackway: {which}{notice}"),
+pub(super) fn say_again(notice: &Notice, which: &str) {
+    match notice {
+        Notice::Hint { .. } => message!("{notice}"),
+        Notice::Info(text) => message!("trackway: {which}{text}"),
     }
 }
 
@@ -332,7 +334,7 @@ pub(super) fn status(
         reason.hint().map_or(Ok(()), |hint| writeln!(output, "            hint: {hint}"))?;
     }
     for notice in &status.notices {
-        writeln!(output, "  said      {}", notice.replace('\n', "\n            "))?;
+        writeln!(output, "  said      {}", notice.to_string().replace('\n', "\n            "))?;
     }
     Ok(())
 }

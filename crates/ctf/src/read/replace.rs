@@ -13,8 +13,8 @@ pub const INCOMPLETE: &str = "incomplete";
 pub struct Replacement<'r> {
     /// Names of texts in its payload, and what they are to be.
     pub texts: &'r [(&'r str, &'r [u8])],
-    /// Whether with them nothing of its arguments is missing.
-    pub is_complete: bool,
+    /// What [`INCOMPLETE`] is to be; `None`: what it is.
+    pub incomplete: Option<u64>,
 }
 
 /// Gives a sink what an event has, but for what is replaced.
@@ -25,19 +25,19 @@ pub(super) struct Replacing<'s, 'r, S> {
     depth: u32,
     /// What the next text is to be.
     text: Option<&'r [u8]>,
-    /// Whether the next number is to be 0.
-    is_zero: bool,
+    /// What the next number is to be.
+    number: Option<u64>,
 }
 
 impl<'s, 'r, S> Replacing<'s, 'r, S> {
     pub(super) const fn new(sink: &'s mut S, by: Replacement<'r>) -> Self {
-        Self { sink, by, is_payload: false, depth: 0, text: None, is_zero: false }
+        Self { sink, by, is_payload: false, depth: 0, text: None, number: None }
     }
 }
 
 impl<S: Sink> Sink for Replacing<'_, '_, S> {
     fn integer(&mut self, kind: &Integer, value: u64) {
-        self.sink.integer(kind, if self.is_zero { 0 } else { value });
+        self.sink.integer(kind, self.number.unwrap_or(value));
     }
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
@@ -67,7 +67,7 @@ impl<S: Sink> Sink for Replacing<'_, '_, S> {
         let mut texts =
             self.by.texts.iter().filter(|(replaced, _)| is_argument && *replaced == name);
         self.text = texts.next().map(|&(_, text)| text);
-        self.is_zero = is_argument && self.by.is_complete && name == INCOMPLETE;
+        self.number = self.by.incomplete.filter(|_| is_argument && name == INCOMPLETE);
         self.sink.member(member);
     }
 

@@ -76,6 +76,13 @@ pub struct StreamError {
     pub damage: Damage,
 }
 
+impl StreamError {
+    /// Whether all events of the packet are there.
+    pub const fn is_padding(&self) -> bool {
+        matches!(self.damage, Damage::Padding(_))
+    }
+}
+
 /// What is wrong with a packet.
 #[derive(Debug)]
 #[non_exhaustive]

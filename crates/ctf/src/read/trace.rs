@@ -9,7 +9,7 @@ use super::runs::Flat;
 use super::stream::PACKET_MAGIC;
 use super::types::{Role, Struct, Type};
 use super::{json, packetized, parser, resolve};
-use crate::write::Uuid;
+use crate::uuid::Uuid;
 
 /// What CTF 2 calls a trace.
 #[derive(Debug, Default, Clone)]

@@ -21,7 +21,7 @@ use crate::read::{
     Base, ClockClass, Encoding, EnvironmentValue, EventClass, Integer, StreamClass, Struct, Trace,
     Type,
 };
-use crate::write::Uuid;
+use crate::uuid::Uuid;
 
 /// What stands before each line of a trace's parts.
 const INDENT: &[u8] = b"  ";

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 use super::meaning::Meaning;
+use crate::uuid::Uuid;
 
 /// Which contexts every record carries, between its header and its payload, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -504,20 +505,5 @@ impl std::fmt::Display for Quoted<'_> {
             }
         }
         formatter.write_char('"')
-    }
-}
-
-/// An identity in its usual form, `01234567-89ab-…`.
-pub(crate) struct Uuid<'bytes>(pub(crate) &'bytes [u8; 16]);
-
-impl std::fmt::Display for Uuid<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                formatter.write_char('-')?;
-            }
-            write!(formatter, "{byte:02x}")?;
-        }
-        Ok(())
     }
 }

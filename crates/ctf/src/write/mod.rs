@@ -38,7 +38,6 @@ mod packet;
 mod rewrite;
 
 pub use meaning::{Meaning, Names, TypeDeclaration, declared_type};
-pub(crate) use metadata::Uuid;
 pub use metadata::{
     Contexts, Domain, TraceDescription, application_member, application_tag, event_declaration,
     event_declaration_meaning, metadata_preamble, stream_declaration,

@@ -177,9 +177,7 @@ impl<'p> Search<'p> {
         if error.topic != Topic::Unknown {
             return None;
         }
-        // A name's place is with the brackets that are around it.
-        let is_around = |c: char| c.is_whitespace() || ['(', ')'].contains(&c);
-        let named = self.text.get(error.span.from..error.span.to)?.trim_matches(is_around);
+        let named = error.named(self.text);
         self.fields.iter().position(|field| field == named)
     }
 

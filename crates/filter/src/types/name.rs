@@ -5,7 +5,7 @@ use trackway_schema::Label;
 
 use super::check::{Checker, Typed};
 use super::{Elements, Expr, Need, Node, Place, Root, Step, Type, Widths, closest};
-use crate::error::{Error, Topic};
+use crate::error::{Error, Subject, Topic};
 use crate::layout::{self, Member};
 use crate::parse::{Node as Parsed, Tree};
 use crate::span::Span;
@@ -32,7 +32,7 @@ impl<'layout> Resolved<'layout> {
 /// That there is no such name: what was perhaps meant, or else what there is.
 pub(super) fn unknown(span: Span, what: String, name: &str, has: &[&str]) -> Error {
     match closest(name, has.iter().copied()) {
-        Some(meant) => Error::new(Topic::Unknown, span, format!("{what}; did you mean '{meant}'?")),
+        Some(meant) => Error::new(Topic::Unknown, span, what).with_suggestion(format!("'{meant}'")),
         None => {
             let error = Error::new(Topic::Unknown, span, what);
             let more = if has.len() > LISTED_MAX { ", …" } else { "" };
@@ -115,15 +115,15 @@ impl<'layout> Checker<'layout> {
             if self.layout.contexts.iter().any(|context| context.name == name) {
                 let near = closest(name, has.iter().copied()).map(|near| format!("'{near}', or "));
                 let near = near.unwrap_or_default();
-                let message = format!("{what}; did you mean {near}'$ctx.{name}'?");
-                return Err(Error::new(Topic::Unknown, span, message));
+                let error = Error::new(Topic::Unknown, span, what).with_subject(Subject::Name);
+                return Err(error.with_suggestion(format!("{near}'$ctx.{name}'")));
             }
-            return Err(unknown(span, what, name, &has));
+            return Err(unknown(span, what, name, &has).with_subject(Subject::Name));
         }
         let prefix = if root == Root::Context { "$ctx." } else { "$app." };
         let has: Vec<String> = has.into_iter().map(|name| format!("{prefix}{name}")).collect();
         let has: Vec<&str> = has.iter().map(String::as_str).collect();
-        Err(unknown(span, what, &format!("{prefix}{name}"), &has))
+        Err(unknown(span, what, &format!("{prefix}{name}"), &has).with_subject(Subject::Name))
     }
 
     fn member(of: Resolved<'layout>, name: &str, span: Span) -> Result<Resolved<'layout>, Error> {

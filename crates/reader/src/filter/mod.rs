@@ -233,7 +233,7 @@ impl Wanted {
         }
         let filter = check_for(expression, &layouts).map_err(|error| Unmet {
             option: self.option(),
-            may_come: error.topic == Topic::Unknown && !error.message.contains("did you mean"),
+            may_come: error.topic == Topic::Unknown && error.suggestion.is_none(),
             why: error.render(expression),
         })?;
         let shown = |warning: &Warning| format!("filter:\n{}", warning.render(expression));

@@ -22,8 +22,8 @@ use trackway_ctf::read::{
 use super::open::OpenPacket;
 use super::told::PATIENCE;
 use crate::folder::TraceFile;
+use crate::input::HEADER_WINDOW_BYTES;
 use crate::input::{Input, Part};
-use crate::plan::HEADER_WINDOW_BYTES;
 
 /// How much later than its time an event may come into its file and still be written in order, in
 /// ns. `trackway record` writes twice a second.

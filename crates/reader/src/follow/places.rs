@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::folder::OpenError;
+use crate::messages::report;
 
 /// The folders that are followed.
 pub(super) struct Places(Vec<Place>);
@@ -49,7 +50,7 @@ impl Places {
             let found = place.find().ok_or_else(|| OpenError::Gone(place.named.clone()))?;
             if found != place.at {
                 let (named, found) = (place.named.display(), found.display());
-                writeln!(messages, "trackway: {named} was moved, and is followed in {found}")
+                report(messages, &format!("{named} was moved, and is followed in {found}"))
                     .map_err(|error| OpenError::Message(error.into()))?;
             }
             place.at = found;

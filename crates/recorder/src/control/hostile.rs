@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use trackway_session::protocol::{
-    ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request, Status,
+    ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, Notice, PROTOCOL_VERSION, Refusal, Request,
+    Status,
 };
 use trackway_sys::wait::{self, Awaited};
 use trackway_testkit::{Random, TemporaryFolder};
@@ -158,7 +159,7 @@ fn each_line_has_one_answer_whoever_else_is_there() {
     let mut deaf = world.connect();
     deaf.write_all(&line_of(Request::Status).repeat(500)).expect("sent");
     let answer = Answer::Status(Box::new(Status {
-        notices: vec!["a notice".repeat(1000)],
+        notices: vec![Notice::Info("a notice".repeat(1000))],
         ..Status::default()
     }));
     let visited = |seed: u64| {
@@ -178,7 +179,7 @@ fn who_never_reads_is_let_go() {
     let world = World::new();
     let mut server = world.server();
     let answer = Answer::Status(Box::new(Status {
-        notices: vec!["x".repeat(ANSWER_BYTES_MAX / 8)],
+        notices: vec![Notice::Info("x".repeat(ANSWER_BYTES_MAX / 8))],
         ..Status::default()
     }));
     let mut deaf = world.connect();
@@ -207,7 +208,7 @@ fn whose_end_has_come_wakes_nobody() {
     client.write_all(&line_of(Request::Status)).expect("sent");
     client.shutdown(Shutdown::Write).expect("half closed");
     let large = Answer::Status(Box::new(Status {
-        notices: vec!["x".repeat(ANSWER_BYTES_MAX / 2)],
+        notices: vec![Notice::Info("x".repeat(ANSWER_BYTES_MAX / 2))],
         ..Status::default()
     }));
     for _ in 0..3 {
@@ -307,7 +308,7 @@ fn the_end_waits_for_nobody_who_does_not_read() {
     let world = World::new();
     let mut server = world.server();
     let large = Answer::Status(Box::new(Status {
-        notices: vec!["x".repeat(ANSWER_BYTES_MAX / 2)],
+        notices: vec![Notice::Info("x".repeat(ANSWER_BYTES_MAX / 2))],
         ..Status::default()
     }));
     let mut deaf: Vec<_> = (0..8).map(|_| world.connect()).collect();

@@ -175,7 +175,7 @@ mod tests {
     fn said(folder: &TemporaryFolder) -> String {
         let notices = Notices::kept();
         settle(folder.path(), &notices);
-        notices.all().join("\n")
+        notices.lines().join("\n")
     }
 
     #[test]

@@ -70,7 +70,7 @@ mod tests {
         let said = |online: &[u32]| {
             let notices = Notices::kept();
             newcomers.say_of(online, &notices);
-            notices.all().join("\n")
+            notices.lines().join("\n")
         };
         assert_eq!(said(&[0, 1]), "");
         assert!(said(&[0, 1, 2]).contains("CPU 2 came while"));
@@ -83,6 +83,6 @@ mod tests {
         // Those that were not asked for are no loss.
         let (newcomers, notices) = (Newcomers::new(2, true), Notices::kept());
         newcomers.say_of(&[0, 2, 3], &notices);
-        assert_eq!((notices.all().len(), newcomers.count(&[0, 2, 3])), (0, 0));
+        assert_eq!((notices.lines().len(), newcomers.count(&[0, 2, 3])), (0, 0));
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         let said = |summary: &KernelSummary| {
             let notices = Notices::kept();
             summary.say(None, &notices);
-            notices.all().join("|")
+            notices.lines().join("|")
         };
         let mut summary = KernelSummary { recorded: 1, missed: 1333, ..KernelSummary::default() };
         assert_eq!(

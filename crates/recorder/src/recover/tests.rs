@@ -206,7 +206,7 @@ fn what_cannot_be_opened_is_said_and_what_is_no_recording_left_alone() {
     let refused = recover_in(&folder.join("trace")).expect_err("it may be in memory");
     assert!(matches!(refused, RecordError::Io("read", ..)), "{refused}");
     assert_eq!(mark(&folder, "trace"), None);
-    assert!(notices.all().is_empty(), "{:?}", notices.all());
+    assert!(notices.lines().is_empty(), "{:?}", notices.lines());
 }
 
 #[test]
@@ -274,5 +274,5 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     control.owner.store(0, Ordering::Relaxed);
     assert!(recover(Stranded::Keep).is_empty());
     assert!(used() < before);
-    assert!(notices.all().is_empty(), "{:?}", notices.all());
+    assert!(notices.lines().is_empty(), "{:?}", notices.lines());
 }

@@ -276,7 +276,7 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     world.kill(recording);
     assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
     assert!(std::fs::read_to_string(&mark).unwrap().ends_with(" by=recover memory=gone\n"));
-    assert!(world.notices.all().iter().any(|said| said.contains("all there is")));
+    assert!(world.notices.lines().iter().any(|said| said.contains("all there is")));
     // What never was a trace of ours is left alone.
     assert!(recover(other.path()).unwrap().is_empty());
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
@@ -402,7 +402,7 @@ fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
     control.owner.store(0, Ordering::Release);
     assert!(recover().is_empty());
     assert!(used() < before);
-    assert_eq!(world.notices.all(), [""; 0]);
+    assert_eq!(world.notices.lines(), [""; 0]);
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
         emitted += (0..10_000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
         recording.tick(&world.notices).unwrap();
     }
-    assert_eq!(world.notices.all(), [""; 0], "buffers may still grow later");
+    assert_eq!(world.notices.lines(), [""; 0], "buffers may still grow later");
     let used = home.allocator.bytes_in_use();
     assert_eq!(recording.finish(&|| false).unwrap().recorded, emitted);
     assert_eq!(home.allocator.bytes_in_use(), used);

@@ -1,0 +1,15 @@
+//! Messages about damage, each one line: a name in it may have line ends.
+
+use std::io::{self, Write};
+
+use trackway_console::Target;
+
+/// Writes a message as one line, at once.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub(crate) fn report(messages: &mut (impl Write + ?Sized), message: &str) -> io::Result<()> {
+    let line = format!("trackway: {}\n", Target::Errors.one_line(message));
+    messages.write_all(line.as_bytes())
+}
