@@ -85,8 +85,6 @@ enum Outcome {
     Lost,
     /// No sub-buffer can hold it.
     Oversized,
-    /// There is, where the process has not mapped the window and cannot.
-    Unmapped,
     /// It cannot be recorded, however long it waits.
     Hopeless,
     /// Try another way.
@@ -317,15 +315,20 @@ unsafe fn apply(
 
 /// Counts a record that could not be recorded.
 fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32, why: Discard) {
+    if let Some(region) = region_of_losses(window, layout, cpu) {
+        region.control.count_discarded(why);
+    }
+    layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
+}
+
+/// Where losses on this CPU are counted.
+fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option<Region<'static>> {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
     // Where more memory would help: in the region that this thread goes to first.
     let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
     let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
     let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
-    if let Some(region) = layout.region(window, cpu, way) {
-        region.control.count_discarded(why);
-    }
-    layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
+    layout.region(window, cpu, way)
 }
 
 impl Record<'_> {
@@ -384,11 +387,7 @@ impl Record<'_> {
                 self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
-            Outcome::Full
-            | Outcome::Oversized
-            | Outcome::Unmapped
-            | Outcome::Hopeless
-            | Outcome::Busy => {
+            Outcome::Full | Outcome::Oversized | Outcome::Hopeless | Outcome::Busy => {
                 // What is counted in a session that has ended meanwhile perhaps nobody sees, and
                 // its successor may have room. (Who sleeps behind this look counts in vain, or in
                 // the next session of that slot.)
@@ -396,15 +395,31 @@ impl Record<'_> {
                     return false;
                 }
                 let why = match outcome {
+                    Outcome::Full | Outcome::Hopeless if self.lacks_memory() => Discard::Unmapped,
                     Outcome::Full => Discard::Full,
-                    Outcome::Oversized => Discard::Oversized(self.body_bytes + EXTENDED_BYTES),
-                    Outcome::Unmapped => Discard::Unmapped,
                     _ => Discard::Other,
                 };
                 discard(self.window, self.layout, self.event, cpu, why);
+                if let Outcome::Oversized = outcome {
+                    self.note_oversized(cpu);
+                }
                 self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
+        }
+    }
+
+    /// Whether the process has not mapped all memory of the window, and cannot.
+    fn lacks_memory(&self) -> bool {
+        // In this order: what is backed meanwhile is mapped by the second look.
+        let backed = self.window.backed_bytes();
+        backed.is_some_and(|backed| backed > self.home.usable_bytes())
+    }
+
+    #[inline(never)] // as the others, for the stack of those that do not come here
+    fn note_oversized(&self, cpu: u32) {
+        if let Some(region) = region_of_losses(self.window, self.layout, cpu) {
+            region.control.note_oversized(self.body_bytes + EXTENDED_BYTES);
         }
     }
 
@@ -442,7 +457,6 @@ impl Record<'_> {
             match self.step(region, commit) {
                 Step::Recorded => return Outcome::Done,
                 Step::Refused => return Outcome::Full,
-                Step::Unmapped => return Outcome::Unmapped,
                 Step::Switched | Step::Aborted => {}
             }
             if self.session_changed() {
@@ -463,7 +477,7 @@ impl Record<'_> {
         // SAFETY: so much is mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), usable) };
         if buffer.memory_end() > memory.end() {
-            return Outcome::Unmapped;
+            return Outcome::Hopeless;
         }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
@@ -527,10 +541,6 @@ impl Record<'_> {
             match self.in_claimed(region) {
                 Outcome::Busy => {}
                 Outcome::Full => outcome = Outcome::Full, // another one may have room
-                Outcome::Unmapped if !matches!(outcome, Outcome::Full) => {
-                    outcome = Outcome::Unmapped;
-                }
-                Outcome::Unmapped => {}
                 end => return end,
             }
         }
@@ -574,7 +584,6 @@ impl Record<'_> {
                 Step::Recorded => return Outcome::Done,
                 Step::Switched if !has_switched => has_switched = true,
                 Step::Refused | Step::Switched => return Outcome::Full,
-                Step::Unmapped => return Outcome::Unmapped,
                 Step::Aborted => {
                     noted.abandon();
                     return Outcome::Hopeless;
@@ -592,7 +601,7 @@ impl Record<'_> {
             Ok((plan, header_bytes)) => {
                 let count = header_bytes + self.body_bytes;
                 if !self.in_bounds(&plan, count) {
-                    return Step::Unmapped;
+                    return Step::Refused;
                 }
                 // SAFETY: the header goes into the headroom before the contexts.
                 unsafe { write_header(self.body, self.id, plan.timestamp, header_bytes) };
@@ -619,7 +628,7 @@ impl Record<'_> {
             return Step::Refused;
         };
         if !self.in_bounds(&plan, SUB_HEADER_BYTES) {
-            return Step::Unmapped;
+            return Step::Refused;
         }
         let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
         self.look_at_lease(now);
@@ -690,6 +699,4 @@ enum Step {
     Aborted,
     /// There is no room.
     Refused,
-    /// There is, where the process has not mapped the window.
-    Unmapped,
 }

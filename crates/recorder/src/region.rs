@@ -79,7 +79,7 @@ pub(crate) struct RegionWork {
 pub(crate) struct Hopeless {
     /// All of them.
     pub(crate) events: u64,
-    /// Those that lay where their process has not mapped the window.
+    /// Those of processes that have not mapped all memory of the window.
     pub(crate) unmapped: u64,
 }
 

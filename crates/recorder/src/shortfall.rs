@@ -22,7 +22,7 @@ pub struct Shortfall {
     pub(crate) oversized_bytes: Option<u64>,
     /// `buffer-size` with sub-buffers that can hold it, in bytes.
     pub(crate) holding_bytes: Option<u64>,
-    /// Events that lay where their process has not mapped the window.
+    /// Events that found no room in processes that have not mapped all buffers.
     pub(crate) unmapped: u64,
 }
 
@@ -91,8 +91,8 @@ impl Shortfall {
         }
         if self.unmapped > 0 {
             notices.hint(format_args!(
-                "{} found no room because their process cannot map all buffers, as with a limit \
-                 on its address space (ulimit -v); {} needs less",
+                "{} found no room in a process that cannot map all buffers, as with a limit on \
+                 its address space (ulimit -v); {} needs less",
                 share(self.unmapped, "they"),
                 size(Size::Smaller)
             ));
@@ -202,8 +202,8 @@ mod tests {
         let unmapped = Shortfall { unmapped: 12, ..channel() };
         assert_eq!(
             hints(&unmapped, 12, SizeSource::Option),
-            "hint: they found no room because their process cannot map all buffers, as with a \
-             limit on its address space (ulimit -v); a smaller --buffer-size needs less"
+            "hint: they found no room in a process that cannot map all buffers, as with a limit \
+             on its address space (ulimit -v); a smaller --buffer-size needs less"
         );
     }
 

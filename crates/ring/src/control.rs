@@ -48,11 +48,9 @@ pub struct Drained {
 pub enum Discard {
     /// There is no room: a larger ring would have kept it.
     Full,
-    /// There is room where its process has not mapped the window.
+    /// There is no room, and its process has not mapped all memory of the window.
     Unmapped,
-    /// No sub-buffer can hold a record of so many bytes.
-    Oversized(usize),
-    /// Something else, which no ring changes.
+    /// Something else, which no larger ring changes.
     Other,
 }
 
@@ -79,7 +77,7 @@ pub struct Control {
     /// Of `discarded`, those that a larger ring would not have kept. (Zero where older libraries
     /// discard, as the two below.)
     pub hopeless: AtomicU64,
-    /// Of `hopeless`, those that lay where their process has not mapped the window.
+    /// Of `hopeless`, those of processes that have not mapped all memory of the window.
     pub unmapped: AtomicU64,
     /// The largest record that no sub-buffer can hold, in bytes; 0: there was none.
     pub oversized_bytes: AtomicU64,
@@ -158,13 +156,14 @@ impl Control {
             return;
         }
         self.hopeless.fetch_add(1, Ordering::Relaxed);
-        match why {
-            Discard::Full | Discard::Other => {}
-            Discard::Unmapped => _ = self.unmapped.fetch_add(1, Ordering::Relaxed),
-            Discard::Oversized(bytes) => {
-                self.oversized_bytes.fetch_max(bytes as u64, Ordering::Relaxed);
-            }
+        if why == Discard::Unmapped {
+            self.unmapped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that no sub-buffer can hold a record of so many bytes. As above.
+    pub fn note_oversized(&self, bytes: usize) {
+        self.oversized_bytes.fetch_max(bytes as u64, Ordering::Relaxed);
     }
 
     /// Begins to count anew what was discarded.
