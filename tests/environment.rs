@@ -390,6 +390,23 @@ fn file_sizes_of_the_recorder_may_be_limited() {
 }
 
 #[test]
+fn file_sizes_of_commands_that_write_may_be_limited() {
+    let place = Place::new("file-size-commands");
+    place.is_recorded(&[], &[], "20000");
+    let trace = place.trace.to_str().expect("a path of text");
+    let output = place.world.path("output");
+    for command in [&["trim"][..], &["merge"], &["print"]] {
+        let mut writer = place.world.trackway(command);
+        writer.args([trace, "-o"]).arg(&output);
+        let written = behind(&["prlimit", "--fsize=65536"], writer).output().expect("it runs");
+        let messages = String::from_utf8_lossy(&written.stderr);
+        assert_eq!(written.status.code(), Some(2), "{command:?}: {}: {messages}", written.status);
+        assert!(messages.contains("File too large"), "{command:?}: {messages}");
+        assert_eq!(output.exists(), command == ["print"], "{command:?}: {messages}");
+    }
+}
+
+#[test]
 fn the_command_has_the_signals_that_it_would_have_had() {
     let world = World::new("signals");
     let grep = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use trackway_tests::steps::{Running, wait_for};
-use trackway_tests::{is_root, skipped};
+use trackway_tests::{build_dir, is_root, skipped};
 
 use crate::place::{Bursts, Numbers, ONE, Place, numbers_of, told};
 
@@ -166,6 +166,45 @@ fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
     std::fs::remove_file(filler).expect("it is there");
     inside.ok("recover");
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
+}
+
+/// RUN recover of recordings, by each way to reserve, whose recorder was killed and whose folder is
+/// gone, while the disk is full; recover when there is room. EXPECT that a recovery that fails
+/// leaves no folder, and that nothing of what was in memory is missing afterwards.
+#[test]
+fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
+    const SCRIPT: &str = "kill -STOP $PPID; \"$0\" steps 10000; kill -KILL $PPID";
+    let small = |place: &Place| place.world.path("small");
+    for way in ["rseq", "claim", "lockless"] {
+        let Some(inside) = Inside::new("session-disk-beside", small, "size=1m") else { return };
+        let place = &inside.place;
+        let steps = place.steps_of_one();
+        let mut record = place.world.command(build_dir().join("trackway"));
+        // So that some sub-buffers fit on the disk.
+        let buffers = ["--buffer-size", "4M", "--sub-buffers", "128"];
+        record.args(["record", "--reserve", way, "-o", "small/trace"]).args(buffers);
+        record.args(["--", "sh", "-c", SCRIPT]);
+        record.arg(&place.emitter).env("STEPS", steps.path());
+        let (_, _, talk) = told(&inside.enter(&record).output().expect("nsenter runs"));
+        std::fs::remove_dir_all(inside.path("small/trace")).expect("it was recorded into");
+        let filler = inside.path("small/filler");
+        std::fs::write(&filler, vec![1; 850 << 10]).expect("there is room for it");
+        let names = || {
+            let entries = std::fs::read_dir(inside.path("small")).expect("a folder").flatten();
+            entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
+        };
+        for _ in 0..3 {
+            let (is_success, _, said) = told(&inside.run("recover"));
+            assert!(!is_success && said.contains("No space left on device"), "{way}: {talk}{said}");
+            assert!(said.contains("small/trace.recovered"), "{way}: {said}");
+            assert_eq!(names(), ["filler"], "{way}: {said}");
+        }
+        std::fs::remove_file(filler).expect("it is there");
+        let (_, said) = inside.ok("recover");
+        let numbers = inside.numbers("small/trace.recovered");
+        assert_eq!(numbers[&ONE], (0..10_000).collect::<Vec<u64>>(), "{way}: {said}");
+        assert_eq!(names(), ["trace.recovered"], "{way}: {said}");
+    }
 }
 
 /// RUN a channel that is given other contexts while nothing can be written, because a folder is not

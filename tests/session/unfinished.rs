@@ -1,12 +1,14 @@
-//! Recordings whose recorders were killed and whose folders are gone: said in one line, recovered
-//! beside, given up on request, and never in the way of a new one.
+//! Recordings whose recorders were killed and that cannot be completed where they were recorded:
+//! said in one line, recovered beside, given up on request, and never in the way of a new one.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_tests::steps::{is_running, send, wait_for};
 
-use crate::place::{ONE, Place};
+use crate::place::{ONE, Place, told};
 
 /// Events of each recording.
 const EVENTS: usize = 30;
@@ -14,13 +16,24 @@ const EVENTS: usize = 30;
 /// A session `name` with events in memory, whose recorder is killed and whose folder is removed.
 fn leave(place: &Place, name: &str) {
     place.ok(&format!("session create {name} --on life:* -o {name}"));
+    kill(place, name, EVENTS);
+    fs::remove_dir_all(place.world.path(name)).expect("its folder");
+}
+
+/// Kills the recorder of a session that has `events` more events in memory by then.
+fn kill(place: &Place, name: &str, events: usize) {
     let recorder = place.recorder_of(name);
     // So that nothing is written before.
     send(recorder.cast_signed(), libc::SIGSTOP);
-    place.emit("steps", EVENTS as u64);
+    place.emit("steps", events as u64);
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    fs::remove_dir_all(place.world.path(name)).expect("its folder");
+}
+
+/// The folder of a trace's streams.
+fn channel_of(place: &Place, trace: &str) -> PathBuf {
+    let users = place.world.path(trace).join("ust/uid").read_dir().expect("users");
+    users.flatten().next().expect("a user").path().join("64-bit")
 }
 
 /// Lines that `trackway LINE` says of recordings of before.
@@ -63,6 +76,65 @@ fn an_unfinished_recording_is_given_up_for_who_asks() {
     assert!(talk.contains("gave up what was left of "), "{talk}");
     assert!(!place.world.path("left.recovered").exists());
     assert_eq!(said_of_others(&place, "record -o new -- true"), [""; 0]);
+}
+
+/// RUN recover --discard where a directory is in place of each file of a stream: of one that was
+/// written before the recorder was killed, and of one that was not. EXPECT that it discards what is
+/// in memory, also where recover alone fails each time.
+#[test]
+fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
+    for is_written in [false, true] {
+        let place = Place::new("unfinished-in-place");
+        place.ok("session create left --on life:* -o left");
+        let channel = channel_of(&place, "left");
+        if is_written {
+            place.emit("steps", EVENTS as u64);
+            wait_for("a stream", || {
+                let counts = place.status("left")["counts"].clone();
+                counts["recorded"].as_u64() == Some(EVENTS as u64)
+            });
+            let streams = || channel.join("index").read_dir().expect("a folder").count();
+            wait_for("its file", || streams() > 0);
+        }
+        kill(&place, "left", EVENTS);
+        for cpu in 0..512 {
+            let stream = channel.join(format!("channel0_{cpu}"));
+            let _ = fs::remove_file(&stream);
+            fs::create_dir(&stream).expect("a folder");
+        }
+        for _ in 0..if is_written { 0 } else { 2 } {
+            let talk = place.refused("recover");
+            assert!(talk.contains("Is a directory") && talk.contains("--discard"), "{talk}");
+        }
+        let (_, talk) = place.ok("recover --discard");
+        assert!(talk.contains("left cannot be completed: cannot "), "{talk}");
+        assert!(talk.contains("gave up what was left of "), "{talk}");
+        assert!(!place.world.path("left.recovered").exists() && place.is_complete("left"));
+        assert!(place.ok("recover").1.contains("nothing to recover"));
+        assert_eq!(said_of_others(&place, "record -o new -- true"), [""; 0]);
+    }
+}
+
+/// RUN recover, and session destroy, under a limit on the size of files that is too small for what
+/// is in memory. EXPECT an error that says so, and that nothing is missing once there is none.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
+    const MANY: usize = 10_000;
+    let place = Place::new("unfinished-limit");
+    place.ok("session create left --on life:* --buffer-size 4M -o left");
+    kill(&place, "left", MANY);
+    for line in ["recover", "session destroy left"] {
+        let command = place.command(line);
+        let mut limited = place.world.command("prlimit");
+        limited.arg("--fsize=65536").arg(command.get_program()).args(command.get_args());
+        let output = limited.output().expect("prlimit runs");
+        let (_, _, talk) = told(&output);
+        assert_eq!(output.status.signal(), None, "{line}: {talk}");
+        assert_eq!(output.status.code(), Some(2), "{line}: {talk}");
+        assert!(talk.contains("File too large"), "{line}: {talk}");
+    }
+    place.ok("recover");
+    assert_eq!(place.numbers("left")[&ONE].len(), MANY);
 }
 
 #[test]

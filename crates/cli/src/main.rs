@@ -76,6 +76,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    // `record` does this by itself: its command is to find the signal as it was.
+    if !matches!(arguments.verb, Verb::Record(_)) {
+        trackway_sys::signal::ignore_size_limit();
+    }
     match arguments.verb {
         Verb::Record(record) => record::run(&record),
         Verb::Session(arguments) => session::run(arguments),

@@ -138,20 +138,24 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     let stranded = if arguments.discard { Stranded::Discard } else { Stranded::Beside };
     let recovered =
         trackway_recorder::recover(&notices, folder, stranded).map_err(anyhow::Error::new)?;
-    // What was left of the kernel's events alone was told of.
-    if recovered.is_empty() && notices.all().is_empty() {
+    if recovered.is_nothing() {
         notices.say(format_args!("nothing to recover"));
     }
-    say_recovered(&notices, &recovered)?;
+    say_recovered(&notices, &recovered.sessions, stranded)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what was recovered, and what could not be.
+/// Says what was recovered, and what could not be, though records without a trace to complete were
+/// to go where `stranded` says.
 ///
 /// # Errors
 ///
 /// If something could not be.
-pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyhow::Result<()> {
+pub(crate) fn say_recovered(
+    notices: &Notices,
+    recovered: &[Recovered],
+    stranded: Stranded,
+) -> anyhow::Result<()> {
     let mut whole = true;
     for one in recovered {
         match &one.result {
@@ -182,8 +186,16 @@ pub(crate) fn say_recovered(notices: &Notices, recovered: &[Recovered]) -> anyho
             Err(error) => {
                 whole = false;
                 notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
-                let again = "what is missing is in memory still: run trackway recover again once \
-                             that is mended, or trackway recover --discard to give it up";
+                let again = match stranded {
+                    Stranded::Discard => {
+                        "what is missing is in memory still: run trackway recover --discard again \
+                         once that is mended"
+                    }
+                    Stranded::Keep | Stranded::Beside => {
+                        "what is missing is in memory still: run trackway recover again once that \
+                         is mended, or trackway recover --discard to give it up"
+                    }
+                };
                 notices.hint(format_args!("{}", error.hint().unwrap_or_else(|| again.into())));
             }
         }

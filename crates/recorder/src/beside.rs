@@ -1,8 +1,8 @@
 //! A trace beside another: for what is left in memory of one that is gone, or cannot be written.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -34,15 +34,28 @@ pub(crate) fn make(
     may_be_here: bool,
 ) -> Result<Beside, RecordError> {
     let path = claim(&origin.root, may_be_here)?;
-    let room = room::prepare(&path)?;
+    let room = room::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
     let of = Particulars { folder: origin.folder, ..Particulars::of(origin.uuid, channels) };
     match Trace::create(&room.place(), of) {
         Ok(trace) => Ok(Beside { room, trace }),
         Err(error) => {
-            room.remove_new();
+            // What cannot be removed is no harm.
+            let _ = remove(&room);
             Err(error)
         }
     }
+}
+
+/// Removes a trace that could not be written: all of its records are in memory still.
+///
+/// # Errors
+///
+/// If something is left of its folder.
+pub(crate) fn remove(room: &Room) -> io::Result<()> {
+    let place = room.place();
+    // If it has not been begun, there is none.
+    let _ = place.remove_below(&["ust"]);
+    place.remove_if_empty()
 }
 
 /// Makes the folder, under a name that nobody has.

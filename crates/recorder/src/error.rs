@@ -115,6 +115,10 @@ impl RecordError {
             Self::Copy(_, original) => {
                 format!("trackway recover {} completes that one", original.display())
             }
+            Self::TraceBusy(_) => {
+                "run trackway recover again once the process that has its folder locked has ended"
+                    .into()
+            }
             Self::LibraryMissing(_) => {
                 "install it beside the trackway command, or in ../lib of it".into()
             }

@@ -16,6 +16,7 @@ use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
 
 use crate::RecordError;
 use crate::report::Notices;
+use crate::unfinished::GivenUp;
 
 /// Environment variable that says where the window is, instead of /dev/shm; the library in traced
 /// programs obeys it too.
@@ -39,8 +40,8 @@ pub struct Home {
     /// Device and inode of its file.
     file: (u64, u64),
     guard: Guard,
-    /// Folders of recordings that were given up for want of places, and nobody was told of yet.
-    pub(crate) given_up: RefCell<Vec<PathBuf>>,
+    /// Recordings that were given up for want of places, and nobody was told of yet.
+    pub(crate) given_up: RefCell<Vec<GivenUp>>,
 }
 
 impl Home {

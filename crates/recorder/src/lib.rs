@@ -85,7 +85,7 @@ pub use kernel_filters::{as_asked, as_written, split_filters, take_filters};
 pub use kernel_ways::{KernelVia, KernelWays};
 pub use record::{CommandEnd, RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
-pub use recover::{Recovered, RecoveryEnd, Stranded, recover, recover_in, recover_in_as};
+pub use recover::{Recovered, Recovery, RecoveryEnd, Stranded, recover, recover_in, recover_in_as};
 pub use report::{Counted, Grouped, Notices, Summary};
 pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};

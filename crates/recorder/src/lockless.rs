@@ -24,6 +24,8 @@ pub(crate) struct Lockless {
     window: Window,
     /// The consumer's own place.
     own: u32,
+    /// Read count when this was opened.
+    begun: u64,
     /// Records in sub-buffers that had a hole.
     lost: u64,
     /// How many those were.
@@ -53,7 +55,8 @@ impl Lockless {
         let used: Vec<u32> = buffer.sub_buffers.iter().map(place).collect();
         let places = 0..buffer.places.len() as u32;
         let own = places.clone().find(|place| !used.contains(place)).unwrap_or(places.end - 1);
-        Self { buffer, window, own, lost: 0, holes: 0 }
+        let begun = buffer.counters.read_count.load(Ordering::Relaxed);
+        Self { buffer, window, own, begun, lost: 0, holes: 0 }
     }
 
     /// How many pieces of memory it needs: one for each sub-buffer, and ours.
@@ -128,6 +131,12 @@ impl Lockless {
             self.buffer.put(got);
         }
         self.buffer.counters.read_count.load(Ordering::Relaxed)
+    }
+
+    /// Has what was taken since this was opened read once more. Only where all was taken in place,
+    /// and no writer is left, so that it is still there.
+    pub(crate) fn put_back(&self) {
+        self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
     }
 
     /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;

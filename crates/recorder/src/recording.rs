@@ -15,6 +15,7 @@ use crate::channel::{self, Channel, End};
 use crate::completion::{self, By};
 use crate::live::Live;
 use crate::place::Place;
+use crate::region::RegionWork;
 use crate::report::Notices;
 use crate::slot::{self, ChannelSettings, SessionSettings};
 use crate::trace::{FACTS, Particulars, Trace, WindowFolder};
@@ -55,6 +56,8 @@ pub struct Recording {
     ticker: Ticker,
     /// Whether it completes what another recorder left.
     pub(crate) is_recovery: bool,
+    /// What becomes of records that cannot be written.
+    pub(crate) unwritten: Unwritten,
     /// Whether somebody follows, and where that is noted.
     live: Option<Live>,
     /// Whether what is in flight recorders goes with them.
@@ -70,6 +73,17 @@ pub struct Recording {
     slow_due_ns: u64,
     flush_due_ns: u64,
     pub(crate) buffer: Vec<u8>,
+}
+
+/// What becomes of records in memory that cannot be written at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unwritten {
+    /// They stay for whoever completes their trace; if that was removed, they are discarded.
+    KeepForTrace,
+    /// They stay, whatever became of the trace: another one can be made for them.
+    Keep,
+    /// They are discarded.
+    Discard,
 }
 
 /// Where the trace of one window's part of a session is.
@@ -162,6 +176,7 @@ impl Recording {
             line: None,
             ticker: Ticker::default(),
             is_recovery: false,
+            unwritten: Unwritten::KeepForTrace,
             live: None,
             drops_flight_recorders: false,
             has_left_behind: false,
@@ -359,10 +374,12 @@ impl Recording {
         for (channel, kept_out) in self.channels.iter().zip(kept_out) {
             match &ended {
                 Ok(End::Whole) => channel.dispose(&self.home, kept_out),
-                // What is left of a trace that was removed can go nowhere any more.
-                Err(_) if self.trace.channel.is_removed() => channel.dispose(&self.home, kept_out),
+                Err(_) if self.discards_unwritten() => channel.dispose(&self.home, kept_out),
                 // What is left is for whoever recovers it.
-                Ok(End::Interrupted) | Err(_) => channel.slot.abandon(),
+                Ok(End::Interrupted) | Err(_) => {
+                    channel.regions.iter().for_each(RegionWork::put_back);
+                    channel.slot.abandon();
+                }
             }
         }
         let ended = ended.and_then(|end| match end {
@@ -378,6 +395,26 @@ impl Recording {
             self.home.compact_soon();
         }
         ended
+    }
+
+    fn discards_unwritten(&self) -> bool {
+        match self.unwritten {
+            Unwritten::KeepForTrace => self.trace.channel.is_removed(),
+            Unwritten::Keep => false,
+            Unwritten::Discard => true,
+        }
+    }
+
+    /// Ends a session that is recovered without writing: discards what is in the buffers, frees the
+    /// slots.
+    pub(crate) fn discard(mut self) -> Result<(), RecordError> {
+        self.check_window()?;
+        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
+        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
+            channel.dispose(&self.home, kept_out);
+        }
+        self.home.close();
+        Ok(())
     }
 
     fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<End, RecordError> {

@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_console::IoError;
 use trackway_window::{OpenError, SessionLayout};
 
 use crate::beside;
@@ -18,7 +20,7 @@ use crate::kernel;
 use crate::metadata::Metadata;
 use crate::origins::{self, Kept, Origin};
 use crate::place::Place;
-use crate::recording::Recording;
+use crate::recording::{Recording, Unwritten};
 use crate::region::{RegionWork, StreamNames};
 use crate::report::Notices;
 use crate::room;
@@ -37,6 +39,22 @@ pub struct Recovered {
     pub end: RecoveryEnd,
     /// How it went; events of before the recorder's death are not counted.
     pub result: Result<Summary, RecordError>,
+}
+
+/// What [`recover`] did.
+#[derive(Debug)]
+pub struct Recovery {
+    /// The sessions that had records in memory.
+    pub sessions: Vec<Recovered>,
+    /// Whether another trace was completed, or could not be: one without records in memory.
+    pub has_settled: bool,
+}
+
+impl Recovery {
+    /// Whether there was nothing to do.
+    pub const fn is_nothing(&self) -> bool {
+        self.sessions.is_empty() && !self.has_settled
+    }
 }
 
 /// What became of records that a dead recorder left in memory.
@@ -70,7 +88,7 @@ pub fn recover(
     notices: &Notices,
     only: Option<&Path>,
     stranded: Stranded,
-) -> Result<Vec<Recovered>, RecordError> {
+) -> Result<Recovery, RecordError> {
     recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, only, stranded)
 }
 
@@ -80,7 +98,7 @@ pub fn recover_in(
     notices: &Notices,
     only: Option<&Path>,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(folder, None, notices, only, Stranded::Beside)
+    recover_in_as(folder, notices, only, Stranded::Beside)
 }
 
 /// As [`recover`], in the window in `folder`.
@@ -90,12 +108,12 @@ pub fn recover_in_as(
     only: Option<&Path>,
     stranded: Stranded,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(folder, None, notices, only, stranded)
+    recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
 }
 
 /// As [`recover`], for a command that the user gave for something else: nothing is discarded.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
-    recover_as(&crate::home::folder(), Some(&RunFolder::new()), notices, None, Stranded::Keep)
+    recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
 }
 
 /// `run`: where it stands which traces sessions in other users' windows are of.
@@ -105,9 +123,9 @@ fn recover_as(
     notices: &Notices,
     only: Option<&Path>,
     stranded: Stranded,
-) -> Result<Vec<Recovered>, RecordError> {
+) -> Result<Recovery, RecordError> {
     let only = only.map(Named::new);
-    let recovery = Recovery { folder, notices, stranded, may_be_here: run.is_some() };
+    let recovery = Recoverer { folder, notices, stranded, may_be_here: run.is_some() };
     recovery.wait_for_the_dying(run)?;
     let mut in_memory = Vec::new();
     let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
@@ -126,17 +144,18 @@ fn recover_as(
         }
     }
     // What was recorded of the kernel is in no window.
-    recovered.iter().for_each(|one| kernel::left::settle(&one.folder, notices));
-    match &only {
-        Some(named) => {
-            named.settle(&in_memory, notices)?;
-            kernel::left::settle(&named.path, notices);
+    recovered.iter().for_each(|one| _ = kernel::left::settle(&one.folder, notices));
+    let has_settled = match (&only, run) {
+        (Some(named), _) => {
+            let is_marked = named.settle(&in_memory, notices)?;
+            kernel::left::settle(&named.path, notices) || is_marked
         }
-        None => run.into_iter().for_each(|run| run.settle_kernels(notices)),
-    }
+        (None, Some(run)) => run.settle_kernels(notices),
+        (None, None) => false,
+    };
     // Names that stay are no harm.
     let _ = run.map(|run| run.clean_recovered(folder));
-    Ok(recovered)
+    Ok(Recovery { sessions: recovered, has_settled })
 }
 
 /// What was found of a part in its user's window.
@@ -171,7 +190,7 @@ impl Part {
 }
 
 /// What is recovered, and how.
-struct Recovery<'a> {
+struct Recoverer<'a> {
     /// Of the windows.
     folder: &'a Path,
     notices: &'a Notices,
@@ -180,7 +199,7 @@ struct Recovery<'a> {
     may_be_here: bool,
 }
 
-impl Recovery<'_> {
+impl Recoverer<'_> {
     fn open(&self, uid: u32) -> Result<Option<Home>, RecordError> {
         match Home::open_for(self.folder, uid, false) {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
@@ -412,12 +431,12 @@ impl Named {
     }
 
     /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
-    /// complete, and nobody writes to it: it will not become more.
+    /// complete, and nobody writes to it: it will not become more. Whether any was marked.
     ///
     /// # Errors
     ///
     /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
-    fn settle(&self, in_memory: &[[u8; 16]], notices: &Notices) -> Result<(), RecordError> {
+    fn settle(&self, in_memory: &[[u8; 16]], notices: &Notices) -> Result<bool, RecordError> {
         let mut is_news = false;
         for (folder, uuid) in &self.parts {
             if !in_memory.contains(uuid) {
@@ -433,7 +452,7 @@ impl Named {
                 self.path.display()
             ));
         }
-        Ok(())
+        Ok(is_news)
     }
 
     /// The same of one part; whether it was marked.
@@ -552,7 +571,7 @@ impl Left {
     }
 }
 
-impl Recovery<'_> {
+impl Recoverer<'_> {
     /// Completes the trace of a session with these channels, or does with their records what is to
     /// be done where that cannot be. `None`: nothing was left of them.
     fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {
@@ -563,17 +582,17 @@ impl Recovery<'_> {
         });
         match opened {
             Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
-            Err(_) if self.stranded == Stranded::Discard => {
-                Some(discard(home, &channels, folder.clone()))
-            }
             // Its own recorder ends, or another process is recovering it.
             Err(RecordError::TraceBusy(_)) if is_there(origin) => {
                 Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
             }
+            Err(_) if self.stranded == Stranded::Discard => {
+                Some(discard(home, &channels, folder.clone()))
+            }
             Err(_) if self.stranded == Stranded::Beside => {
                 let channels = assemble(&home, channels);
                 Some(match beside::make(origin, &channels, self.may_be_here) {
-                    Ok(made) => finish_beside(home, channels, made, origin),
+                    Ok(made) => self.finish_beside(home, channels, made, origin),
                     Err(error) => {
                         channels.iter().for_each(|channel| channel.slot.abandon());
                         Recovered::failed(folder.clone(), error)
@@ -596,21 +615,29 @@ impl Recovery<'_> {
         let channels = assemble(&home, channels);
         let mut recording = Recording::assemble(home, trace, channels);
         recording.is_recovery = true;
+        let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
             let made = match self.stranded {
                 Stranded::Beside => beside::make(origin, &recording.channels, self.may_be_here),
-                Stranded::Keep | Stranded::Discard => Err(error),
+                Stranded::Keep => Err(error),
+                Stranded::Discard => {
+                    let discarded = recording.discard();
+                    return self.incomplete(folder, &channel, &error, discarded);
+                }
             };
             return match made {
                 Ok(made) => {
                     let Recording { home, channels, .. } = recording;
-                    finish_beside(home, channels, made, origin)
+                    self.finish_beside(home, channels, made, origin)
                 }
                 Err(error) => {
                     recording.channels.iter().for_each(|channel| channel.slot.abandon());
                     Recovered::failed(folder, error)
                 }
             };
+        }
+        if self.stranded == Stranded::Discard {
+            recording.unwritten = Unwritten::Discard;
         }
         let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
@@ -621,7 +648,66 @@ impl Recovery<'_> {
                 folder.display()
             ));
         }
-        Recovered { folder, end: RecoveryEnd::InPlace, result }
+        match result {
+            // Of a window that was lost, nothing was discarded.
+            Err(error)
+                if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
+            {
+                self.incomplete(folder, &channel, &error, Ok(()))
+            }
+            result => Recovered { folder, end: RecoveryEnd::InPlace, result },
+        }
+    }
+
+    /// Writes what is in memory into a trace of its own, or nothing: as long as that is not
+    /// complete, all stays in memory, and where it cannot be completed it is removed.
+    fn finish_beside(
+        &self,
+        home: Home,
+        channels: Vec<Channel>,
+        mut made: beside::Beside,
+        origin: &Origin,
+    ) -> Recovered {
+        let mut recording = Recording::assemble(home, made.trace, channels);
+        recording.is_recovery = true;
+        recording.unwritten = Unwritten::Keep;
+        let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+        regions.for_each(RegionWork::begin_beside);
+        match recording.finish(&|| false) {
+            Ok(summary) => {
+                made.room.settle();
+                let end = RecoveryEnd::Beside(made.room.path.clone());
+                Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
+            }
+            Err(error) => {
+                if let Err(why) = beside::remove(&made.room) {
+                    self.notices.say(format_args!(
+                        "{} is not complete, and cannot be removed: {}",
+                        made.room.path.display(),
+                        IoError::from(why)
+                    ));
+                }
+                Recovered::failed(origin.root.clone(), error)
+            }
+        }
+    }
+
+    /// Reports a trace that could not be completed, and marks it: what was still in memory was
+    /// `discarded`, and what is written is all there is.
+    fn incomplete(
+        &self,
+        folder: PathBuf,
+        channel: &Place,
+        error: &RecordError,
+        discarded: Result<(), RecordError>,
+    ) -> Recovered {
+        self.notices.say(format_args!("{} cannot be completed: {error}", folder.display()));
+        if discarded.is_ok() {
+            // Without a mark, readers report the trace as incomplete, which it is.
+            let _ = channel.now().and_then(|now| completion::mark(&now.join(FACTS), By::Nobody));
+        }
+        let result = discarded.map(|()| Summary::default());
+        Recovered { folder, end: RecoveryEnd::Discarded, result }
     }
 }
 
@@ -629,23 +715,6 @@ impl Recovery<'_> {
 fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
     let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
     channels.into_iter().map(one).collect()
-}
-
-/// Writes what is in memory into a trace of its own.
-fn finish_beside(
-    home: Home,
-    channels: Vec<Channel>,
-    mut made: beside::Beside,
-    origin: &Origin,
-) -> Recovered {
-    let mut recording = Recording::assemble(home, made.trace, channels);
-    recording.is_recovery = true;
-    let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-    regions.for_each(RegionWork::begin_beside);
-    let result = recording.finish(&|| false);
-    made.room.settle();
-    let end = RecoveryEnd::Beside(made.room.path.clone());
-    Recovered { folder: origin.root.clone(), end, result }
 }
 
 /// Whether the trace is where it was recorded.

@@ -60,7 +60,8 @@ pub(crate) struct RegionWork {
     unwritten: u64,
     /// As the control line counts them, and besides.
     losses: Losses<(u64, u64)>,
-    /// Only for a look beside the recording, which has its own progress: a snapshot.
+    /// Its progress is not published: that of a snapshot, which looks beside the recording, or of a
+    /// trace beside the one that was recorded, which is nothing before it is complete.
     is_beside: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
@@ -236,10 +237,21 @@ impl RegionWork {
         Ok(())
     }
 
-    /// Goes on behind what a dead recorder has written, in a stream of a new trace.
+    /// Goes on behind what a dead recorder has written, in a stream of a new trace. The progress in
+    /// the window stays that in the stream of the other one.
     pub(crate) fn begin_beside(&mut self) {
         self.drained = self.region.0.control.drained();
         self.stream = None;
+        // Where the other one's stream cannot be continued, a new one can be begun.
+        (self.given_up, self.damaged) = (false, 0);
+        self.is_beside = true;
+    }
+
+    /// Leaves all to whoever writes a trace beside next, where this one cannot be written.
+    pub(crate) fn put_back(&self) {
+        if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_beside) {
+            lockless.put_back();
+        }
     }
 
     /// Passes over all that is there, after writers were kept out, as if it had never been, and

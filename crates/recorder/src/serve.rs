@@ -180,6 +180,7 @@ impl Served {
         let mut server = Server::open(name)?;
         unfinished::settle(&notices);
         if let Some(folder) = of_the_dead {
+            let _ = kernel::left::settle(&folder, &notices);
             kernel::left::settle(&folder, &notices);
         }
         let (folder, room) = match &spec.output {

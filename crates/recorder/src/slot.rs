@@ -178,9 +178,7 @@ impl Slot {
         }
         let taken = home.allocator.exclusively(|| {
             of_the_dead().then(|| {
-                let is_complete = session.state.load(Ordering::Relaxed) == state::ENDING
-                    && session.recorder_pid.load(Ordering::Relaxed) == 0
-                    && session.recorder_since_ns.load(Ordering::Relaxed) == COMPLETE;
+                let is_complete = is_complete(session);
                 Self { index, window, since_ns: sign(session), is_complete }
             })
         });
@@ -567,6 +565,13 @@ pub(crate) fn recorder_is_dead(session: &Session) -> bool {
             elsewhere && lease < now && is_over
         }
     }
+}
+
+/// Whether nothing of a session is left to write: see [`Slot::abandon_complete`].
+pub(crate) fn is_complete(session: &Session) -> bool {
+    session.state.load(Ordering::Relaxed) == state::ENDING
+        && session.recorder_pid.load(Ordering::Relaxed) == 0
+        && session.recorder_since_ns.load(Ordering::Relaxed) == COMPLETE
 }
 
 pub(crate) fn raise_generation(session: &Session) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use trackway_abi::session::{SESSIONS_MAX, state};
+use trackway_abi::session::{SESSIONS_MAX, Session, state};
 
 use crate::recover::{Left, Stranded, recover_in_passing, uuid_of};
 use crate::report::Notices;
@@ -15,6 +15,42 @@ use crate::{Home, RecordError};
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks.
 const ENDING_PERIOD: Duration = Duration::from_millis(5);
+
+/// A recording that was given up for a new one.
+#[derive(Debug)]
+pub(crate) enum GivenUp {
+    /// A recording of the window's user, into this folder.
+    Own(PathBuf),
+    /// The window's part of a session over several users, recorded by the user with this id.
+    Part(u32),
+}
+
+impl GivenUp {
+    /// Which one `session` would be. Only the recorder's user knows where the trace of a session
+    /// over several users is.
+    fn of(session: &Session) -> Self {
+        let folder = slot::path_of(session);
+        match folder.as_os_str().is_empty() {
+            true => Self::Part(session.uid.load(Ordering::Relaxed)),
+            false => Self::Own(folder),
+        }
+    }
+}
+
+impl core::fmt::Display for GivenUp {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Own(folder) => {
+                write!(formatter, "the unfinished recording of {}", folder.display())
+            }
+            Self::Part(uid) => write!(
+                formatter,
+                "this user's part of an unfinished session over several users, recorded by user \
+                 {uid}"
+            ),
+        }
+    }
+}
 
 /// Completes what can be completed where it was recorded, saying so, and says in one line how much
 /// there is besides.
@@ -40,7 +76,8 @@ pub(crate) fn settle(notices: &Notices) {
 }
 
 /// Takes a free slot of the window; where there is none, gives up the recording of a dead recorder,
-/// the oldest first, for which [`tell_given_up`] has words later. Not in another user's window:
+/// the oldest first, for which [`tell_given_up`] has words later. Parts of sessions over several
+/// users go last: the records are their recorders' users'. Not in another user's window:
 /// what is there is that user's.
 ///
 /// # Errors
@@ -54,9 +91,9 @@ pub(crate) fn take_slot(home: &Home) -> Result<Slot, RecordError> {
             other => return other,
         }
         let is_given_up = match oldest_dead(home) {
-            Some((uuid, folder)) => {
+            Some((uuid, recording)) => {
                 let is_given_up = give_up(home, uuid)?;
-                home.given_up.borrow_mut().extend(is_given_up.then_some(folder));
+                home.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
                 is_given_up
             }
             None => false,
@@ -80,22 +117,25 @@ fn is_ending(home: &Home) -> bool {
 
 /// Says which recordings had to go for a new one.
 pub(crate) fn tell_given_up(home: &Home, notices: &Notices) {
-    for folder in home.given_up.take() {
-        notices.say(format_args!(
-            "gave up the unfinished recording of {}: all {SESSIONS_MAX} places were taken",
-            folder.display()
-        ));
+    for recording in home.given_up.take() {
+        notices.say(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
     }
 }
 
-/// The recording whose dead recorder began first: its identity, and its trace's folder.
-fn oldest_dead(home: &Home) -> Option<([u8; 16], PathBuf)> {
+/// The recording whose dead recorder began first, and its identity: one of the window's user, if
+/// there is one. One that is complete is nothing to give up, but its place may be free by now.
+fn oldest_dead(home: &Home) -> Option<([u8; 16], Option<GivenUp>)> {
     let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
     let dead = sessions.filter(|session| {
         session.state.load(Ordering::Relaxed) != state::FREE && slot::recorder_is_dead(session)
     });
-    let oldest = dead.min_by_key(|session| session.recorder_since_ns.load(Ordering::Relaxed))?;
-    Some((uuid_of(oldest), slot::path_of(oldest)))
+    let oldest = dead.min_by_key(|session| {
+        let is_part = matches!(GivenUp::of(session), GivenUp::Part(_));
+        let since_ns = session.recorder_since_ns.load(Ordering::Relaxed);
+        (slot::is_complete(session), is_part, since_ns)
+    })?;
+    let recording = (!slot::is_complete(oldest)).then(|| GivenUp::of(oldest));
+    Some((uuid_of(oldest), recording))
 }
 
 /// Gives up the channels of a recording, as far as its recorder is dead. Whether any was given up
@@ -114,4 +154,62 @@ fn give_up(home: &Home, uuid: [u8; 16]) -> Result<bool, RecordError> {
         is_given_up |= state == state::FREE;
     }
     Ok(is_given_up)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+    use crate::recording::PartPlace;
+    use crate::trace::WindowFolder;
+    use crate::{ChannelSettings, Recording, SessionSettings};
+
+    /// Leaves a dead recording into `trace` below `folder`, the window's; a part of a session of
+    /// user 65531 over several users has no path there.
+    fn leave(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let path = folder.join(trace);
+        std::fs::create_dir(&path).expect("a folder");
+        let place = PartPlace {
+            root: std::sync::Arc::new(crate::place::Place::open(&path).expect("a folder")),
+            folder: WindowFolder::own(),
+            realtime_offset_ns: None,
+        };
+        let path = if is_part { PathBuf::new() } else { path };
+        let session =
+            SessionSettings { name: String::new(), token: None, uuid: [number; 16], path };
+        let channels = [(ChannelSettings { thrifty: true, ..ChannelSettings::default() }, 0)];
+        let built = Recording::build_part(home, &session, &place, &channels);
+        let recording = built.expect("a recording");
+        if is_part {
+            recording.channels[0].session().uid.store(65_531, Ordering::Relaxed);
+        }
+        recording.channels.iter().for_each(|channel| channel.slot.abandon());
+    }
+
+    #[test]
+    fn own_recordings_are_given_up_before_parts_of_sessions_over_several_users() {
+        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        for number in 0..SESSIONS_MAX {
+            leave(&folder, number as u8 + 1, &format!("trace-{number}"), number != 2);
+        }
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let taken = || {
+            // It stays taken: its recorder is this process.
+            take_slot(&home).expect("a slot");
+            let notices = Notices::kept();
+            tell_given_up(&home, &notices);
+            notices.lines()
+        };
+        let own = folder.join("trace-2");
+        let all = format!("all {SESSIONS_MAX} places were taken");
+        let first = format!("gave up the unfinished recording of {}: {all}", own.display());
+        assert_eq!(taken(), [first], "it is not the oldest");
+        let part = "gave up this user's part of an unfinished session over several users, \
+                    recorded by user 65531";
+        assert_eq!(taken(), [format!("{part}: {all}")]);
+    }
 }

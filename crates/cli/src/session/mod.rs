@@ -438,9 +438,10 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     if let Some(folder) = left.folder.filter(|_| is_something) {
         let notices = Notices::new(false);
         notices.say(format_args!("the recorder of session '{name}' was killed"));
-        let recovered = trackway_recorder::recover(&notices, Some(&folder), Stranded::Beside)
+        let stranded = Stranded::Beside;
+        let recovered = trackway_recorder::recover(&notices, Some(&folder), stranded)
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
-        crate::record::say_recovered(&notices, &recovered)?;
+        crate::record::say_recovered(&notices, &recovered.sessions, stranded)?;
         // What another process is recovering is not found above.
         if run.left_of(name)?.is_in_memory {
             let why = format!("session '{name}' is dead, and being recovered by another process");

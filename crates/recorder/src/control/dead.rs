@@ -120,11 +120,13 @@ impl RunFolder {
     }
 
     /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
-    pub(crate) fn settle_kernels(&self, notices: &Notices) {
+    /// Whether there was any.
+    pub(crate) fn settle_kernels(&self, notices: &Notices) -> bool {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();
         let dead = names.iter().filter(|name| !self.is_alive(name));
         let identities = dead.filter_map(|name| self.identity_of(name));
-        identities.for_each(|identity| kernel::left::settle(&identity.folder, notices));
+        let settled = identities.filter(|one| kernel::left::settle(&one.folder, notices));
+        settled.count() > 0
     }
 
     /// Removes the names of dead sessions of which nothing is in memory any more, in the user's

@@ -168,8 +168,8 @@ mod tests {
         }
     }
 
-    fn fates(channels: &[&ChannelSpec], events: &[&str]) -> Vec<Fate> {
-        let selection = Selection::of(channels.iter().copied());
+    fn fates(channels: &[ChannelSpec], events: &[&str]) -> Vec<Fate> {
+        let selection = Selection::of(channels.iter());
         events.iter().map(|event| selection.fate(&ANYBODY, event, &[6])).collect()
     }
 
@@ -179,11 +179,14 @@ mod tests {
         let filtered = channel(&["app:*"], &["app:request: n > 5"]);
         let plain = channel(&["*", "!app:noise"], &[]);
         use Fate::{Filtered, Recorded, Unselected};
-        assert_eq!(fates(&[&filtered], &events), [Filtered, Recorded, Unselected]);
-        assert_eq!(fates(&[&plain], &events), [Recorded, Unselected, Recorded]);
-        let both = fates(&[&plain, &filtered], &events);
+        assert_eq!(
+            fates(std::slice::from_ref(&filtered), &events),
+            [Filtered, Recorded, Unselected]
+        );
+        assert_eq!(fates(std::slice::from_ref(&plain), &events), [Recorded, Unselected, Recorded]);
+        let both = fates(&[plain, filtered], &events);
         assert_eq!(both, [Recorded; 3], "what one channel excludes, the other selects");
-        assert_eq!(fates(&[&channel(&["app:*"], &["n > 5"])], &events[..1]), [Filtered]);
+        assert_eq!(fates(&[channel(&["app:*"], &["n > 5"])], &events[..1]), [Filtered]);
     }
 
     #[test]

@@ -20,20 +20,21 @@ use crate::room;
 use crate::trace::{self, FACTS, KERNEL};
 
 /// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
-/// if its recorder was killed. A trace that somebody records into is left alone.
-pub(crate) fn settle(root: &Path, notices: &Notices) {
+/// if its recorder was killed. A trace that somebody records into is left alone. Whether it said
+/// something.
+pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
     if !is_left(root) {
-        return;
+        return false;
     }
     // Who has it may just be completing it.
-    let Ok(Some(lock)) = room::lock(root) else { return };
+    let Ok(Some(lock)) = room::lock(root) else { return false };
     // What is at its path from here on may be another one.
-    let Ok(open) = Place::of(lock, root).below(&[KERNEL]) else { return };
-    let Ok(kernel) = open.now() else { return };
+    let Ok(open) = Place::of(lock, root).below(&[KERNEL]) else { return false };
+    let Ok(kernel) = open.now() else { return false };
     let facts = kernel.join(FACTS);
     let is_for_others = open.metadata().map_or(true, |status| status.mode() & 0o022 != 0);
     if is_for_others || !is_ours(&facts) || completion::is_marked(&facts) {
-        return;
+        return false;
     }
     let place = root.display();
     match cut(&kernel).and_then(|end_ns| completion::mark(&facts, By::Nobody).map(|()| end_ns)) {
@@ -56,6 +57,7 @@ pub(crate) fn settle(root: &Path, notices: &Notices) {
             notices.say(format_args!("cannot complete the kernel's events in {place}: {error}"));
         }
     }
+    true
 }
 
 /// Whether the trace in `root` has a part of the kernel's that is not complete: if nobody records

@@ -58,8 +58,7 @@ fn what_was_recorded_is_written_only_into_its_own_trace() {
     record(&folder, 2).finish(&|| false).expect("a trace");
     let theirs = mark(&folder, "trace").expect("a mark");
     let notices = Notices::kept();
-    let recovered =
-        recover_as(folder.path(), None, &notices, None, Stranded::Keep).expect("a window");
+    let recovered = recover_in_as(folder.path(), &notices, None, Stranded::Keep).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
     let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
     // The one that is there now is another, of which nothing is in memory.
@@ -175,6 +174,13 @@ fn a_trace_is_locked_while_it_is_recovered() {
     let recovered = recover_it(None).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
     assert_eq!(mark(&folder, "trace"), None);
+    // Who holds the lock may be completing it: nothing is discarded.
+    let notices = Notices::kept();
+    let recovered =
+        recover_in_as(folder.path(), &notices, None, Stranded::Discard).expect("a window");
+    assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
+    let hint = recovered[0].result.as_ref().expect_err("busy").hint().expect("a hint");
+    assert!(!hint.contains("--discard"), "{hint}");
     room.unlock().expect("ours");
     assert!(recover_it(None).expect("a window")[0].result.is_ok());
 
@@ -238,7 +244,7 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     let folder = shared();
     let notices = Notices::kept();
     let recover =
-        |stranded| recover_as(folder.path(), None, &notices, None, stranded).expect("a window");
+        |stranded| recover_in_as(folder.path(), &notices, None, stranded).expect("a window");
     left(&folder, 7);
     fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
     assert!(recover(Stranded::Keep)[0].result.is_err());
@@ -275,4 +281,87 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     assert!(recover(Stranded::Keep).is_empty());
     assert!(used() < before);
     assert!(notices.lines().is_empty(), "{:?}", notices.lines());
+}
+
+/// Records of a trace that is where it was and cannot be completed stay in memory, and are given up
+/// for who says so: whether its streams cannot be opened or its mark cannot be written.
+#[test]
+fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
+    for is_opened in [false, true] {
+        let folder = shared();
+        let recording = record(&folder, 11);
+        let (slot, channel) = (recording.channels[0].slot.index, &recording.trace.channel);
+        let obstacle = match is_opened {
+            true => channel.path().join(FACTS).join("complete"),
+            false => {
+                let regions = &recording.channels[0].regions;
+                let work = regions.iter().find(|work| work.way == Way::Sequence).expect("one");
+                let drained = Drained { file_bytes: 4096, packets: 1, ..Drained::default() };
+                work.region.0.control.set_drained(drained);
+                channel.path().join(work.name())
+            }
+        };
+        fs::create_dir(obstacle).expect("a folder");
+        abandon(&recording);
+        drop(recording);
+        let recover = |stranded| {
+            let notices = Notices::kept();
+            let recovered = recover_in_as(folder.path(), &notices, None, stranded);
+            (recovered.expect("a window"), notices.lines())
+        };
+        for _ in 0..2 {
+            let (recovered, _) = recover(Stranded::Keep);
+            assert!(matches!(recovered[0].result, Err(RecordError::Io(..))), "{recovered:?}");
+        }
+        let (recovered, told) = recover(Stranded::Discard);
+        assert_eq!(recovered[0].end, RecoveryEnd::Discarded);
+        assert!(recovered[0].result.is_ok(), "{recovered:?}");
+        assert!(told[0].contains("trace cannot be completed: cannot "), "{told:?}");
+        let state = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
+        assert_eq!(state, state::FREE);
+        assert!(recover(Stranded::Keep).0.is_empty());
+        if !is_opened {
+            assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone")));
+        }
+    }
+}
+
+/// A trace beside that cannot be written is removed, the next one has its name, and the progress in
+/// the window stays that of the trace itself.
+#[test]
+fn a_trace_beside_that_cannot_be_written_is_removed() {
+    let folder = shared();
+    let recording = record(&folder, 12);
+    let (index, work) = (recording.channels[0].slot.index, &recording.channels[0].regions[0]);
+    let control = work.region.0.control;
+    let drained = Drained { file_bytes: 4096, packets: 1, ..Drained::default() };
+    control.set_drained(drained);
+    // So that there is a stream.
+    control.discarded.store(5, Ordering::Relaxed);
+    abandon(&recording);
+    drop(recording);
+    fs::remove_dir_all(folder.join("trace")).expect("a folder");
+    let notices = Notices::kept();
+    let stranded = Stranded::Beside;
+    let recovery =
+        Recoverer { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
+    let origin = Origin { uuid: [12; 16], folder: WindowFolder::own(), root: folder.join("trace") };
+    for _ in 0..2 {
+        let home = home(&folder);
+        let slot = Slot::take_over(&home, index).expect("a window").expect("it is left");
+        let left = Left::of(&home, slot, stranded).expect("a window").expect("a channel");
+        let channels = assemble(&home, vec![left]);
+        let made = beside::make(&origin, &channels, false).expect("a trace");
+        fs::create_dir(made.trace.channel.path().join(FACTS).join("complete")).expect("a folder");
+        let recovered = recovery.finish_beside(home, channels, made, &origin);
+        let error = recovered.result.expect_err("it has no mark").to_string();
+        assert!(error.contains("trace.recovered"), "{error}");
+        assert_eq!(recovered.end, RecoveryEnd::InPlace);
+        assert!(!folder.join("trace.recovered").exists());
+        assert_eq!(control.drained(), drained);
+    }
+    let recovered = recover_in(folder.path(), &notices, None).expect("a window");
+    assert_eq!(recovered[0].end, RecoveryEnd::Beside(folder.join("trace.recovered")));
+    assert_eq!(recovered[0].result.as_ref().expect("a trace").lost, 5);
+    assert!(mark(&folder, "trace.recovered").is_some() && notices.lines().is_empty());
 }
