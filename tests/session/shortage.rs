@@ -1,8 +1,11 @@
-//! What is lost comes with the size of buffers that would have kept it.
+//! What is lost for want of room comes with the size of buffers that would have kept it, and what
+//! is lost for other reasons does not.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 
 use trackway_tests::steps::{send, wait_for};
+use trackway_tests::{World, is_lockless};
 
 use crate::place::{Place, assert_all_there};
 
@@ -44,7 +47,7 @@ fn record_a_burst(place: &Place, name: &str, size: &str) -> String {
 fn the_size_that_would_have_kept_what_was_lost_keeps_it() {
     let place = Place::new("session-shortage");
     let talk = record_a_burst(&place, "small", "64K");
-    let size = talk.split_once("hint: --buffer-size ").map(|(_, rest)| rest);
+    let size = talk.split_once("hint: a --buffer-size of about ").map(|(_, rest)| rest);
     let size = size.and_then(|rest| rest.split_once(" would have kept them"));
     let (size, _) = size.unwrap_or_else(|| panic!("{talk}"));
     let talk = record_a_burst(&place, "enough", size);
@@ -52,4 +55,55 @@ fn the_size_that_would_have_kept_what_was_lost_keeps_it() {
     assert!(!talk.contains("hint: "), "{talk}");
     // Some 2 MB: not far more than that.
     assert!(["1M", "2M", "4M", "8M"].contains(&size), "{size}");
+}
+
+/// Executes as many events as its argument says, with texts of as many bytes as the next one says.
+const TEXTS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <trackway/trackway.h>\n\
+    TRACKWAY_EVENT(texts, text, TRACKWAY_INFO, (str, text));\n\
+    int main(int count, char **arguments) {\n\
+    static char text[65000]; (void)count; memset(text, 'x', (size_t)atoi(arguments[2]));\n\
+    for (int left = atoi(arguments[1]); left > 0; left--) trackway(texts, text, text);\n\
+    return 0; }\n";
+
+#[test]
+fn events_that_are_too_large_for_a_sub_buffer_come_with_the_size_that_holds_them() {
+    let world = World::new("shortage-oversized");
+    let program = world.compile("texts-oversized", TEXTS, true, &[]);
+    let command = [program.to_str().expect("text"), "3", "4000"];
+    let small = world.record(&["--buffer-size", "64K"], &command);
+    let talk = small.messages();
+    assert!(talk.contains("0 events recorded, 3 lost") && !talk.contains("would have"), "{talk}");
+    let hint = "bytes are too large for a sub-buffer; a --buffer-size of ";
+    let (_, size) = talk.split_once(hint).unwrap_or_else(|| panic!("{talk}"));
+    let (size, _) = size.split_once(" has sub-buffers").expect("a size");
+    let enough = world.record(&["--buffer-size", size], &command);
+    let talk = enough.messages();
+    assert!(talk.contains("3 events recorded, 0 lost") && !talk.contains("hint: "), "{talk}");
+}
+
+#[test]
+fn events_for_which_a_process_has_no_address_space_come_with_no_larger_size() {
+    if is_lockless("no part is of use where not all is mapped") {
+        return;
+    }
+    let world = World::new("shortage-unmapped");
+    let program = world.compile("texts-unmapped", TEXTS, true, &[]);
+    let limited = format!("ulimit -v 150000; exec {} 60000 1000", program.display());
+    let recording = world.record(&["--buffer-size", "256M"], &["sh", "-c", &limited]);
+    let talk = recording.messages();
+    assert!(!talk.contains(" 0 lost") && !talk.contains("would have kept"), "{talk}");
+    assert!(talk.contains("on its address space (ulimit -v); a smaller --buffer-size"), "{talk}");
+}
+
+#[test]
+fn with_a_file_the_channels_buffer_size_is_named_as_there() {
+    let world = World::new("shortage-config");
+    let program = world.compile("texts-config", TEXTS, true, &[]);
+    fs::write(world.path("s.toml"), "[[channel]]\nname = \"web\"\nbuffer-size = \"64K\"\n")
+        .expect("a file");
+    let command = [program.to_str().expect("text"), "3", "4000"];
+    let recording = world.record(&["--config", "s.toml"], &command);
+    let talk = recording.messages();
+    let hint = "a buffer-size of 512K of channel 'web' in the file of --config has sub-buffers";
+    assert!(talk.contains(hint) && !talk.contains("--buffer-size"), "{talk}");
 }

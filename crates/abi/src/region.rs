@@ -9,6 +9,9 @@
 //!  48  owner    u64   claim regions: who writes     claimers, the recorder
 //!  56  asked    u64   not 0: a record came where there is no memory yet    any writer
 //!  64  discarded u64  records that did not fit      any writer, atomically
+//!  72  hopeless u64   of those, the ones that a larger ring would not have kept    likewise
+//!  80  unmapped u64   of those, the ones of processes that have not mapped all memory    likewise
+//!  88  oversized_bytes u64  the largest record that no sub-buffer can hold    likewise
 //! 128  drain    u64   which of the two below holds  the recorder
 //! 136  drained[2]     position, file bytes, packets, last_ts, events
 //! 216  file[2]  u64   number of that file, plus one, in a stream of several; of each of the two

@@ -13,7 +13,7 @@ use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session, flag, s
 use trackway_abi::window::SESSIONS_OFFSET;
 use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
-use trackway_ring::{Geometry, Plan, Refusal, Region, write_header};
+use trackway_ring::{Discard, Geometry, Plan, Refusal, Region, write_header};
 use trackway_sys::Errno;
 use trackway_window::{
     MappedMemory, Owner, ProcessSlot, SessionLayout, SlotMemory, Way, Window, lease_is_over,
@@ -83,7 +83,9 @@ enum Outcome {
     Full,
     /// Likewise, and counted where the buffer is.
     Lost,
-    /// Nor will there be, however long it waits.
+    /// No sub-buffer can hold it.
+    Oversized,
+    /// It cannot be recorded, however long it waits.
     Hopeless,
     /// Try another way.
     Busy,
@@ -282,7 +284,7 @@ unsafe fn record_somehow(
         }
     }
     if let Some(layout) = &layout {
-        discard(window, layout, event, trackway_sys::thread::cpu());
+        discard(window, layout, event, trackway_sys::thread::cpu(), Discard::Other);
     }
     true
 }
@@ -312,16 +314,21 @@ unsafe fn apply(
 }
 
 /// Counts a record that could not be recorded.
-fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32) {
+fn discard(window: &Window, layout: &SessionLayout, event: usize, cpu: u32, why: Discard) {
+    if let Some(region) = region_of_losses(window, layout, cpu) {
+        region.control.count_discarded(why);
+    }
+    layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
+}
+
+/// Where losses on this CPU are counted.
+fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option<Region<'static>> {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
     // Where more memory would help: in the region that this thread goes to first.
     let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
     let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
     let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
-    if let Some(region) = layout.region(window, cpu, way) {
-        region.control.count_discarded();
-    }
-    layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
+    layout.region(window, cpu, way)
 }
 
 impl Record<'_> {
@@ -352,7 +359,7 @@ impl Record<'_> {
         let (fits, fits_claim) =
             (self.fits(self.layout.geometry), self.fits(self.layout.claim_geometry));
         if !fits {
-            return Outcome::Hopeless;
+            return Outcome::Oversized;
         }
         if self.layout.flags & flag::LOCKLESS != 0 {
             return self.by_lockless(cpu);
@@ -380,16 +387,39 @@ impl Record<'_> {
                 self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
-            Outcome::Full | Outcome::Hopeless | Outcome::Busy => {
+            Outcome::Full | Outcome::Oversized | Outcome::Hopeless | Outcome::Busy => {
                 // What is counted in a session that has ended meanwhile perhaps nobody sees, and
                 // its successor may have room. (Who sleeps behind this look counts in vain, or in
                 // the next session of that slot.)
                 if self.session_changed() {
                     return false;
                 }
-                self.discard(cpu);
+                let why = match outcome {
+                    Outcome::Full | Outcome::Hopeless if self.lacks_memory() => Discard::Unmapped,
+                    Outcome::Full => Discard::Full,
+                    _ => Discard::Other,
+                };
+                discard(self.window, self.layout, self.event, cpu, why);
+                if let Outcome::Oversized = outcome {
+                    self.note_oversized(cpu);
+                }
+                self.look_at_lease(trackway_sys::clock::monotonic_ns());
                 true
             }
+        }
+    }
+
+    /// Whether the process has not mapped all memory of the window, and cannot.
+    fn lacks_memory(&self) -> bool {
+        // In this order: what is backed meanwhile is mapped by the second look.
+        let backed = self.window.backed_bytes();
+        backed.is_some_and(|backed| backed > self.home.usable_bytes())
+    }
+
+    #[inline(never)] // as the others, for the stack of those that do not come here
+    fn note_oversized(&self, cpu: u32) {
+        if let Some(region) = region_of_losses(self.window, self.layout, cpu) {
+            region.control.note_oversized(self.body_bytes + EXTENDED_BYTES);
         }
     }
 
@@ -627,11 +657,6 @@ impl Record<'_> {
         let session = self.window.session(self.layout.index);
         session.cut_event.store(self.event as u32, Ordering::Relaxed);
         session.records_cut.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn discard(&self, cpu: u32) {
-        discard(self.window, self.layout, self.event, cpu);
-        self.look_at_lease(trackway_sys::clock::monotonic_ns());
     }
 
     /// A recorder that is dead, or stopped for long, has let its lease run out: then the event is

@@ -320,7 +320,8 @@ mod tests {
         push_text(&mut text, &found);
         assert_eq!(
             text,
-            "7 a\nb\n    app:req\" (INFO): u32 n\n\
+            "running processes: trackway session create --pid PID records one of them\n  \
+             7 a\nb\n    app:req\" (INFO): u32 n\n\
              2 events could not be registered: the table of 4096 events is full\n\
              with a libtrackway.so older than this trackway: 8, 9\n    \
              start them again with the library that came with trackway\n"
@@ -331,7 +332,8 @@ mod tests {
             json,
             "{\"processes\":[{\"pid\":7,\"name\":\"a\\u000ab\",\"events\":[{\"name\":\
              \"app:req\\\"\",\"level\":\"INFO\",\"fields\":[\"u32 n\"]}]}],\"other_events\":[],\
-             \"events_refused\":2,\"other_versions\":[{\"version\":0,\"processes\":[8, 9]}]}\n"
+             \"events_refused\":2,\"other_versions\":[{\"version\":0,\"processes\":[8, 9]}],\
+             \"unlisted\":[]}\n"
         );
     }
 }

@@ -83,7 +83,7 @@ impl Recording {
             true => Ok(End::Whole),
             false => channel.take_the_rest(&self.home, trace, buffer, &|| false),
         };
-        self.ended.add(channel.summary(self.home.window()));
+        self.ended.add(channel.summary(&self.home));
         match taken {
             Ok(End::Whole) => channel.dispose(&self.home, kept_out),
             Ok(End::Interrupted) | Err(_) => {

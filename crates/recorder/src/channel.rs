@@ -181,6 +181,11 @@ impl Channel {
         self.slot.session()
     }
 
+    /// Whether memory for its buffers could not be had.
+    pub(crate) const fn is_memory_short(&self) -> bool {
+        self.pool_dry
+    }
+
     /// Memory that it takes, in bytes.
     pub(crate) fn memory_bytes(&self, home: &Home) -> u64 {
         let held = home.allocator.bytes_of(self.slot.index);

@@ -61,6 +61,7 @@ mod sandboxes;
 mod self_test;
 mod serve;
 mod served;
+mod shortfall;
 mod silence;
 mod slot;
 mod snapshot;

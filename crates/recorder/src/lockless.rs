@@ -82,6 +82,11 @@ impl Lockless {
             .fold(self.lost, |sum, count| sum.saturating_add(count.load(Ordering::Relaxed)))
     }
 
+    /// Records lost because the buffer was full.
+    pub(crate) fn lost_full(&self) -> u64 {
+        self.buffer.counters.lost_full.load(Ordering::Relaxed)
+    }
+
     /// Its state, for whoever shows it.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let counters = self.buffer.counters;

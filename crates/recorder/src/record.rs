@@ -43,6 +43,7 @@ use crate::place::Place;
 use crate::progress::Progress;
 use crate::report::{self, Notices};
 use crate::room::{self, Older};
+use crate::shortfall::SizeSource;
 use crate::silence::Silence;
 use crate::summary_file::{RunResult, SummaryFile};
 use crate::trace;
@@ -864,7 +865,11 @@ impl Live<'_> {
             let (count, hint) = senseless.unzip();
             hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
             if summary.lost > count.unwrap_or(0) {
-                summary.hint_what_keeps(notices);
+                let source = match self.options.channels[..] {
+                    [] => SizeSource::Option,
+                    _ => SizeSource::Config,
+                };
+                summary.hint_what_keeps(source, notices);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
-use trackway_session::{Backing, Shortage, Tracefiles};
+use trackway_session::{Backing, BufferLook, Shortage, Tracefiles};
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::lockless::Lockless;
@@ -69,6 +69,19 @@ pub(crate) struct RegionWork {
     is_overtaken: bool,
     /// How much larger it would have had to be to lose nothing.
     shortage: Shortage,
+    /// Of what was discarded when the session was cleared, what no larger one would have kept.
+    forgotten_hopeless: Hopeless,
+    /// Where it was when the session was cleared.
+    forgotten_position: u64,
+}
+
+/// Records that a larger region would not have kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Hopeless {
+    /// All of them.
+    pub(crate) events: u64,
+    /// Those of processes that have not mapped all memory of the window.
+    pub(crate) unmapped: u64,
 }
 
 /// Counts as they were when a session was cleared.
@@ -180,6 +193,8 @@ impl RegionWork {
             since_ts: 0,
             is_overtaken: false,
             shortage: Shortage::default(),
+            forgotten_hopeless: Hopeless::default(),
+            forgotten_position: 0,
         }
     }
 
@@ -243,7 +258,9 @@ impl RegionWork {
     /// lets go of the stream.
     pub(crate) fn forget(&mut self) {
         self.look();
-        self.shortage = Shortage::default();
+        self.shortage = Shortage::since(self.lost_for_room());
+        self.forgotten_hopeless = self.hopeless_ever();
+        self.region.0.control.oversized_bytes.store(0, Ordering::Relaxed);
         if !self.given_up {
             // Also where an earlier claimer still is, and what others lost is counted meanwhile.
             self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
@@ -262,6 +279,7 @@ impl RegionWork {
             }
             None => self.drained.position = snapshot.head,
         }
+        self.forgotten_position = self.drained.position;
         self.drained = Drained {
             position: self.drained.position,
             last_ts: snapshot.last_ts.unwrap_or(self.drained.last_ts),
@@ -356,6 +374,7 @@ impl RegionWork {
             return self.drain_lockless(with);
         }
         let Some(mut snapshot) = self.snapshot else { return Ok(()) };
+        let unread_bytes = snapshot.head.saturating_sub(self.drained.position);
         let mut drained = self.drain_to(&snapshot, with);
         for _ in 0..CHASES_MAX {
             if drained.is_err() || !self.is_missed() {
@@ -368,8 +387,13 @@ impl RegionWork {
         self.losses.see((snapshot.discarded, self.lost_besides));
         let geometry = self.region.0.geometry;
         let size_bytes = geometry.sub_count() << geometry.sub_shift();
-        let written = (self.written, self.drained.position);
-        self.shortage.look(self.discarded(), size_bytes, written);
+        self.shortage.look(BufferLook {
+            lost: self.lost_for_room(),
+            size_bytes,
+            unread_bytes,
+            written: self.written,
+            written_bytes: self.drained.position.saturating_sub(self.forgotten_position),
+        });
         drained
     }
 
@@ -538,6 +562,44 @@ impl RegionWork {
             .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
             .saturating_add(self.lost_besides)
             .saturating_sub(self.forgotten.discarded)
+    }
+
+    /// Records discarded for want of room, those before the session was cleared last included.
+    fn lost_for_room(&self) -> u64 {
+        let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
+        discarded.saturating_sub(self.hopeless_ever().events)
+    }
+
+    fn hopeless_ever(&self) -> Hopeless {
+        let control = self.region.0.control;
+        Hopeless {
+            events: control.hopeless.load(Ordering::Relaxed),
+            unmapped: control.unmapped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Records discarded so far that a larger region would not have kept.
+    pub(crate) fn hopeless(&self) -> Hopeless {
+        let (ever, before) = (self.hopeless_ever(), self.forgotten_hopeless);
+        Hopeless {
+            events: ever.events.saturating_sub(before.events),
+            unmapped: ever.unmapped.saturating_sub(before.unmapped),
+        }
+    }
+
+    /// Records discarded so far for want of room.
+    pub(crate) fn roomless(&self) -> u64 {
+        if let Some(lockless) = &self.lockless {
+            return lockless.lost_full();
+        }
+        let lost = self.discarded().saturating_sub(self.lost_besides);
+        lost.saturating_sub(self.hopeless().events)
+    }
+
+    /// The largest record that no sub-buffer can hold, in bytes; `None`: there was none.
+    pub(crate) fn oversized_bytes(&self) -> Option<u64> {
+        let bytes = self.region.0.control.oversized_bytes.load(Ordering::Relaxed);
+        (bytes > 0).then_some(bytes)
     }
 
     /// Counts as lost what was committed and is not in the stream: nobody will ever read it. How

@@ -12,6 +12,8 @@ use trackway_console::{
 };
 use trackway_session::protocol::Notice;
 
+use crate::shortfall::{Shortfall, SizeSource};
+
 /// Where notices go.
 #[derive(Debug)]
 pub struct Notices {
@@ -167,23 +169,12 @@ pub struct Summary {
     pub bytes: u64,
     /// Events with the most losses, most first.
     pub lost_by_event: Vec<(String, u64)>,
-    /// SIZE of `--buffer-size` that would have held what was lost, in bytes, if there is one.
-    pub enough_bytes: Option<u64>,
+    /// What would have kept what was lost, by channel.
+    pub shortfalls: Vec<Shortfall>,
 }
 
 /// Events that the summary names losses of.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
-
-/// A size as an option has it: `16M`.
-fn size_argument(bytes: u64) -> String {
-    let units = [(30, "G"), (20, "M"), (10, "K")];
-    let whole =
-        |&&(shift, _): &&(u32, &str)| bytes >= 1 << shift && bytes.trailing_zeros() >= shift;
-    match units.iter().find(whole) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
 
 /// Says how much was lost of each of those events.
 pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
@@ -217,16 +208,10 @@ impl Summary {
         self.say_departed(notices);
     }
 
-    /// Says what would have kept what was lost.
-    pub(crate) fn hint_what_keeps(&self, notices: &Notices) {
-        match self.enough_bytes {
-            Some(bytes) => notices.hint(format_args!(
-                "--buffer-size {} would have kept them; fewer events, with --on, need less",
-                size_argument(bytes)
-            )),
-            None => notices.hint(format_args!(
-                "use a larger --buffer-size, or fewer events with --on, to lose none"
-            )),
+    /// Reports what would have kept what was lost, as far as that is known.
+    pub(crate) fn hint_what_keeps(&self, source: SizeSource, notices: &Notices) {
+        for shortfall in &self.shortfalls {
+            shortfall.report(self.lost, source, notices);
         }
     }
 

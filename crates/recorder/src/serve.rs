@@ -24,6 +24,7 @@ use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::report::Notices;
 use crate::room::{self, Older, Room};
+use crate::shortfall::SizeSource;
 use crate::stall::{STALL_NS, Stall};
 use crate::summary_file::{RunResult, SummaryFile};
 use crate::trace;
@@ -364,7 +365,11 @@ impl Served {
                 let senseless = meant::senseless(filters, &known_events, &summary.lost_by_event);
                 senseless.iter().for_each(|(_, hint)| said.hint(format_args!("{hint}")));
                 if summary.lost > senseless.map_or(0, |(count, _)| count) {
-                    summary.hint_what_keeps(&said);
+                    let source = match &spec.channels[..] {
+                        [one] if one.name == ChannelSpec::DEFAULT_NAME => SizeSource::Option,
+                        _ => SizeSource::Channel,
+                    };
+                    summary.hint_what_keeps(source, &said);
                 }
             }
             kernel.iter().for_each(|kernel| kernel.say(folder, &said));

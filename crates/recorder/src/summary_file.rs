@@ -89,9 +89,16 @@ fn object(summary: &Summary) -> Value {
         ("holes".to_owned(), summary.holes.into()),
         ("processes".to_owned(), summary.processes.into()),
         ("departed".to_owned(), summary.departed.into()),
-        ("enough-bytes".to_owned(), summary.enough_bytes.into()),
+        ("enough-buffer-bytes".to_owned(), enough(summary).into()),
     ]);
     object.into()
+}
+
+/// Sizes of buffers that would have kept what was lost, about, by channel; those that are known.
+fn enough(summary: &Summary) -> Map<String, Value> {
+    let known = summary.shortfalls.iter().filter(|one| one.roomless > 0);
+    let sizes = known.filter_map(|one| Some((one.channel.clone(), one.enough_bytes?.into())));
+    sizes.collect()
 }
 
 fn object_of_kernel(summary: &Summary) -> Value {

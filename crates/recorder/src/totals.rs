@@ -4,19 +4,25 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::window::EVENTS_MAX;
+use trackway_ring::Geometry;
 use trackway_schema::EventDescription;
 use trackway_session::BufferOptions;
+use trackway_sys::file::free_bytes;
 use trackway_window::Window;
 
 use crate::channel::Channel;
 use crate::region::RegionWork;
 use crate::report::LOST_SHOWN_MAX;
+use crate::shortfall::Shortfall;
 use crate::stream::Stream;
-use crate::{Recording, Summary};
+use crate::{Home, Recording, Summary, cpus, slot};
 
 /// As many processes are believed to have taken part in a session: a process for each id that Linux
 /// has (PID_MAX_LIMIT, 64 bits). What is beyond was written by somebody who means to confuse.
 const PROCESSES_BELIEVED: u64 = 1 << 22;
+
+/// So many parts of what was lost are added to it, lest the next time as much is too little.
+const MARGIN_PART: u64 = 8;
 
 /// How much there is so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,7 +73,7 @@ impl Recording {
     pub(crate) fn summary(&self) -> Summary {
         let mut summary = self.ended.clone();
         for channel in &self.channels {
-            summary.add(channel.summary(self.home.window()));
+            summary.add(channel.summary(&self.home));
         }
         summary.bytes += self.trace.metadata.bytes();
         summary
@@ -76,8 +82,8 @@ impl Recording {
 
 impl Channel {
     /// What became of it.
-    pub(crate) fn summary(&self, window: &Window) -> Summary {
-        let session = self.session();
+    pub(crate) fn summary(&self, home: &Home) -> Summary {
+        let (session, window) = (self.session(), home.window());
         // Anybody may write there whose window it is.
         let most = PROCESSES_BELIEVED;
         let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
@@ -91,24 +97,65 @@ impl Channel {
             ..Summary::default()
         };
         self.regions.iter().for_each(|work| work.add_to(&mut summary));
-        summary.enough_bytes = self.enough_bytes();
         if summary.lost > 0 {
             summary.lost_by_event = self.lost_by_event(window);
+            let shortfall = self.shortfall(home);
+            summary.shortfalls.extend((!shortfall.is_empty()).then_some(shortfall));
         }
         summary
     }
 
-    /// SIZE of `--buffer-size` that would have held what its regions lost: their parts of it would
-    /// have been large enough. `None` if nothing was lost, or there is no such SIZE.
-    fn enough_bytes(&self) -> Option<u64> {
+    /// What would have kept what it lost.
+    fn shortfall(&self, home: &Home) -> Shortfall {
+        let oversized_bytes = self.regions.iter().filter_map(RegionWork::oversized_bytes).max();
+        let sum = |count: fn(&RegionWork) -> u64| {
+            self.regions.iter().map(count).fold(0, u64::saturating_add)
+        };
+        Shortfall {
+            channel: slot::channel_name(self.session()).unwrap_or_default(),
+            roomless: sum(RegionWork::roomless),
+            enough_bytes: self.enough_bytes(home),
+            is_memory_short: self.is_memory_short(),
+            oversized_bytes,
+            holding_bytes: oversized_bytes.and_then(|bytes| self.holding_bytes(bytes)),
+            unmapped: sum(|work| work.hopeless().unmapped),
+        }
+    }
+
+    /// SIZE of `--buffer-size` that would have held what its regions lost for want of room: their
+    /// parts of it would have been large enough. `None` if it is not known, or cannot be had.
+    fn enough_bytes(&self, home: &Home) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
-        let needed = self.regions.iter().filter_map(|work| {
+        let mut most = None;
+        for work in self.regions.iter().filter(|work| work.roomless() > 0) {
             let part = of_size.saturating_sub(work.region.0.geometry.sub_shift());
-            work.needed_bytes()?.checked_mul(1 << part)
-        });
-        let bytes = needed.max()?.checked_next_power_of_two()?;
+            most = most.max(Some(work.needed_bytes()?.checked_mul(1 << part)?));
+        }
+        // Lost records may be larger than those that were written.
+        let needed = most?.saturating_add(most? / MARGIN_PART);
+        let bytes = needed.checked_next_power_of_two()?;
         let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
-        options.plan().is_ok().then_some(bytes)
+        let for_all = bytes.checked_mul(cpus::online().len() as u64)?;
+        let free = free_bytes(home.allocator.file()).ok()?;
+        let can_be_had = for_all <= free.saturating_add(self.memory_bytes(home));
+        (options.plan().is_ok() && can_be_had).then_some(bytes)
+    }
+
+    /// SIZE of `--buffer-size` with sub-buffers that can hold a record of so many bytes, whether
+    /// there are as many as now, or as by default.
+    fn holding_bytes(&self, record_bytes: u64) -> Option<u64> {
+        let sub_count = self.layout.geometry.sub_count();
+        let holds = |size_bytes: u64, sub_buffers| {
+            let options =
+                BufferOptions { size_bytes: Some(size_bytes), sub_buffers, overwrite: false };
+            let geometry = options
+                .plan()
+                .ok()
+                .and_then(|plan| Geometry::new(plan.sub_shift, plan.count_shift).ok());
+            geometry.is_some_and(|geometry| geometry.record_bytes_max() as u64 >= record_bytes)
+        };
+        let mut sizes = (0..u64::BITS).map(|shift| 1 << shift);
+        sizes.find(|&bytes| holds(bytes, None) && holds(bytes, Some(sub_count)))
     }
 
     /// Forgets what was recorded, lost and cut so far, after writers were kept out.
@@ -168,7 +215,12 @@ impl Summary {
         // The same processes take part in several channels.
         self.processes = self.processes.max(other.processes);
         self.departed = self.departed.max(other.departed);
-        self.enough_bytes = self.enough_bytes.max(other.enough_bytes);
+        for part in other.shortfalls {
+            match self.shortfalls.iter_mut().find(|one| one.channel == part.channel) {
+                Some(sum) => sum.add(&part),
+                None => self.shortfalls.push(part),
+            }
+        }
         self.cut_last = other.cut_last.or(self.cut_last.take());
         for (event, lost) in other.lost_by_event {
             match self.lost_by_event.iter_mut().find(|(name, _)| *name == event) {

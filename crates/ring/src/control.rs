@@ -43,6 +43,17 @@ pub struct Drained {
     pub events: u64,
 }
 
+/// Why a record is discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discard {
+    /// There is no room: a larger ring would have kept it.
+    Full,
+    /// There is no room, and its process has not mapped all memory of the window.
+    Unmapped,
+    /// Something else, which no larger ring changes.
+    Other,
+}
+
 /// The control lines.
 ///
 /// `commit` and the slots share a cache line with `limit`, so that a record touches one line
@@ -63,7 +74,14 @@ pub struct Control {
     pub asked: AtomicU64,
     /// Records that did not fit.
     pub discarded: AtomicU64,
-    padding: [AtomicU64; 7],
+    /// Of `discarded`, those that a larger ring would not have kept. (Zero where older libraries
+    /// discard, as the two below.)
+    pub hopeless: AtomicU64,
+    /// Of `hopeless`, those of processes that have not mapped all memory of the window.
+    pub unmapped: AtomicU64,
+    /// The largest record that no sub-buffer can hold, in bytes; 0: there was none.
+    pub oversized_bytes: AtomicU64,
+    padding: [AtomicU64; 4],
     drain: AtomicU64,
     drained: [Drain; 2],
     /// Of each side of `drained`.
@@ -86,6 +104,9 @@ const _: () = {
     assert!(offset_of!(Control, owner) == 48);
     assert!(offset_of!(Control, asked) == 56);
     assert!(offset_of!(Control, discarded) == 64);
+    assert!(offset_of!(Control, hopeless) == 72);
+    assert!(offset_of!(Control, unmapped) == 80);
+    assert!(offset_of!(Control, oversized_bytes) == 88);
     assert!(offset_of!(Control, drain) == 128);
     assert!(offset_of!(Control, drained) == 136);
     assert!(offset_of!(Control, drained_file) == 216);
@@ -114,6 +135,9 @@ impl Control {
             owner: word(),
             asked: word(),
             discarded: word(),
+            hopeless: word(),
+            unmapped: word(),
+            oversized_bytes: word(),
             padding: core::array::from_fn(|_| word()),
             drain: word(),
             drained: [drain(), drain()],
@@ -126,8 +150,27 @@ impl Control {
 
     /// Counts a record that could not be recorded. Any thread or process, also in a signal
     /// handler.
-    pub fn count_discarded(&self) {
+    pub fn count_discarded(&self, why: Discard) {
         self.discarded.fetch_add(1, Ordering::Relaxed);
+        if why == Discard::Full {
+            return;
+        }
+        self.hopeless.fetch_add(1, Ordering::Relaxed);
+        if why == Discard::Unmapped {
+            self.unmapped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that no sub-buffer can hold a record of so many bytes. As above.
+    pub fn note_oversized(&self, bytes: usize) {
+        self.oversized_bytes.fetch_max(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Begins to count anew what was discarded.
+    pub fn forget_discarded(&self) {
+        for count in [&self.discarded, &self.hopeless, &self.unmapped, &self.oversized_bytes] {
+            count.store(0, Ordering::Relaxed);
+        }
     }
 
     /// The recorder's progress: after its death, or while it works.

@@ -45,7 +45,7 @@ pub mod rseq;
 mod words;
 mod writer;
 
-pub use control::{Control, Drained, Slot};
+pub use control::{Control, Discard, Drained, Slot};
 pub use geometry::{Geometry, GeometryError};
 pub use reader::{Damage, Piece, Snapshot};
 pub use words::copy_by_words;

@@ -36,7 +36,7 @@ pub use kernel_spec::{KernelSpec, KernelVia};
 pub use level::{Level, LevelError};
 pub use options::{ContextList, OptionError, is_name, parse_contexts, parse_preload, rules_text};
 pub use rule_spec::{Levels, RuleSpec};
-pub use shortage::Shortage;
+pub use shortage::{BufferLook, Shortage};
 pub use size::{ByteCount, SizeError, parse_size};
 pub use spec::{ALL_USERS, ChannelSpec, Mode, SessionSpec, SpecError, USERS_MAX};
 pub use tick::Ticker;

@@ -1,10 +1,13 @@
-//! How large a buffer would have had to be to lose nothing.
+//! How large a buffer would have had to be to lose nothing: an estimate.
 
-/// Losses of one buffer, as its recorder sees them look by look.
+/// A buffer is nearly empty with at most one part in so many of it unread.
+const EMPTY_PART: u64 = 4;
+
+/// Losses of one buffer for want of room, as its recorder sees them look by look.
 ///
-/// A burst is what is lost from one look that finds no new losses to the next: in between, the
-/// buffer was full whenever something was lost. Had it been larger by that much, the same burst
-/// would have fitted, and the recorder would have taken it when it came.
+/// A burst lasts from the first look that finds new losses to one that finds none, and the buffer
+/// nearly empty: in between, the recorder did not catch up. Had the buffer been larger by what was
+/// lost meanwhile, the same burst would have fitted, if lost records are as large as written ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shortage {
     /// Records lost so far.
@@ -13,27 +16,54 @@ pub struct Shortage {
     burst_bytes: u64,
     /// What would have held the largest burst, in bytes; 0: nothing was lost.
     needed_bytes: u64,
+    /// Records were lost before any was written: nobody knows how large they were.
+    is_unknown: bool,
+}
+
+/// What a look at a buffer finds, before it is drained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BufferLook {
+    /// Records lost so far for want of room.
+    pub lost: u64,
+    /// Size of the buffer, in bytes.
+    pub size_bytes: u64,
+    /// What of it waits to be read, in bytes.
+    pub unread_bytes: u64,
+    /// Records written so far.
+    pub written: u64,
+    /// Their size together, in bytes.
+    pub written_bytes: u64,
 }
 
 impl Shortage {
-    /// After a look at a buffer of `size_bytes` that has lost so many records in all; as many bytes
-    /// as `written_bytes` have `written` of its records.
-    pub fn look(&mut self, lost: u64, size_bytes: u64, (written, written_bytes): (u64, u64)) {
+    /// Begins with so many lost records that are not to be counted.
+    pub fn since(lost: u64) -> Self {
+        Self { lost, ..Self::default() }
+    }
+
+    /// Takes in what a look has found.
+    pub fn look(&mut self, found: BufferLook) {
+        let BufferLook { lost, size_bytes, unread_bytes, written, written_bytes } = found;
         let new = lost.saturating_sub(self.lost);
         self.lost = lost;
         if new == 0 {
-            self.burst_bytes = 0;
+            if unread_bytes <= size_bytes / EMPTY_PART {
+                self.burst_bytes = 0;
+            }
             return;
         }
-        // Of records of which none could be written, nothing is known.
-        let record_bytes = written_bytes.checked_div(written).unwrap_or(0) + 1;
-        self.burst_bytes = self.burst_bytes.saturating_add(new.saturating_mul(record_bytes));
+        let Some(record_bytes) = written_bytes.checked_div(written) else {
+            self.is_unknown = true;
+            return;
+        };
+        let new_bytes = new.saturating_mul(record_bytes.saturating_add(1));
+        self.burst_bytes = self.burst_bytes.saturating_add(new_bytes);
         self.needed_bytes = self.needed_bytes.max(size_bytes.saturating_add(self.burst_bytes));
     }
 
-    /// How large it would have had to be, in bytes; `None` if nothing was lost.
+    /// How large it would have had to be, in bytes; `None` if nothing was lost, or it is unknown.
     pub const fn needed_bytes(&self) -> Option<u64> {
-        if self.needed_bytes == 0 { None } else { Some(self.needed_bytes) }
+        if self.needed_bytes == 0 || self.is_unknown { None } else { Some(self.needed_bytes) }
     }
 }
 
@@ -43,34 +73,59 @@ mod tests {
 
     const SIZE: u64 = 4 << 20;
 
+    /// With records of 20 bytes.
+    fn found(lost: u64, unread_bytes: u64) -> BufferLook {
+        BufferLook { lost, size_bytes: SIZE, unread_bytes, written: 1000, written_bytes: 19_000 }
+    }
+
     #[test]
     fn nothing_lost_needs_nothing() {
-        let mut shortage = Shortage::default();
-        (0..5).for_each(|_| shortage.look(0, SIZE, (1000, 20_000)));
+        let mut shortage = Shortage::since(7);
+        (0..5).for_each(|_| shortage.look(found(7, SIZE)));
         assert_eq!(shortage.needed_bytes(), None);
     }
 
     #[test]
     fn the_largest_burst_decides() {
         let mut shortage = Shortage::default();
-        let mut look = |lost| {
-            shortage.look(lost, SIZE, (1000, 19_000));
+        let mut look = |lost, unread_bytes| {
+            shortage.look(found(lost, unread_bytes));
             shortage.needed_bytes()
         };
-        assert_eq!(look(0), None);
-        assert_eq!(look(100), Some(SIZE + 100 * 20));
-        assert_eq!(look(300), Some(SIZE + 300 * 20), "the burst lasts");
-        assert_eq!(look(300), Some(SIZE + 300 * 20), "it is over");
-        assert_eq!(look(450), Some(SIZE + 300 * 20), "a smaller one");
-        assert_eq!(look(800), Some(SIZE + 500 * 20));
+        assert_eq!(look(0, 0), None);
+        assert_eq!(look(100, SIZE), Some(SIZE + 100 * 20));
+        assert_eq!(look(300, SIZE), Some(SIZE + 300 * 20), "the burst lasts");
+        assert_eq!(look(300, SIZE / 4), Some(SIZE + 300 * 20), "it is over");
+        assert_eq!(look(450, SIZE), Some(SIZE + 300 * 20), "a smaller one");
+        assert_eq!(look(800, SIZE), Some(SIZE + 500 * 20));
+    }
+
+    #[test]
+    fn a_burst_lasts_until_the_recorder_has_caught_up() {
+        let mut shortage = Shortage::default();
+        for lost in 1..=10 {
+            shortage.look(found(100 * lost, SIZE));
+            shortage.look(found(100 * lost, SIZE / 4 + 1));
+        }
+        assert_eq!(shortage.needed_bytes(), Some(SIZE + 1000 * 20));
+    }
+
+    #[test]
+    fn of_records_that_were_lost_before_any_was_written_nothing_is_known() {
+        let mut shortage = Shortage::default();
+        shortage.look(BufferLook { written: 0, written_bytes: 0, ..found(3, SIZE) });
+        shortage.look(found(5, SIZE));
+        assert_eq!(shortage.needed_bytes(), None);
     }
 
     #[test]
     fn whatever_is_counted_it_does_not_wrap() {
+        let most = u64::MAX;
+        let all = BufferLook { lost: most, size_bytes: most, unread_bytes: most, ..found(0, 0) };
         let mut shortage = Shortage::default();
-        shortage.look(u64::MAX, u64::MAX, (0, u64::MAX));
-        shortage.look(0, SIZE, (0, 0));
-        shortage.look(u64::MAX, SIZE, (1, u64::MAX - 1));
-        assert_eq!(shortage.needed_bytes(), Some(u64::MAX));
+        shortage.look(BufferLook { written: 1, written_bytes: most, ..all });
+        shortage.look(found(0, 0));
+        shortage.look(all);
+        assert_eq!(shortage.needed_bytes(), Some(most));
     }
 }

@@ -266,7 +266,7 @@ impl SessionLayout {
                 // First, and also where a claimer of before still holds on: nobody may go on to
                 // write where the memory was.
                 control.limit.store(0, Ordering::Relaxed);
-                control.discarded.store(0, Ordering::Relaxed);
+                control.forget_discarded();
                 control.forgotten.store(0, Ordering::Relaxed);
                 let mut drained = trackway_ring::Drained::default();
                 // ORDERING: Acquire pairs with the Release with which a claimer lets go.

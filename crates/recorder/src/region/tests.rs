@@ -88,7 +88,7 @@ impl Ground {
                 Err(refusal) => panic!("{refusal:?}"),
             }
         }
-        self.region.control.count_discarded();
+        self.region.control.count_discarded(trackway_ring::Discard::Full);
         false
     }
 

@@ -99,7 +99,7 @@ fn losses_without_any_record_have_a_stream() {
         trackway_window::SessionLayout::read(&window, index).unwrap()
     };
     let region = layout_of(&home).region(home.window(), 0, Way::Sequence).unwrap();
-    region.control.count_discarded();
+    region.control.count_discarded(trackway_ring::Discard::Full);
     recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
     assert_eq!((contents.discarded, contents.packets()), (1, 2));
@@ -356,7 +356,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&home);
         assert!(writer.emit(Way::Claim(1)));
-        control.count_discarded();
+        control.count_discarded(trackway_ring::Discard::Full);
         recording.tick(&world.notices).unwrap();
         if free {
             control.owner.store(0, Ordering::Release);

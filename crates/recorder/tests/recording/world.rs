@@ -279,7 +279,7 @@ impl Writer {
     /// Counts a record that found no room.
     pub(crate) fn count_lost(&self, way: Way) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
-        region.control.count_discarded();
+        region.control.count_discarded(trackway_ring::Discard::Full);
         self.layout.discards(&self.window, self.event).fetch_add(1, Ordering::Relaxed);
     }
 

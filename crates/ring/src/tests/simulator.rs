@@ -233,7 +233,7 @@ impl Simulator {
     }
 
     fn discard(&mut self) {
-        self.control.count_discarded();
+        self.control.count_discarded(crate::Discard::Full);
         self.model.discarded += 1;
         self.model.emitted += 1;
     }

@@ -86,7 +86,7 @@ impl World {
                 Err(_) => break,
             }
         }
-        self.control.count_discarded();
+        self.control.count_discarded(crate::Discard::Full);
         false
     }
 

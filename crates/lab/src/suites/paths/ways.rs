@@ -312,7 +312,7 @@ fn switch(
 
 #[cold]
 fn refused(region: Region<'_>) -> Step {
-    region.control.count_discarded();
+    region.control.count_discarded(trackway_ring::Discard::Full);
     Step::Refused
 }
 
