@@ -513,6 +513,6 @@ stream       CPU  packets     size  events  lost  lost packets
         all.events[0].name = "app:a\nb\x1b[2J".to_owned();
         let table = events(&all, &Marks::default());
         assert_eq!(table.lines().count(), 4, "{table}");
-        assert!(table.contains("app:a\\nb\\u{1b}[2J"), "{table}");
+        assert!(table.contains("app:a\\nb\\u001b[2J"), "{table}");
     }
 }

@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use trackway_ctf::read::{
     DecodeError, Enumeration, EventSink, Integer, Packet, Scope, Sink, Skip, StreamDecoder, Trace,
     Window,
@@ -444,9 +445,8 @@ fn number_at_end(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(&text[start + 1..]).ok()?.parse().ok()
 }
 
-/// The numbers of the recorder's last line:
-/// `trackway: N events recorded, M lost, O overwritten, P processes, B bytes in DIR`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What a recorder says of its events at the end (`trackway record --summary-json`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct RecorderSummary {
     /// Events in the trace.
     pub(crate) recorded: u64,
@@ -457,24 +457,20 @@ pub(crate) struct RecorderSummary {
 }
 
 impl RecorderSummary {
-    /// Finds that line among the recorder's messages.
-    pub(crate) fn parse(messages: &str) -> Option<Self> {
-        let line = messages
-            .lines()
-            .rfind(|line| line.starts_with("trackway: ") && line.contains(" recorded, "))?;
-        let mut summary = Self::default();
-        for part in line.trim_start_matches("trackway: ").split(", ") {
-            let (number, rest) = part.split_once(' ').unwrap_or((part, ""));
-            // Thousands are set apart by commas.
-            let Ok(number) = number.replace(',', "").parse() else { continue };
-            match rest.split(' ').next_back() {
-                Some("recorded") => summary.recorded = number,
-                Some("lost") => summary.lost = number,
-                Some("overwritten") => summary.overwritten = number,
-                _ => {}
-            }
-        }
-        Some(summary)
+    /// Reads what the file has of `programs`, or of the `kernel`.
+    ///
+    /// # Errors
+    ///
+    /// If it has nothing of them.
+    pub(crate) fn read(file: &Path, part: &str) -> Result<Self> {
+        let text = fs::read_to_string(file).map_err(Error::io(format!("cannot read {file:?}")))?;
+        Self::parse(&text, part)
+            .ok_or_else(|| Error::output("trackway record", format!("no {part} in '{text}'")))
+    }
+
+    fn parse(text: &str, part: &str) -> Option<Self> {
+        let mut summary: serde_json::Value = serde_json::from_str(text).ok()?;
+        serde_json::from_value(summary.get_mut(part)?.take()).ok()
     }
 
     /// Asserts that the trace has as many as it says.
@@ -494,16 +490,12 @@ mod tests {
 
     #[test]
     fn summaries_are_read() {
-        let text = "hello\ntrackway: 1,234,567 events recorded, 3 lost, 4,000 overwritten, \
-                    2 processes, 5.0 KiB in d\ntrackway: lost 3 × lab:number\n";
+        let text = r#"{"programs": {"recorded": 1234567, "lost": 3, "overwritten": 4000, "cut": 1},
+            "kernel": null}"#;
         let expected = RecorderSummary { recorded: 1_234_567, lost: 3, overwritten: 4000 };
-        assert_eq!(RecorderSummary::parse(text), Some(expected));
-        let expected = RecorderSummary { recorded: 1, lost: 0, overwritten: 0 };
-        assert_eq!(
-            RecorderSummary::parse("trackway: 1 event recorded, 0 lost, 1 process"),
-            Some(expected)
-        );
-        assert_eq!(RecorderSummary::parse("trackway: cannot open it"), None);
+        assert_eq!(RecorderSummary::parse(text, "programs"), Some(expected));
+        assert_eq!(RecorderSummary::parse(text, "kernel"), None);
+        assert_eq!(RecorderSummary::parse("", "programs"), None);
     }
 
     #[test]

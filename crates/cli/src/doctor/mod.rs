@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             text(&checks()),
             "a    good     all well\n\
-             bcd  limited  slow\\u{1b}[2J\n              hint: do \"this\"\n\
+             bcd  limited  slow\\u001b[2J\n              hint: do \"this\"\n\
              e    missing  none\n              hint: get one\n\
              \nrecording works here\n"
         );

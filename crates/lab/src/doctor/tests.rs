@@ -157,7 +157,7 @@ fn what_was_found_is_aligned_and_no_terminal_obeys_it() {
     assert_eq!(
         String::from_utf8(text).expect("UTF-8"),
         "a    good      all well\n\
-         bcd  disturbs  slow\\u{1b}[2J\n               why: it matters\n\
+         bcd  disturbs  slow\\u001b[2J\n               why: it matters\n\
          \x20              hint: do this\n\
          \n1 thing disturbs measurements here\n"
     );

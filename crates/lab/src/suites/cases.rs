@@ -179,7 +179,7 @@ impl Cases {
         let mut command = self.programs.begin(place, under, &words)?;
         let finished = child::run(&mut command, turn.tracer)?;
         let (emitted, _) = parts(&finished.stdout)?;
-        let account = self.programs.end(place, under, &finished.stderr, emitted)?;
+        let account = self.programs.end(place, under, emitted)?;
         Ok((finished.stdout, account))
     }
 

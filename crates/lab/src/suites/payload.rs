@@ -149,14 +149,14 @@ impl Payloads {
         let context = if load.context.is_empty() { "none".into() } else { load.context.join(",") };
         let mut command = Command::new(&place.kit.trackway);
         command.args(["record", "--flight-recorder", "--context", &context, "--buffer-size"]);
-        command.arg(RING_BYTES.to_string()).arg("-o").arg(place.path(TRACE));
+        trackway::write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
         command.arg("--").arg(place.path(OURS));
         load.ask(&mut command, plan);
         trackway::in_window(&mut command, place.window_dir());
         let finished = child::run(&mut command, OURS)?;
         let batches = workload::batches(&finished.stdout)?;
         let (trace, emitted) = (place.path(TRACE), emitted(&batches));
-        let account = trackway::account_of_thread(&trace, &finished.stderr, emitted)?;
+        let account = trackway::account_of_thread(&trace, emitted)?;
         Ok((batches, account))
     }
 

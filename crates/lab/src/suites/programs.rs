@@ -14,7 +14,7 @@ use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::Lttng;
 use crate::tracers::trackway::{
-    account_of_thread, availability, in_window, link_flags, off_window_dir,
+    account_of_thread, availability, in_window, link_flags, off_window_dir, write_to,
 };
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{FLOW_BYTES, RING_BYTES};
@@ -137,19 +137,13 @@ impl Programs {
         session.begin_anew(self.daemon()?, &place.path(TRACE))
     }
 
-    /// What became of the `emitted` events of a program that has ended and left these messages;
-    /// `None` where there was no session.
-    pub(crate) fn end(
-        &self,
-        place: &Place,
-        under: Under,
-        messages: &str,
-        emitted: u64,
-    ) -> Result<Option<Account>> {
+    /// What became of the `emitted` events of a program that has ended; `None` where there was no
+    /// session.
+    pub(crate) fn end(&self, place: &Place, under: Under, emitted: u64) -> Result<Option<Account>> {
         match (under.linked, under.storage) {
             (Linked::Nothing, _) | (_, Storage::Off) => return Ok(None),
             (Linked::Trackway, _) => {
-                return account_of_thread(&place.path(TRACE), messages, emitted).map(Some);
+                return account_of_thread(&place.path(TRACE), emitted).map(Some);
             }
             (Linked::Lttng, storage) => {
                 ust_session::end(self.daemon()?, SESSION, storage == Storage::Ring)?;
@@ -178,8 +172,8 @@ fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Com
         }
         Storage::File => FLOW_BYTES,
     };
-    command.args(["--buffer-size", &bytes.to_string(), "-o"]).arg(place.path(TRACE)).arg("--");
-    command.arg(program);
+    write_to(command.args(["--buffer-size", &bytes.to_string()]), &place.path(TRACE));
+    command.arg("--").arg(program);
     in_window(&mut command, place.window_dir());
     command
 }

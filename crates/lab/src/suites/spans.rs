@@ -19,7 +19,9 @@ use crate::signals;
 use crate::suite::{About, Entry, Hall, Sample, Settings, Suite};
 use crate::tracer::Availability;
 use crate::tracers::RING_BYTES;
-use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
+use crate::tracers::trackway::{
+    account, availability, in_window, link_flags, off_window_dir, write_to,
+};
 use crate::workload;
 
 /// The suite's name.
@@ -270,8 +272,7 @@ fn spans(hall: &Hall<'_>, way: Way, threads: u32) -> Result<Sample> {
     let figure = workload::median_ns(&found, warm_up)?;
     // An event at the beginning of a span, and one at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
-    let account =
-        way.is_recorded.then(|| account(&hall.place.path(TRACE), &finished.stderr, emitted));
+    let account = way.is_recorded.then(|| account(&hall.place.path(TRACE), emitted));
     Ok(Sample { figure, account: account.transpose()?, ..Sample::default() })
 }
 
@@ -280,7 +281,7 @@ fn recorded(place: &Place, way: Way) -> Command {
     place.clear(TRACE);
     let mut command = Command::new(&place.kit.trackway);
     command.args(["record", "--flight-recorder", "--context", "none", "--buffer-size"]);
-    command.arg(RING_BYTES.to_string()).arg("-o").arg(place.path(TRACE));
+    write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
     command.arg("--").arg(place.path(way.program.name()));
     in_window(&mut command, place.window_dir());
     command

@@ -18,8 +18,8 @@ use crate::tracer::{Availability, Flow, Starts, Tracer};
 use crate::workload::{self, Batch};
 
 pub(crate) use parts::{
-    account, account_of_thread, allocated_bytes, availability, in_window, link_flags,
-    off_window_dir,
+    account, account_in, account_of_thread, allocated_bytes, availability, in_window,
+    kernel_summary, link_flags, off_window_dir, summary, write_to,
 };
 
 /// The workload in C.
@@ -60,7 +60,6 @@ impl Way {
 /// What the latest run left.
 #[derive(Debug)]
 struct Latest {
-    messages: String,
     /// By thread.
     emitted: Vec<u64>,
     payload: Payload,
@@ -68,12 +67,10 @@ struct Latest {
 
 impl Latest {
     fn account(&self, place: &Place) -> Result<Account> {
-        let (trace, messages) = (place.path(TRACE), &self.messages);
+        let trace = place.path(TRACE);
         match self.emitted.as_slice() {
-            &[emitted] if self.payload.is_numbered() => {
-                account_of_thread(&trace, messages, emitted)
-            }
-            emitted => account(&trace, messages, emitted.iter().sum()),
+            &[emitted] if self.payload.is_numbered() => account_of_thread(&trace, emitted),
+            emitted => account(&trace, emitted.iter().sum()),
         }
     }
 }
@@ -184,8 +181,8 @@ impl Trackway {
         let mut command = Command::new(&place.kit.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
         command.args(["--reserve", self.way.reserve()]);
-        command.arg("-o").arg(place.path(TRACE)).arg("--");
-        command.arg(place.path(self.program));
+        write_to(&mut command, &place.path(TRACE));
+        command.arg("--").arg(place.path(self.program));
         in_window(&mut command, &self.window_dir(place)?);
         Ok(command)
     }
@@ -308,8 +305,7 @@ impl Tracer for Trackway {
             self.record(place, &[&context[..], &options].concat(), bytes)?
         };
         let finished = child::run(command.args(arguments), self.name())?;
-        let (messages, payload) = (finished.stderr, case.payload);
-        self.latest = Some(Latest { messages, emitted: Vec::new(), payload });
+        self.latest = Some(Latest { emitted: Vec::new(), payload: case.payload });
         Ok(finished.stdout)
     }
 
@@ -337,8 +333,7 @@ impl Tracer for Trackway {
         let mut command = self.record(place, &["--context", "none"], bytes)?;
         let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
         let trace = place.path(TRACE);
-        let account =
-            |emitted: &[u64]| account(&trace, &finished.stderr, emitted.iter().sum::<u64>());
+        let account = |emitted: &[u64]| account(&trace, emitted.iter().sum::<u64>());
         flow::of(&finished.stdout, &trace, account).map(Some)
     }
 

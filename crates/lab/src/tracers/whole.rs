@@ -8,7 +8,7 @@ use super::daemon::Daemon;
 use super::kernel::Keep;
 use super::lttng::Lttng;
 use super::marks::{Made, Seen, Side};
-use super::trackway::{account, in_window};
+use super::trackway::{account, in_window, write_to};
 use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::child::{self, Finished};
 use crate::error::{Error, Result};
@@ -90,9 +90,10 @@ pub(crate) fn trackway(
     in_window(&mut command, place.window_dir());
     command.env("TRACKWAY_RUN_DIR", place.path("run"));
     command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
-    command.arg("-o").arg(&trace).arg("--").args(words);
+    write_to(&mut command, &trace);
+    command.arg("--").args(words);
     let finished = child::run_for(&mut command, "trackway record", LIMIT_S)?;
-    let all = account(&trace, &finished.stderr, 0)?;
+    let all = account(&trace, 0)?;
     let whole = Whole::new("trackway record", &trace, finished, known, all);
     place.clear(TRACE);
     whole

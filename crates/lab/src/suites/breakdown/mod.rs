@@ -113,12 +113,12 @@ impl Breakdown {
         let mut command = self.programs.begin(place, way.under, words)?;
         let finished = child::run(&mut command, way.tracer)?;
         let looped = Looped::parse(&finished.stdout)?;
-        let account = self.account(place, way, &finished.stderr, looped.emitted)?;
+        let account = self.account(place, way, looped.emitted)?;
         Ok((looped, account))
     }
 
-    fn account(&self, place: &Place, way: Way, messages: &str, emitted: u64) -> Result<Account> {
-        let account = self.programs.end(place, way.under, messages, emitted)?;
+    fn account(&self, place: &Place, way: Way, emitted: u64) -> Result<Account> {
+        let account = self.programs.end(place, way.under, emitted)?;
         account.ok_or_else(|| Error::output(way.tracer, "it has recorded nothing"))
     }
 
@@ -167,8 +167,8 @@ impl Breakdown {
         let name = program.display().to_string();
         let words = [name.as_str(), "step", &before, &more];
         let mut command = self.programs.begin(place, way.under, &words)?;
-        let (mut event, messages) = observe::step(&mut command, way.tracer)?;
-        let account = self.account(place, way, &messages, BEFORE + STEPPED_MORE)?;
+        let mut event = observe::step(&mut command, way.tracer)?;
+        let account = self.account(place, way, BEFORE + STEPPED_MORE)?;
         if !account.is_complete() {
             let message = format!("events do not add up: {}", account.words());
             return Err(Error::output(way.tracer, message));

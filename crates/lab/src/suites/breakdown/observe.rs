@@ -125,8 +125,8 @@ pub(super) fn sampled<'a>(file: &'a str, period: &'a str, words: &[&'a str]) -> 
 }
 
 /// Steps through events of a program that is run by `command` and waits for it: the instructions
-/// of one, as most are. Also, what the program said besides, when it has ended.
-pub(super) fn step(command: &mut Command, what: &str) -> Result<(Vec<Instruction>, String)> {
+/// of one, as most are.
+pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>> {
     let mut running = Running::start(command, what)?;
     let mut modules = Modules::default();
     let [pid, go, entry, area] = loop {
@@ -145,13 +145,13 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<(Vec<Instruction
     }
     let finished = running.finish();
     let mut found = stepped?;
-    let finished = finished?;
+    finished?;
     // As most are: of that many instructions.
     let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
     let times = |length: usize| lengths.iter().filter(|other| **other == length).count();
     let usual = (0..found.len()).max_by_key(|&at| times(lengths[at]));
     let usual = usual.ok_or_else(|| Error::output(what, "no event was stepped through"))?;
-    Ok((found.swap_remove(usual), finished.stderr))
+    Ok(found.swap_remove(usual))
 }
 
 /// The instructions of some events, each from the loop's first to its last.

@@ -22,7 +22,9 @@ use crate::results::Account;
 use crate::suite::{Entry, Sample, Settings};
 use crate::tracer::{Availability, Tracer as _};
 use crate::tracers::daemon::Daemon;
-use crate::tracers::trackway::{account, availability, in_window, link_flags, off_window_dir};
+use crate::tracers::trackway::{
+    account, availability, in_window, link_flags, off_window_dir, write_to,
+};
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{Lttng, RING_BYTES};
 use crate::workload;
@@ -138,7 +140,7 @@ impl Traced {
         let emitted = batches.iter().map(|batch| batch.events).sum();
         let mut account = None;
         if way.is_on && way.tracer != FilterTracer::C {
-            let found = self.account(place, way, &output.stderr, emitted)?;
+            let found = self.account(place, way, emitted)?;
             check(way, &found)?;
             account = Some(found);
         }
@@ -185,7 +187,8 @@ impl Traced {
             if let Some(filter) = way.filter() {
                 command.arg("--filter").arg(format!("lab:{}: {filter}", way.operands.name()));
             }
-            command.arg("-o").arg(place.path(TRACE)).arg("--").arg(program);
+            write_to(&mut command, &place.path(TRACE));
+            command.arg("--").arg(program);
             in_window(&mut command, place.window_dir());
             command
         } else {
@@ -196,9 +199,9 @@ impl Traced {
         child::run(command.args(self.arguments(way)), way.tracer.name())
     }
 
-    fn account(&self, place: &Place, way: Way, messages: &str, emitted: u64) -> Result<Account> {
+    fn account(&self, place: &Place, way: Way, emitted: u64) -> Result<Account> {
         if way.tracer == FilterTracer::Trackway {
-            return account(&place.path(TRACE), messages, emitted);
+            return account(&place.path(TRACE), emitted);
         }
         readback::overwritten(&place.path(TRACE), &[emitted], Size::Same)
     }

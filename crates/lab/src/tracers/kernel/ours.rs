@@ -8,13 +8,11 @@ use crate::child;
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::tracers::marks::Seen;
-use crate::tracers::trackway::{account, in_window};
+use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, write_to};
 use crate::tracers::whole;
 
 /// Where traces go, in the scratch folder.
 const TRACE: &str = "kernel-trace";
-/// What the summary of the kernel's part begins with.
-const KERNEL: &str = "trackway: kernel: ";
 
 /// Whether it can be had here: by doing it. Else, why not.
 pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
@@ -41,7 +39,7 @@ fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep)
     let mut command = Command::new(&place.kit.trackway);
     in_window(&mut command, place.window_dir());
     command.env("TRACKWAY_RUN_DIR", place.path("run"));
-    command.args(["record", "--kernel", &patterns(events), "-o"]).arg(place.path(TRACE));
+    write_to(command.args(["record", "--kernel", &patterns(events)]), &place.path(TRACE));
     command.arg(format!("--buffer-size={BUFFER_KIB}K"));
     match tracer {
         KernelTracer::TrackwayUser => command.args(["--preload", "libc"]),
@@ -85,48 +83,22 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     let (mut found, mut marks) =
         found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
     // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
-    let talk = &finished.stderr;
-    let summary = |word| {
-        let said = number(talk, word);
-        said.ok_or_else(|| Error::output(tracer.name(), format!("no '{word}' in '{talk}'")))
-    };
-    let recorded = summary("recorded")?;
-    if recorded != found.events {
-        let message = format!("it says {recorded} events, and the trace has {}", found.events);
-        return Err(Error::output(tracer.name(), message));
-    }
-    (found.lost, found.overwritten) = (summary("lost")?, summary("overwritten")?);
+    let said = kernel_summary(&trace)?;
+    said.agrees("recorded", said.recorded, found.events)?;
+    (found.lost, found.overwritten) = (said.lost, said.overwritten);
     let mut of_user = None;
     if tracer == KernelTracer::TrackwayUser {
-        let trace = trace.join("ust");
-        let lines: Vec<&str> = talk.lines().filter(|line| !line.starts_with(KERNEL)).collect();
-        of_user = Some(account(&trace, &lines.join("\n"), 0)?);
-        marks.add(Seen::in_trace(&trace)?);
+        let streams = trace.join("ust");
+        of_user = Some(account_in(&streams, &summary(&trace)?, 0)?);
+        marks.add(Seen::in_trace(&streams)?);
     }
     job.place.clear(TRACE);
     Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user })
 }
 
-/// Of `trackway: kernel: N events recorded, M lost, O overwritten, …`.
-fn number(talk: &str, word: &str) -> Option<u64> {
-    let line = talk.lines().find_map(|line| line.strip_prefix(KERNEL))?;
-    // Thousands are set apart by commas.
-    let mut parts = line.split(", ").filter(|part| part.ends_with(word));
-    parts.next()?.split(' ').next()?.replace(',', "").parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_summary_of_the_kernels_part_is_read() {
-        let talk = "trackway: 0 events recorded, 9 lost, 0 processes, 5 bytes in t\n\
-                    trackway: kernel: 632,045 events recorded, 1,784,837 lost, 7 overwritten\n";
-        let numbers = ["recorded", "lost", "overwritten"].map(|word| number(talk, word));
-        assert_eq!(numbers, [Some(632_045), Some(1_784_837), Some(7)]);
-        assert_eq!(number("trackway: 1 event recorded, 0 lost", "lost"), None);
-    }
 
     #[test]
     fn why_it_cannot_be_had_is_what_it_says() {

@@ -12,10 +12,48 @@ use crate::results::Account;
 use crate::tracer::Availability;
 use crate::tracers::baseline::needs_compiler;
 
+/// Adds where `trackway record` writes its trace, and beside it how the recording went.
+pub(crate) fn write_to(command: &mut Command, trace: &Path) {
+    command.arg("-o").arg(trace).arg("--summary-json").arg(summary_file(trace));
+}
+
+/// Where the summary of the recording into this folder is.
+fn summary_file(trace: &Path) -> PathBuf {
+    let mut path = trace.as_os_str().to_owned();
+    path.push(".json");
+    path.into()
+}
+
+/// What a recording into this folder says of the events of programs.
+///
+/// # Errors
+///
+/// If it says nothing.
+pub(crate) fn summary(trace: &Path) -> Result<RecorderSummary> {
+    RecorderSummary::read(&summary_file(trace), "programs")
+}
+
+/// The same of the kernel's events.
+///
+/// # Errors
+///
+/// If it says nothing.
+pub(crate) fn kernel_summary(trace: &Path) -> Result<RecorderSummary> {
+    RecorderSummary::read(&summary_file(trace), "kernel")
+}
+
 /// What became of the events of a recording, by its summary and by the trace.
-pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
-    let summary = summary(messages)?;
-    let counted = readback::count(trace)?.unwrap_or_default();
+pub(crate) fn account(trace: &Path, emitted: u64) -> Result<Account> {
+    account_in(trace, &summary(trace)?, emitted)
+}
+
+/// The same of the streams in this folder, which is all of the trace or a part of it.
+pub(crate) fn account_in(
+    streams: &Path,
+    summary: &RecorderSummary,
+    emitted: u64,
+) -> Result<Account> {
+    let counted = readback::count(streams)?.unwrap_or_default();
     summary.agrees("recorded", summary.recorded, counted.events)?;
     Ok(Account {
         emitted,
@@ -27,13 +65,8 @@ pub(crate) fn account(trace: &Path, messages: &str, emitted: u64) -> Result<Acco
 }
 
 /// The same of a single thread, whose events are looked for by their numbers, as others' are.
-pub(crate) fn account_of_thread(trace: &Path, messages: &str, emitted: u64) -> Result<Account> {
-    readback::summarized(trace, emitted, &summary(messages)?)
-}
-
-fn summary(messages: &str) -> Result<RecorderSummary> {
-    let missing = || Error::output("trackway record", format!("no summary in '{messages}'"));
-    RecorderSummary::parse(messages).ok_or_else(missing)
+pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
+    readback::summarized(trace, emitted, &summary(trace)?)
 }
 
 /// What a program needs to be compiled with the header and linked with the library.
