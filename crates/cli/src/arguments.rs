@@ -9,6 +9,7 @@ use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
 };
 
+use crate::common::format::{Format, KernelWay};
 use crate::help::{self, EVENTS, FORM, HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
 use crate::session::arguments::{ChannelArguments, EventArguments, SessionArguments};
 
@@ -295,24 +296,6 @@ pub(crate) struct RecordArguments {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Values of `--kernel-via`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum KernelWay {
-    /// Programs that the kernel runs (BPF), into buffers of ours
-    Bpf,
-    /// A private instance of tracefs, converted
-    Tracefs,
-}
-
-impl From<KernelWay> for trackway_recorder::KernelVia {
-    fn from(way: KernelWay) -> Self {
-        match way {
-            KernelWay::Bpf => Self::Bpf,
-            KernelWay::Tracefs => Self::Tracefs,
-        }
-    }
-}
-
 /// Values of `--reserve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ReserveBy {
@@ -381,15 +364,6 @@ pub(crate) struct ListArguments {
     /// Form of the list
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-}
-
-/// Form of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
 }
 
 /// Print traces as text, as babeltrace2 prints them.

@@ -11,8 +11,8 @@ use trackway_kernel::ftrace;
 use trackway_kernel::record::context;
 use trackway_recorder::parse_contexts;
 
-use crate::arguments::Format;
-use crate::list::quoted;
+use crate::common::format::Format;
+use crate::common::json::quoted;
 
 /// What contexts of programs' events are, for people.
 const OF_PROGRAMS: [(&str, &str); 4] = [

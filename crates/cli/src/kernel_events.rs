@@ -13,8 +13,8 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::Scalar;
 
-use crate::arguments::Format;
-use crate::list::scalar_name;
+use crate::common::events::scalar_name;
+use crate::common::format::Format;
 
 /// Most names of values that are told people of one field.
 const NAMES_SHOWN: usize = 6;

@@ -11,12 +11,14 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::window::EVENTS_MAX;
 use trackway_console::{Style, Target};
-use trackway_recorder::diagnosis::{ProcessName, Reason, Selection, diagnose};
+use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
 use trackway_recorder::{Home, elf, processes, versions};
-use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES, Scalar};
+use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES};
 use trackway_window::Window;
 
-use crate::arguments::Format;
+use crate::common::events::{events_in, scalar_name};
+use crate::common::format::Format;
+use crate::common::json::{quoted, reason_object};
 
 /// Most files of one process that are looked into.
 const MODULES_MAX: usize = 1024;
@@ -56,34 +58,6 @@ pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<Exit
     }
     output.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// All kinds of events that there are, or were.
-///
-/// # Errors
-///
-/// If there is a window that cannot be opened.
-pub(crate) fn descriptions() -> anyhow::Result<Vec<EventDescription>> {
-    Ok(Home::look(|window| described(window).collect())?.unwrap_or_default())
-}
-
-fn described(window: &Window) -> impl Iterator<Item = EventDescription> {
-    (0..EVENTS_MAX).filter_map(|index| {
-        let bytes = window.description(index)?;
-        EventDescription::decode(bytes.as_slice()).ok()
-    })
-}
-
-/// Variants of each event that the window knows (same name, other fields), by full name.
-pub(crate) fn events_in(window: &Window) -> BTreeMap<String, Vec<EventDescription>> {
-    let mut events: BTreeMap<String, Vec<EventDescription>> = BTreeMap::new();
-    for event in described(window) {
-        let variants = events.entry(event.full_name()).or_default();
-        if !variants.contains(&event) {
-            variants.push(event);
-        }
-    }
-    events
 }
 
 fn find(window: &Window) -> Found {
@@ -195,27 +169,6 @@ fn field(field: &Field) -> String {
     format!("{kind} {}", field.name)
 }
 
-/// As the C header spells it.
-pub(crate) const fn scalar_name(scalar: Scalar) -> &'static str {
-    match scalar {
-        Scalar::I8 => "i8",
-        Scalar::I16 => "i16",
-        Scalar::I32 => "i32",
-        Scalar::I64 => "i64",
-        Scalar::U8 => "u8",
-        Scalar::U16 => "u16",
-        Scalar::U32 => "u32",
-        Scalar::U64 => "u64",
-        Scalar::X8 => "x8",
-        Scalar::X16 => "x16",
-        Scalar::X32 => "x32",
-        Scalar::X64 => "x64",
-        Scalar::F32 => "f32",
-        Scalar::F64 => "f64",
-        Scalar::Bool => "bool",
-    }
-}
-
 fn push_json(text: &mut String, found: &Found) {
     let events = |events: &mut dyn Iterator<Item = &EventDescription>| -> String {
         let all: Vec<String> = events
@@ -263,37 +216,10 @@ fn push_json(text: &mut String, found: &Found) {
     ));
 }
 
-/// A reason as JSON: its code, the sentence and the hint that people get, and the processes.
-pub(crate) fn reason_object(reason: &Reason) -> serde_json::Value {
-    let process = |process: &ProcessName| {
-        let ProcessName { pid, name } = process;
-        serde_json::json!({ "pid": pid, "name": name })
-    };
-    let processes: Vec<_> = reason.processes().iter().map(process).collect();
-    serde_json::json!({
-        "reason": reason.code(),
-        "message": reason.to_string(),
-        "hint": reason.hint(),
-        "processes": processes,
-    })
-}
-
-/// A JSON string (RFC 8259, section 7).
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
+    use trackway_schema::Scalar;
+
     use super::*;
 
     #[test]

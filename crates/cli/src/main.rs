@@ -3,6 +3,7 @@
 
 mod arguments;
 mod bench;
+mod common;
 mod completions;
 mod contexts;
 mod doctor;

@@ -1,17 +1,17 @@
 //! `trackway record` and `trackway recover`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_recorder::{
-    BufferOptions, ChannelSpec, CommandEnd, FilterSpec, KernelOptions, Mode, Notices,
-    RecordOptions, Recovered, RecoveryEnd, Reserve, SessionSpec, Stranded, Tracefiles, as_asked,
-    take_filters,
+    BufferOptions, CommandEnd, KernelOptions, Mode, Notices, RecordOptions, Reserve, SessionSpec,
+    Stranded, Tracefiles, as_asked, take_filters,
 };
 
 use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
-use crate::filter::object;
+use crate::common::recovered::report_recovered;
+use crate::filter::object::filters_of;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
 pub(crate) const FAILED: u8 = 125;
@@ -84,15 +84,6 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Filters as they were typed.
-pub(crate) fn filters_of(texts: &[String], objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
-    let mut filters: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
-    filters.extend(object::typed(objects)?);
-    let channel = ChannelSpec { filters, ..ChannelSpec::default() };
-    channel.check_filters()?;
-    Ok(channel.filters)
-}
-
 /// A session's file, for a command: that is one user's.
 fn in_file(file: &Path) -> anyhow::Result<SessionSpec> {
     let spec = crate::session::load(file)?;
@@ -142,65 +133,6 @@ pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> 
     if recovered.is_nothing() {
         notices.say(format_args!("nothing to recover"));
     }
-    say_recovered(&notices, &recovered.sessions, stranded)?;
+    report_recovered(&notices, &recovered.sessions, stranded)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Says what was recovered, and what could not be, though records without a trace to complete were
-/// to go where `stranded` says.
-///
-/// # Errors
-///
-/// If something could not be.
-pub(crate) fn say_recovered(
-    notices: &Notices,
-    recovered: &[Recovered],
-    stranded: Stranded,
-) -> anyhow::Result<()> {
-    let mut whole = true;
-    for one in recovered {
-        match &one.result {
-            Ok(_) if one.end == RecoveryEnd::Discarded => {
-                notices.say(format_args!("gave up what was left of {}", one.folder.display()));
-            }
-            Ok(summary) => {
-                match &one.end {
-                    RecoveryEnd::Beside(folder) => notices.say(format_args!(
-                        "recovered what was left of {} into {}: {} events, {} lost in all",
-                        one.folder.display(),
-                        folder.display(),
-                        summary.recorded,
-                        summary.lost
-                    )),
-                    _ => notices.say(format_args!(
-                        "recovered {}: {} more events, {} lost in all",
-                        one.folder.display(),
-                        summary.recorded,
-                        summary.lost
-                    )),
-                }
-                summary.say_deleted("events", notices);
-                summary.say_cut(notices);
-                summary.say_damage(notices);
-                summary.say_departed(notices);
-            }
-            Err(error) => {
-                whole = false;
-                notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
-                let again = match stranded {
-                    Stranded::Discard => {
-                        "what is missing is in memory still: run trackway recover --discard again \
-                         once that is mended"
-                    }
-                    Stranded::Keep | Stranded::Beside => {
-                        "what is missing is in memory still: run trackway recover again once that \
-                         is mended, or trackway recover --discard to give it up"
-                    }
-                };
-                notices.hint(format_args!("{}", error.hint().unwrap_or_else(|| again.into())));
-            }
-        }
-    }
-    anyhow::ensure!(whole, "not everything was recovered");
-    Ok(())
 }

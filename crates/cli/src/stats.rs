@@ -7,7 +7,7 @@ use trackway_ctf::read::{ClockClass, EnvironmentValue, Trace};
 use trackway_ctf::text::{DateTime, Marks, grouped, printable, seconds};
 use trackway_reader::{Input, Statistics, StreamCount};
 
-use crate::list::quoted;
+use crate::common::json::quoted;
 
 const NS_IN_SECOND: i64 = 1_000_000_000;
 const NS_PER_SECOND: f64 = 1e9;

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use trackway_console::{Style, Target, printable, stdout};
 
 use crate::NEGATIVE;
-use crate::arguments::Format;
-use crate::list::quoted;
+use crate::common::format::Format;
+use crate::common::json::quoted;
 
 /// Check what this machine allows, and what is missing.
 ///

@@ -23,8 +23,9 @@ use trackway_jit::meaning::{Meaning, Meanings};
 use trackway_jit::object::{Alternative as Read, Object};
 use trackway_reader::{Found, layouts, open};
 
+use crate::common::events;
+use crate::named;
 use crate::patterns::matches;
-use crate::{list, named};
 
 /// Look into filters on events.
 #[derive(Debug, Args)]
@@ -112,7 +113,7 @@ fn explain(arguments: ExplainArguments, output: &mut dyn Write) -> anyhow::Resul
 /// Kinds of events: of a trace, or of the window.
 fn known(trace: Option<PathBuf>) -> anyhow::Result<Vec<Layout>> {
     let Some(trace) = trace else {
-        return Ok(list::descriptions()?.iter().map(Layout::of_event).collect());
+        return Ok(events::descriptions()?.iter().map(Layout::of_event).collect());
     };
     let mut folders = vec![trace];
     named::find(&mut folders);
@@ -173,7 +174,7 @@ fn meant(meanings: &Meanings<'_>, (alternative, slot): (usize, usize), events: &
         let narrow = meaning.is_narrow.then(|| "less than 64 bits".to_owned());
         let wide = meaning.is_wide.then(|| "64 bits".to_owned());
         let array = meaning.is_of_array.then(|| "an array".to_owned());
-        let elements = meaning.elements.map(|of| format!("elements {}", list::scalar_name(of)));
+        let elements = meaning.elements.map(|of| format!("elements {}", events::scalar_name(of)));
         let labels = meaning.labels.map(|_| format!("the labels of {}", events.join(" or ")));
         [narrow, wide, array, elements, labels]
             .into_iter()

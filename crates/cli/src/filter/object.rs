@@ -12,7 +12,7 @@ use trackway_filter::elf::{self, FILE_BYTES_MAX, Filters};
 use trackway_filter::object::Alternative;
 use trackway_filter::parse::split_pattern;
 use trackway_jit::object::Object;
-use trackway_recorder::{FilterObject, FilterSource, FilterSpec};
+use trackway_recorder::{ChannelSpec, FilterObject, FilterSource, FilterSpec};
 
 /// Make an object of a filter in C: what is given to those who run filters.
 ///
@@ -36,6 +36,19 @@ pub(super) struct Arguments {
 
 /// What an object of `trackway filter compile` begins with.
 const OBJECT: &[u8] = b"twf";
+
+/// Filters as they were typed: expressions, and files of filters in C.
+///
+/// # Errors
+///
+/// If one of them is none.
+pub(crate) fn filters_of(texts: &[String], objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
+    let mut filters: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
+    filters.extend(typed(objects)?);
+    let channel = ChannelSpec { filters, ..ChannelSpec::default() };
+    channel.check_filters()?;
+    Ok(channel.filters)
+}
 
 /// Filters in C as they were typed, `[PATTERN: ]FILE`.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trackway_recorder::Level;
 
-use crate::arguments::{Format, KernelWay};
+use crate::common::format::{Format, KernelWay};
 use crate::help::{HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
 
 /// Record in the background, and say how it goes on.

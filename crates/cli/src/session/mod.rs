@@ -20,9 +20,9 @@ use trackway_recorder::{
     Mode, Notices, RecordError, RuleSpec, SessionSpec, Stranded, check_folder, is_name_of_record,
 };
 
-use crate::arguments::Format;
-use crate::filter::object;
-use crate::record::filters_of;
+use crate::common::format::Format;
+use crate::common::recovered::report_recovered;
+use crate::filter::object::{self, filters_of};
 use arguments::{
     AddArguments, ChannelArguments, ChannelOptions, ChannelVerb, CreateArguments, EventArguments,
     EventVerb, LevelArguments, LoadArguments, OffArguments, OnArguments, RuleArguments,
@@ -441,7 +441,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
         let stranded = Stranded::Beside;
         let recovered = trackway_recorder::recover(&notices, Some(&folder), stranded)
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
-        crate::record::say_recovered(&notices, &recovered.sessions, stranded)?;
+        report_recovered(&notices, &recovered.sessions, stranded)?;
         // What another process is recovering is not found above.
         if run.left_of(name)?.is_in_memory {
             let why = format!("session '{name}' is dead, and being recovered by another process");

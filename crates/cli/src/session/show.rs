@@ -19,8 +19,8 @@ use trackway_recorder::{
 };
 use trackway_sys::users::name_of;
 
-use crate::arguments::Format;
-use crate::list::reason_object;
+use crate::common::format::Format;
+use crate::common::json::reason_object;
 
 /// A session as it is found.
 struct Found {

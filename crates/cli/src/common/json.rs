@@ -1,0 +1,32 @@
+//! What several commands write as JSON.
+
+use trackway_recorder::diagnosis::{ProcessName, Reason};
+
+/// A reason as JSON: its code, the sentence and the hint that people get, and the processes.
+pub(crate) fn reason_object(reason: &Reason) -> serde_json::Value {
+    let process = |process: &ProcessName| {
+        let ProcessName { pid, name } = process;
+        serde_json::json!({ "pid": pid, "name": name })
+    };
+    let processes: Vec<_> = reason.processes().iter().map(process).collect();
+    serde_json::json!({
+        "reason": reason.code(),
+        "message": reason.to_string(),
+        "hint": reason.hint(),
+        "processes": processes,
+    })
+}
+
+/// A JSON string (RFC 8259, section 7).
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,62 @@
+//! What `trackway recover`, and other commands in passing, report of recovered traces.
+
+use trackway_recorder::{Notices, Recovered, RecoveryEnd, Stranded};
+
+/// Says what was recovered, and what could not be, though records without a trace to complete were
+/// to go where `stranded` says.
+///
+/// # Errors
+///
+/// If something could not be.
+pub(crate) fn report_recovered(
+    notices: &Notices,
+    recovered: &[Recovered],
+    stranded: Stranded,
+) -> anyhow::Result<()> {
+    let mut whole = true;
+    for one in recovered {
+        match &one.result {
+            Ok(_) if one.end == RecoveryEnd::Discarded => {
+                notices.say(format_args!("gave up what was left of {}", one.folder.display()));
+            }
+            Ok(summary) => {
+                match &one.end {
+                    RecoveryEnd::Beside(folder) => notices.say(format_args!(
+                        "recovered what was left of {} into {}: {} events, {} lost in all",
+                        one.folder.display(),
+                        folder.display(),
+                        summary.recorded,
+                        summary.lost
+                    )),
+                    _ => notices.say(format_args!(
+                        "recovered {}: {} more events, {} lost in all",
+                        one.folder.display(),
+                        summary.recorded,
+                        summary.lost
+                    )),
+                }
+                summary.say_deleted("events", notices);
+                summary.say_cut(notices);
+                summary.say_damage(notices);
+                summary.say_departed(notices);
+            }
+            Err(error) => {
+                whole = false;
+                notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
+                let again = match stranded {
+                    Stranded::Discard => {
+                        "what is missing is in memory still: run trackway recover --discard again \
+                         once that is mended"
+                    }
+                    Stranded::Keep | Stranded::Beside => {
+                        "what is missing is in memory still: run trackway recover again once that \
+                         is mended, or trackway recover --discard to give it up"
+                    }
+                };
+                notices.hint(format_args!("{}", error.hint().unwrap_or_else(|| again.into())));
+            }
+        }
+    }
+    anyhow::ensure!(whole, "not everything was recovered");
+    Ok(())
+}
