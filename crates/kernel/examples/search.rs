@@ -9,9 +9,9 @@ use trackway_filter::layout::{Layout, Member, Type};
 use trackway_jit::helper::Word;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, verify};
-use trackway_kernel::adapt::adapt;
-use trackway_kernel::area::Area;
-use trackway_kernel::bpf::Loaded;
+use trackway_kernel::bpf_filter::adapt::adapt;
+use trackway_kernel::bpf_filter::area::Area;
+use trackway_kernel::bpf_filter::loaded::Loaded;
 
 /// How often each is asked; the least counts.
 const TIMES: usize = 2000;

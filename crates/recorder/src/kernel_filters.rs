@@ -11,7 +11,7 @@ use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_filter::types::{Need, Root};
-use trackway_kernel::adapt::Unfit;
+use trackway_kernel::bpf_filter::adapt::Unfit;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};

@@ -1,5 +1,5 @@
-//! The kernel's types, as it tells them (Documentation/bpf/btf.rst): read, where `crate::btf`
-//! makes.
+//! The kernel's types, as it tells them (Documentation/bpf/btf.rst): read, where
+//! `crate::bpf_sys::btf` makes.
 //!
 //! `header | types | strings`; a type is `name u32 | kind, count u32 | size or type u32`, with more
 //! behind it by its kind; its number is its place in order, from 1 on. One pass finds where each

@@ -19,8 +19,8 @@ use super::behind::{SOCKET_OTHER_BYTES_MAX, TEXTS_EACH_BYTES_MAX, TEXTS_MAX, Tak
 use super::filter::{element_bytes, into_bytes, length_to_word, widen, word};
 use super::program::{AT, CPU, Maker, helper, short, stack};
 use super::staging::{Staged, Step, VARIABLE_BYTES_MAX};
-use crate::area::{BYTES_AT, REGION_BYTES};
-use crate::asm::{Asm, Label};
+use crate::bpf_filter::area::{BYTES_AT, REGION_BYTES};
+use crate::bpf_sys::asm::{Asm, Label};
 
 /// Bytes of the length in front of what a step adds.
 const LENGTH_BYTES: u32 = 8;

@@ -14,7 +14,7 @@ use trackway_schema::Scalar;
 use super::program::{AT, CONTEXT, CPU, STACK, helper, stack, text_read};
 use super::release::Release;
 use super::staging::{Step, VARIABLE_BYTES_MAX};
-use crate::asm::Asm;
+use crate::bpf_sys::asm::Asm;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::{Argument, ArgumentKind, Event, Field, Kind, Source};
 
@@ -560,7 +560,7 @@ fn state(asm: &mut Asm, read: &Read, preempt: u8, prev_state: u8, exit_state: i1
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::asm::Register;
+    use crate::bpf_sys::asm::Register;
     use trackway_jit::insn::{LDDW, class, source};
 
     /// Bytes that programs here see, from address 0 on.

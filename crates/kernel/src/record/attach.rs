@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use trackway_jit::insn::INSN_BYTES;
 
 use super::program::Code;
-use crate::bpf::{
+use crate::bpf_sys::bpf::{
     Functions, LoadError, MAP_CREATE, MAP_DELETE, MAP_UPDATE, MapCreate, MapElement, ProgramKind,
 };
-use crate::bpf::{bpf, load_btf, load_program, owned};
-use crate::btf::Btf;
-use crate::mapped::MappedArray;
+use crate::bpf_sys::bpf::{bpf, load_btf, load_program, owned};
+use crate::bpf_sys::btf::Btf;
+use crate::bpf_sys::mapped::MappedArray;
 
 const PROG_TYPE_TRACEPOINT: u32 = 5;
 const PROG_TYPE_TRACING: u32 = 26;

@@ -14,7 +14,7 @@ use super::layout::{
     BUFFERS_BYTES_MAX, LEFT_OUT, LEVELS, Layout, NOW, OFF, STOPPED, TOO_DEEP, UNASKED,
 };
 use super::layout::{CONTROL_MASK, CONTROL_RING};
-use crate::mapped::MappedArray;
+use crate::bpf_sys::mapped::MappedArray;
 
 /// The buffers of all CPUs.
 #[derive(Debug)]

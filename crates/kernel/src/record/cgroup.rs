@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::bpf::DescriptorArray;
+use crate::bpf_sys::bpf::DescriptorArray;
 use trackway_console::IoError;
 
 const MAP_TYPE_CGROUP_ARRAY: u32 = 8;

@@ -19,7 +19,7 @@ use trackway_schema::{Field, FieldKind, Scalar};
 use super::preemption::{ADDED, INTERRUPTS, Interrupts, Preemption, Way};
 use super::program::{AT, CPU, STACK, helper, short, stack, text_read};
 use super::staging::Ground;
-use crate::asm::{Asm, Register};
+use crate::bpf_sys::asm::{Asm, Register};
 use crate::catalogue::btf::{Btf, Class};
 
 /// Bytes of a thread's name, with its NUL (TASK_COMM_LEN).

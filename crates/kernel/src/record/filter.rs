@@ -1,9 +1,10 @@
 //! Filters that the kernel asks before it records an event: docs/design/0011-kernel-recording.md.
 //!
-//! The filter is the function that it is everywhere in the kernel ([`crate::adapt`]). What is made
-//! here for each event stands in front of it, in the event's own program: what fills the frame's
-//! slots from the event's ground, those that the filter asks for and no others. Frames lie in
-//! [areas](crate::area), one for each CPU and level: what interrupts a filter has another one.
+//! The filter is the function that it is everywhere in the kernel ([`crate::bpf_filter::adapt`]).
+//! What is made here for each event stands in front of it, in the event's own program: what fills
+//! the frame's slots from the event's ground, those that the filter asks for and no others. Frames
+//! lie in [areas](crate::bpf_filter::area), one for each CPU and level: what interrupts a filter
+//! has another one.
 //!
 //! Invariant: a filter that says no leaves nothing: the buffer has not been looked at, and nothing
 //! is counted.
@@ -30,15 +31,15 @@ use super::layout::LEVELS;
 use super::operation;
 use super::program::{AT, CONTEXT, Code, Maker, helper, stack};
 use super::staging::{Ground, Staged, Step, VARIABLE_BYTES_MAX};
-use crate::adapt::{self, Parts, Unfit};
-use crate::area::{AREA_BYTES_PLAIN, Area, BYTES_AT, REGION_BYTES};
-use crate::asm::{Asm, Label, Register};
-use crate::bpf::{ArrayMap, constant_map};
-use crate::btf;
+use crate::bpf_filter::adapt::{self, Parts, Unfit};
+use crate::bpf_filter::area::{AREA_BYTES_PLAIN, Area, BYTES_AT, REGION_BYTES};
+use crate::bpf_filter::pattern::Automata;
+use crate::bpf_filter::state::Cells;
+use crate::bpf_filter::words::{self, Call};
+use crate::bpf_sys::asm::{Asm, Label, Register};
+use crate::bpf_sys::bpf::{ArrayMap, constant_map};
+use crate::bpf_sys::btf;
 use crate::catalogue::model::Location;
-use crate::pattern::Automata;
-use crate::state::Cells;
-use crate::words::{self, Call};
 
 /// Bytes of a thread's name, with its NUL (TASK_COMM_LEN).
 const NAME_BYTES: u32 = 16;

@@ -14,7 +14,7 @@ use super::behind::{
 use super::program::{AT, CONTEXT, CPU, Maker, STACK, helper, short, stack};
 use super::scope;
 use super::staging::{Step, VARIABLE_BYTES_MAX};
-use crate::asm::{Label, Register};
+use crate::bpf_sys::asm::{Label, Register};
 
 /// Families of addresses (linux/socket.h), and least bytes of what is told of each.
 const UNIX: i32 = 1;
@@ -145,7 +145,7 @@ impl Maker<'_> {
     fn count(&mut self, count: Count, most: u32, is_cut_noted: bool, number: usize) {
         let result = short(self.staged.call.map_or(0, |call| call.result) as usize);
         let asm = &mut self.asm;
-        let low = |asm: &mut crate::asm::Asm| {
+        let low = |asm: &mut crate::bpf_sys::asm::Asm| {
             asm.alui(alu::LSH, 4, 32);
             asm.alui(alu::RSH, 4, 32);
         };

@@ -10,7 +10,7 @@
 use trackway_jit::insn::{alu, jump};
 
 use super::filter::load_from_record;
-use crate::asm::{Asm, Label};
+use crate::bpf_sys::asm::{Asm, Label};
 use crate::catalogue::lttng::request_flag as flag;
 
 /// Letters that are looked at. (There may be one more, `U`.)

@@ -24,9 +24,9 @@ use super::attach::{Attached, Loaded};
 use super::context::{follow, offset, read};
 use super::program::{PASS, STACK, helper, stack};
 use super::release::Guard;
-use crate::asm::{Asm, Register};
+use crate::bpf_sys::asm::{Asm, Register};
+use crate::bpf_sys::mapped::MappedArray;
 use crate::catalogue::btf::{Btf, Class, Placed};
-use crate::mapped::MappedArray;
 
 /// Where variables of each CPU's are.
 const SECTION: &str = ".data..percpu";

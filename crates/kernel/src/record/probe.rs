@@ -9,8 +9,8 @@ use trackway_jit::insn::alu;
 
 use super::attach::{Loaded, may_open_events};
 use super::scope::Scope;
-use crate::asm::Asm;
-use crate::bpf::LoadError;
+use crate::bpf_sys::asm::Asm;
+use crate::bpf_sys::bpf::LoadError;
 
 /// Why there is no recording by BPF: what was refused.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ use super::operation;
 use super::release::Guard;
 use super::scope::{self, Members};
 use super::staging::{Ground, Registers, Staged, Step, VARIABLE_BYTES_MAX};
-use crate::asm::{Asm, Label, Register};
-use crate::btf::Btf;
+use crate::bpf_sys::asm::{Asm, Label, Register};
+use crate::bpf_sys::btf::Btf;
 use crate::catalogue::model::{Location, Phase};
 
 /// Helpers of the kernel's, by number (include/uapi/linux/bpf.h).

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::asm::Asm;
+use crate::bpf_sys::asm::Asm;
 use crate::catalogue::btf::{Btf, Class};
 
 /// Where the running kernel says its version.

@@ -21,10 +21,10 @@ use trackway_jit::insn::{alu, jump};
 
 use super::cgroup::Cgroups;
 use super::program::PASS;
-use crate::asm::{Asm, Label, Register};
+use crate::bpf_sys::asm::{Asm, Label, Register};
+use crate::bpf_sys::mapped::MappedArray;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::{Event, Field, Kind};
-use crate::mapped::MappedArray;
 
 /// A bit for each of PID_MAX_LIMIT threads (include/linux/threads.h).
 const SCOPE_BYTES: usize = (4 << 20) / 8;

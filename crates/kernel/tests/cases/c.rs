@@ -6,8 +6,8 @@ use std::process::Command;
 use trackway_filter::elf;
 use trackway_jit::helper::Word;
 use trackway_jit::verify::{Rules, State, verify};
-use trackway_kernel::adapt::adapt;
-use trackway_kernel::area::Area;
+use trackway_kernel::bpf_filter::adapt::adapt;
+use trackway_kernel::bpf_filter::area::Area;
 use trackway_testkit::{TemporaryFolder, skipped};
 
 use super::loaded;

@@ -11,9 +11,9 @@ use trackway_jit::insn::{
 use trackway_jit::interpret;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_kernel::adapt::{Unfit, adapt};
-use trackway_kernel::area::Area;
-use trackway_kernel::bpf::Loaded;
+use trackway_kernel::bpf_filter::adapt::{Unfit, adapt};
+use trackway_kernel::bpf_filter::area::Area;
+use trackway_kernel::bpf_filter::loaded::Loaded;
 use trackway_schema::Scalar;
 use trackway_testkit::Random;
 

@@ -25,9 +25,10 @@ use trackway_filter::compile::compile;
 use trackway_filter::object::{Alternative, Object};
 use trackway_jit::object::Object as Read;
 use trackway_jit::verify::{Rules, State, verify};
-use trackway_kernel::adapt::{Adapted, Unfit, adapt};
-use trackway_kernel::area::Area;
-use trackway_kernel::bpf::{LoadError, Loaded};
+use trackway_kernel::bpf_filter::adapt::{Adapted, Unfit, adapt};
+use trackway_kernel::bpf_filter::area::Area;
+use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_testkit::skipped;
 
 use case::{Case, read};

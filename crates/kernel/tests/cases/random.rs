@@ -3,8 +3,8 @@
 
 use trackway_jit::helper::Helper;
 use trackway_jit::verify::Rules;
-use trackway_kernel::adapt::adapt;
-use trackway_kernel::area::Area;
+use trackway_kernel::bpf_filter::adapt::adapt;
+use trackway_kernel::bpf_filter::area::Area;
 
 use super::common::generate::{Dice, SLOTS, input, program};
 use super::common::{bytes, interpreted, listing, verified};

@@ -9,9 +9,9 @@ use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, class, mode, size};
 use trackway_jit::interpret;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_kernel::adapt::adapt;
-use trackway_kernel::area::{Area, REGION_BYTES};
-use trackway_kernel::bpf::Loaded;
+use trackway_kernel::bpf_filter::adapt::adapt;
+use trackway_kernel::bpf_filter::area::{Area, REGION_BYTES};
+use trackway_kernel::bpf_filter::loaded::Loaded;
 use trackway_testkit::Random;
 
 use super::loaded;

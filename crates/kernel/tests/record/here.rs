@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use trackway_kernel::bpf::LoadError;
+use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Event, Meaning, Phase, Source};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trackway_kernel::bpf::LoadError;
+use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 use trackway_kernel::record::arguments::raw_tracepoint;

@@ -28,7 +28,7 @@ use std::time::Instant;
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_console::IoError;
 use trackway_ctf::write::Meaning;
-use trackway_kernel::bpf::LoadError;
+use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use trackway_abi::region::CONTROL_BYTES;
 use trackway_ring::{Control, Geometry, Region};
 
-use crate::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, owned};
+use crate::bpf_sys::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, owned};
 
 /// The map can be mapped (include/uapi/linux/bpf.h).
 const F_MMAPABLE: u32 = 1 << 10;

@@ -1,23 +1,23 @@
 //! Searching of strings, as functions in BPF: in as many steps as text and pattern together have
 //! bytes, whatever they are.
 //!
-//! A pattern that is known when the program is made is an [automaton](crate::pattern), and a turn
+//! A pattern that is known when the program is made is an [automaton](super::pattern), and a turn
 //! of bpf_loop takes eight bytes of the text. (Sixteen take two thirds of the time in long texts,
 //! but the kernel's verifier goes through them for each search that a program has.) Of another one
 //! Knuth, Morris and Pratt's table ("Fast pattern matching in strings", 1977) is made first, behind
-//! the area's constants ([`crate::area::LETTERS_AT`]), and a turn is one step: a star begins a new
+//! the area's constants ([`super::area::LETTERS_AT`]), and a turn is one step: a star begins a new
 //! search, in what is left of the text, since what was taken before it was found first.
 
 use trackway_jit::insn::{alu, jump};
 
-use crate::adapt::{Parts, Piece};
-use crate::area::{BYTES_AT, CHUNK_BYTES, LETTERS_AT, REGION_BYTES, SCRATCH_AT};
-use crate::asm::{Asm, Label, OF_MASKS, Register};
-use crate::pattern::MASKS_BYTES;
-use crate::text::{
+use crate::bpf_filter::adapt::{Parts, Piece};
+use crate::bpf_filter::area::{BYTES_AT, CHUNK_BYTES, LETTERS_AT, REGION_BYTES, SCRATCH_AT};
+use crate::bpf_filter::pattern::MASKS_BYTES;
+use crate::bpf_filter::text::{
     A_LENGTH, A_OFFSET, B_LENGTH, B_OFFSET, FRAME, OFFSET_MASK, RESULT, begin, byte, part, turn,
     turns,
 };
+use crate::bpf_sys::asm::{Asm, Label, OF_MASKS, Register};
 
 /// How far a search is in text and pattern.
 const A_INDEX: i16 = SCRATCH_AT + 40;

@@ -11,13 +11,14 @@ use trackway_jit::program::Program;
 use trackway_jit::scan::{Known, Scan};
 use trackway_jit::verify::Verified;
 
-use crate::area::ANSWER_AT;
-use crate::asm::{Asm, Label, MAP_VALUE, OF_AREA};
-use crate::pattern::Automata;
-use crate::search::Masks;
-use crate::state::Cells;
-use crate::value::{Fold, Scalar};
-use crate::{btf, search, state, text, value, words};
+use super::{search, state, text, value, words};
+use crate::bpf_filter::area::ANSWER_AT;
+use crate::bpf_filter::pattern::Automata;
+use crate::bpf_filter::search::Masks;
+use crate::bpf_filter::state::Cells;
+use crate::bpf_filter::value::{Fold, Scalar};
+use crate::bpf_sys::asm::{Asm, Label, MAP_VALUE, OF_AREA};
+use crate::bpf_sys::btf;
 
 /// The register that has the code of a sequence's elements, and that with `any`'s function.
 const SCALAR: u8 = 3;
@@ -228,7 +229,7 @@ impl Adapted {
         self.insns.len()
     }
 
-    /// Its bytes, with the descriptors of the maps whose only values are the [area](crate::area),
+    /// Its bytes, with the descriptors of the maps whose only values are the [area](super::area),
     /// and the masks.
     pub(crate) fn bytes(&self, area: i32, masks: i32) -> Vec<u8> {
         let with_maps = |insn: &Insn| match (insn.op, insn.src) {

@@ -4,10 +4,10 @@
 use trackway_jit::CELLS_MAX;
 use trackway_jit::insn::{alu, jump};
 
-use crate::adapt::{Parts, Piece};
-use crate::area::{CELLS_AT, SCRATCH_AT};
-use crate::asm::{Asm, Register};
-use crate::text::{turn, turns};
+use crate::bpf_filter::adapt::{Parts, Piece};
+use crate::bpf_filter::area::{CELLS_AT, SCRATCH_AT};
+use crate::bpf_filter::text::{turn, turns};
+use crate::bpf_sys::asm::{Asm, Register};
 
 /// Adds, and gives what was there.
 const FETCH_ADD: i32 = 0x01;

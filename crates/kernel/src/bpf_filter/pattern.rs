@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use trackway_jit::helper::{Helper, Word};
 
-use crate::words::{Call, Known};
+use crate::bpf_filter::words::{Call, Known};
 
 /// The most letters of a pattern that is an automaton: a bit for each, and one for none.
 pub(crate) const LETTERS_MAX: usize = 63;

@@ -4,10 +4,10 @@
 use trackway_jit::ELEMENTS_MAX;
 use trackway_jit::insn::{alu, jump};
 
-use crate::adapt::{Parts, Piece};
-use crate::area::SCRATCH_AT;
-use crate::asm::{Asm, Label};
-use crate::text::{byte, part, turn, turns};
+use crate::bpf_filter::adapt::{Parts, Piece};
+use crate::bpf_filter::area::SCRATCH_AT;
+use crate::bpf_filter::text::{byte, part, turn, turns};
+use crate::bpf_sys::asm::{Asm, Label};
 
 /// The frame, in functions that call others.
 const FRAME: u8 = 6;

@@ -6,9 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
-use crate::adapt::Adapted;
-use crate::area::{AREA_BYTES, Area};
-use crate::btf::INFO_BYTES;
+use crate::bpf_sys::btf::INFO_BYTES;
 use trackway_console::IoError;
 use trackway_jit::insn::INSN_BYTES;
 
@@ -20,11 +18,7 @@ const PROG_LOAD: i32 = 5;
 const PROG_RUN: i32 = 10;
 const BTF_LOAD: i32 = 18;
 pub(crate) const MAP_TYPE_ARRAY: u32 = 2;
-const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
-/// The licence, as the kernel asks for it: nothing that it keeps for its own is used.
-const LICENSE: &[u8] = b"MIT\0";
-/// Bytes for what the kernel's verifier says of a program that it refuses.
-const LOG_BYTES: usize = 1 << 20;
+pub(crate) const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
 #[repr(C)]
 #[derive(Default)]
@@ -190,7 +184,7 @@ impl ArrayMap {
     }
 
     /// Reads one.
-    fn get(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn get(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
         self.element(MAP_LOOKUP, number, value)
     }
 
@@ -203,72 +197,6 @@ impl ArrayMap {
             MapElement { map_fd: fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
         // SAFETY: the key has the map's size, and the value that of its values (looked at above).
         unsafe { bpf(command, &mut element) }.map(drop)
-    }
-}
-
-/// A filter in the kernel, with its area.
-#[derive(Debug)]
-pub struct Loaded {
-    map: ArrayMap,
-    /// What its patterns are, if there are some.
-    _masks: Option<ArrayMap>,
-    program: OwnedFd,
-}
-
-impl Loaded {
-    /// Loads it.
-    ///
-    /// # Errors
-    ///
-    /// If there is no BPF here, or the program is refused.
-    pub fn new(adapted: &Adapted) -> Result<Self, LoadError> {
-        let map =
-            ArrayMap::new(AREA_BYTES, 1).map_err(|error| LoadError::Unavailable(error.into()))?;
-        let masks =
-            constant_map(&adapted.masks).map_err(|error| LoadError::Unavailable(error.into()))?;
-        let btf =
-            load_btf(&adapted.btf.types).map_err(|error| LoadError::Unavailable(error.into()))?;
-        let fds = (map.fd(), masks.as_ref().map_or(-1, ArrayMap::fd));
-        let program = match load(adapted, fds, &btf, &mut []) {
-            Ok(program) => program,
-            // Its verifier has another word for what it refuses.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                return Err(LoadError::Unavailable(error.into()));
-            }
-            // Once more, to be told why: what it says of a program that it takes may be too long.
-            Err(error) => {
-                let mut log = vec![0; LOG_BYTES];
-                let _ = load(adapted, fds, &btf, &mut log);
-                let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
-                let log = String::from_utf8_lossy(&log[..end]).into_owned();
-                return Err(LoadError::Refused(error.into(), log));
-            }
-        };
-        Ok(Self { map, _masks: masks, program })
-    }
-
-    /// Whether the filter takes the event in the area, whose state is changed by being asked.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel does not let us.
-    pub fn takes(&self, area: &mut Area) -> io::Result<bool> {
-        self.map.set(0, area.bytes_mut())?;
-        let answer = self.ask_again()?;
-        self.map.get(0, area.bytes_mut())?;
-        Ok(answer)
-    }
-
-    /// The same for the area that the kernel has had last.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::takes`].
-    pub fn ask_again(&self) -> io::Result<bool> {
-        let mut run = ProgRun { prog_fd: fd(&self.program), ..ProgRun::default() };
-        // SAFETY: there are no addresses in it.
-        unsafe { bpf(PROG_RUN, &mut run) }?;
-        Ok(run.answer != 0)
     }
 }
 
@@ -301,16 +229,12 @@ pub(crate) fn constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> {
     Ok(Some(map))
 }
 
-/// Loads a program with the descriptors of its area's map and of that of its masks.
-fn load(
-    adapted: &Adapted,
-    (area, masks): (i32, i32),
-    btf: &OwnedFd,
-    log: &mut [u8],
-) -> io::Result<OwnedFd> {
-    let functions = Functions::new(btf, &adapted.btf.infos);
-    let kind = ProgramKind { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..ProgramKind::default() };
-    load_program(kind, &adapted.bytes(area, masks), LICENSE, Some(&functions), log)
+/// Runs a program once, for nothing; its result.
+pub(crate) fn run_program(program: &OwnedFd) -> io::Result<u32> {
+    let mut run = ProgRun { prog_fd: fd(program), ..ProgRun::default() };
+    // SAFETY: there are no addresses in it.
+    unsafe { bpf(PROG_RUN, &mut run) }?;
+    Ok(run.answer)
 }
 
 /// What a program is for.

@@ -10,7 +10,7 @@
 //! between the turns of a loop is in the scratch: of what comes from there the kernel's verifier
 //! knows nothing, so that one look at a loop's body is enough for it. Texts are read by chunks: one
 //! that begins with a constant's last byte ends behind it. Letters are there where something is
-//! [searched](crate::search) that is not known beforehand.
+//! [searched](crate::bpf_filter::search) that is not known beforehand.
 
 use trackway_jit::helper::Word;
 use trackway_jit::{CELLS_MAX, SLOTS_MAX};

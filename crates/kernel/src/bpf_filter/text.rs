@@ -2,17 +2,17 @@
 //!
 //! The kernel's verifier accepts no loop of unknown length but by a helper of its own, bpf_loop,
 //! which calls a function for each turn. What turns know of each other is in the scratch of the
-//! [area](crate::area). Searching is in [`crate::search`].
+//! [area](crate::bpf_filter::area). Searching is in [`crate::bpf_filter::search`].
 
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{STACK_END, alu, jump};
 
-use crate::adapt::{Parts, Piece};
-use crate::area::{
+use crate::bpf_filter::adapt::{Parts, Piece};
+use crate::bpf_filter::area::{
     BYTES_AT, BYTES_LENGTH_AT, CHUNK_BYTES, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES,
     SCRATCH_AT,
 };
-use crate::asm::{Asm, Register};
+use crate::bpf_sys::asm::{Asm, Register};
 
 /// The frame, in functions that call others.
 pub(crate) const FRAME: Register = 6;

@@ -12,8 +12,8 @@ use trackway_jit::insn::{
 };
 use trackway_jit::verify::Verified;
 
-use crate::adapt::jump_target;
-use crate::area::REGION_BYTES;
+use crate::bpf_filter::adapt::jump_target;
+use crate::bpf_filter::area::REGION_BYTES;
 
 /// Registers, with the stack's end.
 const REGISTERS: usize = 11;
