@@ -139,7 +139,7 @@ fn a_line_end_in_a_files_name_begins_no_line_on_a_terminal() {
         (&["trim", "-o", "out", "--begin", "0"], folder),
         (&["merge", "-o", "merged"], folder),
         (&["print"], file.as_os_str()),
-        (&["print", "--filter-object"], file.as_os_str()),
+        (&["filter", "explain", "--object"], file.as_os_str()),
         (&["session", "load"], file.as_os_str()),
         (&["recover"], file.as_os_str()),
     ];

@@ -7,6 +7,9 @@ use std::process::Command;
 
 use trackway_tests::{has, skipped, source_dir};
 
+#[path = "tidy/rings.rs"]
+mod rings;
+
 /// Crates (and the file of the command line) that may contain `unsafe`.
 const UNSAFE_ALLOWED: [&str; 19] = [
     "crates/sys/",

@@ -1,0 +1,307 @@
+//! Imports between the folders of a crate: they go one way.
+//!
+//! A module is known by the first part of its path below the crate: its folder, or its file where
+//! it is in none. What a module imports is where that is defined, through any number of `pub use`.
+//! The crate's root is in no circle: it may import everything, and offer it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use syn::visit::{self, Visit};
+use trackway_tests::source_dir;
+
+/// Crates without a circle. The others have one still, which is to be cut.
+const CRATES: [&str; 12] = [
+    "abi", "capi", "cli", "console", "ctf", "jit", "kernel", "reader", "ring", "sys", "testkit",
+    "window",
+];
+/// How many `pub use` one name may pass through.
+const HOPS_MAX: usize = 16;
+
+/// The names on the way to a module, from the crate's root; or to an item.
+type Names = Vec<String>;
+
+/// What a module has.
+#[derive(Default)]
+struct Module {
+    /// Paths that it names, as they are written.
+    paths: Vec<Names>,
+    /// What it offers under another path: names, and where they come from.
+    offered: BTreeMap<String, Names>,
+    /// Modules of which it offers everything.
+    offered_whole: Vec<Names>,
+    /// Names of what it defines.
+    items: BTreeSet<String>,
+}
+
+/// The modules of a crate, by their paths.
+type Modules = BTreeMap<Names, Module>;
+
+impl Module {
+    fn parse(text: &str) -> Self {
+        let mut module = Self::default();
+        let file = syn::parse_file(text).expect("Rust");
+        module.items = file.items.iter().filter_map(name_of).collect();
+        module.visit_file(&file);
+        module
+    }
+
+    fn take_use(&mut self, tree: &syn::UseTree, before: &[String], is_offered: bool) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                let before = [before, &[path.ident.to_string()]].concat();
+                self.take_use(&path.tree, &before, is_offered);
+            }
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.take_use(tree, before, is_offered));
+            }
+            syn::UseTree::Name(name) => {
+                let name = name.ident.to_string();
+                self.take_name(name.clone(), name, before, is_offered);
+            }
+            syn::UseTree::Rename(rename) => {
+                let (name, new) = (rename.ident.to_string(), rename.rename.to_string());
+                self.take_name(name, new, before, is_offered);
+            }
+            syn::UseTree::Glob(_) => {
+                self.paths.push(before.to_vec());
+                if is_offered {
+                    self.offered_whole.push(before.to_vec());
+                }
+            }
+        }
+    }
+
+    fn take_name(&mut self, name: String, new: String, before: &[String], is_offered: bool) {
+        let path = match name.as_str() {
+            "self" => before.to_vec(),
+            _ => [before, std::slice::from_ref(&name)].concat(),
+        };
+        if is_offered {
+            let new = if new == "self" { path.last().cloned().unwrap_or_default() } else { new };
+            self.offered.insert(new, path.clone());
+        }
+        self.paths.push(path);
+    }
+}
+
+fn name_of(item: &syn::Item) -> Option<String> {
+    let name = match item {
+        syn::Item::Const(item) => &item.ident,
+        syn::Item::Enum(item) => &item.ident,
+        syn::Item::Fn(item) => &item.sig.ident,
+        syn::Item::Static(item) => &item.ident,
+        syn::Item::Struct(item) => &item.ident,
+        syn::Item::Trait(item) => &item.ident,
+        syn::Item::Type(item) => &item.ident,
+        syn::Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string())
+}
+
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    let is_test = |attribute: &syn::Attribute| match &attribute.meta {
+        syn::Meta::List(list) => {
+            list.path.is_ident("cfg") && list.tokens.to_string().contains("test")
+        }
+        _ => false,
+    };
+    attributes.iter().any(is_test)
+}
+
+impl<'ast> Visit<'ast> for Module {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if !is_for_tests(&item.attrs) {
+            self.take_use(&item.tree, &[], !matches!(item.vis, syn::Visibility::Inherited));
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Names = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        if names.len() > 1 {
+            self.paths.push(names);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, of: &'ast syn::Macro) {
+        // What a macro makes of its tokens is unknown; a path from the crate's root is one.
+        let text = of.tokens.to_string().replace(' ', "");
+        for rest in text.split("crate::").skip(1) {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            let path = rest[..end.unwrap_or(rest.len())].split("::").map(str::to_owned);
+            self.paths.push(["crate".to_owned()].into_iter().chain(path).collect());
+        }
+        visit::visit_macro(self, of);
+    }
+}
+
+/// The modules in the files of a crate's folder `src`.
+fn modules_in(folder: &Path) -> Modules {
+    fn walk(folder: &Path, names: &Names, modules: &mut Modules) {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if path.is_dir() {
+                if name == "tests" {
+                    continue;
+                }
+                walk(&path, &[&names[..], &[name]].concat(), modules);
+            } else if let Some(stem) = name.strip_suffix(".rs").filter(|stem| *stem != "tests") {
+                let names = match stem {
+                    "lib" | "main" | "mod" => names.clone(),
+                    stem => [&names[..], &[stem.to_owned()]].concat(),
+                };
+                let text = fs::read_to_string(&path).expect("a source");
+                modules.insert(names, Module::parse(&text));
+            }
+        }
+    }
+    let mut modules = Modules::new();
+    walk(folder, &Names::new(), &mut modules);
+    modules
+}
+
+/// The path from the crate's root that `path` is in the module `from`; `None`: another crate's.
+fn absolute(modules: &Modules, from: &[String], path: &[String]) -> Option<Names> {
+    let (mut at, mut rest) = (from.to_vec(), path);
+    match path.first()?.as_str() {
+        "crate" => (at, rest) = (Names::new(), &path[1..]),
+        "self" => rest = &path[1..],
+        "super" => {
+            while let Some(("super", behind)) = rest.split_first().map(|(a, b)| (a.as_str(), b)) {
+                at.pop();
+                rest = behind;
+            }
+        }
+        first => {
+            let child = [from, &[first.to_owned()]].concat();
+            let is_known = modules.contains_key(&child)
+                || modules.get(from).is_some_and(|module| module.offered.contains_key(first));
+            if !is_known {
+                return None;
+            }
+        }
+    }
+    at.extend_from_slice(rest);
+    Some(at)
+}
+
+/// The module that a path leads into, without what is offered under other paths.
+fn module_of<'p>(modules: &Modules, path: &'p [String]) -> Option<(&'p [String], &'p [String])> {
+    let end = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
+    Some(path.split_at(end))
+}
+
+/// The module that defines what is at this path; `None`: none is found.
+fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> {
+    let (at, rest) = module_of(modules, path)?;
+    let module = modules.get(at)?;
+    let Some((name, behind)) = rest.split_first() else { return Some(at.to_vec()) };
+    if module.items.contains(name) {
+        return Some(at.to_vec());
+    }
+    if hops == HOPS_MAX {
+        return None;
+    }
+    if let Some(from) = module.offered.get(name) {
+        let from = absolute(modules, at, from)?;
+        return definition(modules, &[&from, behind].concat(), hops + 1);
+    }
+    let whole = module.offered_whole.iter().filter_map(|from| absolute(modules, at, from));
+    whole.filter_map(|from| definition(modules, &[&from, rest].concat(), hops + 1)).next()
+}
+
+/// Which folder imports which, and for what.
+fn imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let mut imports: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for (from, module) in modules {
+        for path in &module.paths {
+            let Some(path_here) = absolute(modules, from, path) else { continue };
+            // Where nothing is found, as of what a macro makes: the module that it leads into.
+            let into = || module_of(modules, &path_here).map(|(module, _)| module.to_vec());
+            let defined = definition(modules, &path_here, 0).or_else(into).unwrap_or_default();
+            if let (Some(own), Some(other)) = (from.first(), defined.first())
+                && own != other
+            {
+                let what = format!("{} of {}", path.join("::"), from.join("::"));
+                imports.entry((own.clone(), other.clone())).or_default().insert(what);
+            }
+        }
+    }
+    imports
+}
+
+/// The imports that are in a circle, as lines.
+fn circles(modules: &Modules) -> Vec<String> {
+    let imports = imports(modules);
+    let reaches = |from: &String, to: &String| {
+        let (mut pending, mut known) = (vec![from], BTreeSet::from([from]));
+        while let Some(at) = pending.pop() {
+            let next = imports.keys().filter(|(own, _)| own == at).map(|(_, other)| other);
+            pending.extend(next.filter(|other| known.insert(*other)));
+        }
+        known.contains(to)
+    };
+    let in_circle = imports.iter().filter(|((own, other), _)| reaches(other, own));
+    in_circle
+        .map(|((own, other), why)| {
+            let why: Vec<_> = why.iter().map(String::as_str).collect();
+            format!("{own} imports {other}: {}", why.join(", "))
+        })
+        .collect()
+}
+
+#[test]
+fn folders_of_a_crate_import_each_other_one_way() {
+    let mut found = Vec::new();
+    for name in CRATES {
+        let modules = modules_in(&source_dir().join("crates").join(name).join("src"));
+        assert!(!modules.is_empty(), "{name} has no sources");
+        found.extend(circles(&modules).into_iter().map(|line| format!("{name}: {line}")));
+    }
+    assert!(found.is_empty(), "circles of imports:\n{}", found.join("\n"));
+}
+
+/// Modules of a made-up crate.
+fn made(files: &[(&str, &str)]) -> Modules {
+    let names = |path: &str| -> Names {
+        path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    files.iter().map(|(path, text)| (names(path), Module::parse(text))).collect()
+}
+
+#[test]
+fn circles_are_found_through_what_is_offered_elsewhere() {
+    let modules = made(&[
+        ("", "mod a; mod b; mod c; pub use b::deep::Thing; pub use c::*;"),
+        ("a", "use crate::Thing; fn f(_: Thing) {} fn g() { super::helper(); }"),
+        ("b", "pub mod deep; #[cfg(test)] mod tests { use crate::c::helper; }"),
+        ("b::deep", "pub struct Thing; fn f() { crate::a::f(); }"),
+        ("c", "pub fn helper() {} fn f() { println!(\"{}\", crate::a::X); }"),
+    ]);
+    let circles = circles(&modules);
+    let expected = ["a imports b: ", "a imports c: ", "b imports a: ", "c imports a: "];
+    assert_eq!(circles.len(), expected.len(), "{circles:#?}");
+    for (line, begin) in circles.iter().zip(expected) {
+        assert!(line.starts_with(begin), "{circles:#?}");
+    }
+}
+
+#[test]
+fn what_goes_one_way_is_no_circle() {
+    let modules = made(&[
+        ("", "mod a; mod b; pub use a::A;"),
+        ("a", "use crate::b::{self, B}; use std::fmt; pub struct A; fn f() { b::g(); self::f(); }"),
+        ("b", "pub struct B; pub fn g() {} mod inner { use super::B; }"),
+        ("b::child", "use super::B; use crate::b::g;"),
+    ]);
+    assert_eq!(circles(&modules), Vec::<String>::new());
+}
