@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::encode::VERSION;
+use crate::wire::{VERSION, is_name};
 use crate::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape};
 
 /// An event as a reader knows it.
@@ -85,12 +85,6 @@ impl core::fmt::Display for DecodeError {
 }
 
 impl core::error::Error for DecodeError {}
-
-/// Whether these bytes may be a name: printable ASCII without quotes or backslashes, so that no
-/// name can break out of the metadata's quoting.
-pub(crate) fn is_name(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\')
-}
 
 impl EventDescription {
     /// Decodes `bytes`, checking everything. Bytes after the description are ignored.

@@ -8,10 +8,8 @@
 //! label       := first i64 LE | last i64 LE | name
 //! ```
 
+use crate::wire::{VERSION, is_name};
 use crate::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, NAME_BYTES_MAX, Scalar, Shape};
-
-/// First byte of every description; a reader refuses others.
-pub(crate) const VERSION: u8 = 1;
 
 /// Why a description cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +64,7 @@ impl<'bytes> Heading<'bytes> {
 
 /// Whether these bytes may be the whole of a name.
 fn is_full_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && crate::decode::is_name(name)
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && is_name(name)
 }
 
 impl<'buffer> Encoder<'buffer> {

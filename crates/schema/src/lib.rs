@@ -15,6 +15,7 @@ mod encode;
 mod process_rule;
 mod rule;
 mod view;
+mod wire;
 
 pub use decode::{DecodeError, EventDescription, Field, FieldKind, Label};
 pub use encode::{EncodeError, Encoder, Heading};

@@ -1,6 +1,6 @@
 //! Fields of a description, one after another, without allocation: for traced programs.
 
-use crate::encode::VERSION;
+use crate::wire::VERSION;
 use crate::{FIELDS_MAX, LABELS_MAX, Scalar, Shape};
 
 /// A field, as an encoded description has it.

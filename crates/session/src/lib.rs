@@ -6,38 +6,21 @@
 //! does what comes back. So every decision can be tested without a window.
 #![forbid(unsafe_code)]
 
-mod backing;
-mod buffers;
-mod clock;
-mod duration;
-mod filter_spec;
-mod kernel_spec;
-mod level;
-pub mod machine;
-mod options;
-pub mod protocol;
-mod rule_spec;
-mod shortage;
-mod size;
+mod control;
+mod pacing;
 mod spec;
-mod texts;
-mod tick;
-mod tracefiles;
+mod units;
 
-pub use backing::{Backing, Use};
-pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
-pub use clock::{Calibrator, Change, Line, Reading};
-pub use duration::{DurationError, Time, parse_duration};
-pub use filter_spec::{
-    FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX, FilterObject, FilterSource,
-    FilterSpec,
+pub use control::{machine, protocol};
+pub use pacing::{
+    Backing, BufferLook, BufferOptions, BufferPlan, BuffersError, Calibrator, Change, Initial,
+    Line, Mode, Reading, Reserve, Shortage, TRACEFILES_MAX, Ticker, Tracefiles, TracefilesError,
+    Use,
 };
-pub use kernel_spec::{KernelSpec, KernelVia};
-pub use level::{Level, LevelError};
-pub use options::{ContextList, OptionError, is_name, parse_contexts, parse_preload, rules_text};
-pub use rule_spec::{Levels, RuleSpec};
-pub use shortage::{BufferLook, Shortage};
-pub use size::{ByteCount, SizeError, parse_size};
-pub use spec::{ALL_USERS, ChannelSpec, Mode, SessionSpec, SpecError, USERS_MAX};
-pub use tick::Ticker;
-pub use tracefiles::{TRACEFILES_MAX, Tracefiles, TracefilesError};
+pub use spec::{
+    ALL_USERS, ChannelSpec, ContextList, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX,
+    FilterObject, FilterSource, FilterSpec, KernelSpec, KernelVia, Level, LevelError, Levels,
+    OptionError, RuleSpec, SessionSpec, SpecError, USERS_MAX, is_name, parse_contexts,
+    parse_preload, rules_text,
+};
+pub use units::{ByteCount, DurationError, SizeError, Time, parse_duration, parse_size};

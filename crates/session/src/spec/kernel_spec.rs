@@ -57,10 +57,10 @@ pub struct KernelSpec {
     /// What happens where there is no room.
     pub mode: Mode,
     /// Bytes for each CPU.
-    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub buffer_size: Option<u64>,
     /// As those of channels ([`crate::ChannelSpec`]).
-    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub tracefile_size: Option<u64>,
     /// Likewise.
     #[serde(skip_serializing_if = "Option::is_none")]

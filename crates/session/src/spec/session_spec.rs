@@ -20,12 +20,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
 
-use crate::options::CONTEXTS_BYTES_MAX;
-use crate::rule_spec::{covers, overlap};
+use crate::spec::options::CONTEXTS_BYTES_MAX;
+use crate::spec::rule_spec::{covers, overlap};
 use crate::{
     BufferOptions, BufferPlan, BuffersError, ContextList, FILTER_OBJECTS_BYTES_MAX,
-    FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, KernelSpec, Levels, OptionError,
-    RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
+    FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, KernelSpec, Levels, Mode,
+    OptionError, RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
@@ -74,16 +74,16 @@ pub struct ChannelSpec {
     /// What happens where there is no room.
     pub mode: Mode,
     /// How long programs that allow it wait for room.
-    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::time")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::time")]
     pub blocking_timeout: Option<Duration>,
     /// Bytes for each CPU.
-    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub buffer_size: Option<u64>,
     /// Sub-buffers for each CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_buffers: Option<u64>,
     /// Most bytes of each file of a stream; 0 is as none: it is one file, which grows.
-    #[serde(skip_serializing_if = "Option::is_none", with = "crate::texts::size")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub tracefile_size: Option<u64>,
     /// Most files of a stream, the newest; 0 is as none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,17 +105,6 @@ pub struct ChannelSpec {
     /// By process-id namespace: its inode number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pid_namespaces: Vec<u64>,
-}
-
-/// What happens to a record that finds no room.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// It is discarded, and counted.
-    #[default]
-    Discard,
-    /// It overwrites the oldest ones: a flight recorder.
-    Overwrite,
 }
 
 /// Why there can be no such session.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use trackway_schema::glob_matches;
 
 use crate::OptionError;
-use crate::level::Level;
+use crate::spec::level::Level;
 
 /// An event rule. In a file, one without levels may be written as its pattern alone.
 #[derive(Debug, Clone, PartialEq, Eq)]

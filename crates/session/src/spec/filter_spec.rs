@@ -63,7 +63,7 @@ struct FullFilter {
     expression: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::texts::bytes")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::units::toml::bytes")]
     object: Option<Arc<[u8]>>,
 }
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use trackway_abi::session::RULES_BYTES_MAX;
 
-use crate::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
+use crate::control::protocol::{Answer, ChannelChange, Counts, Refusal, Request, SnapshotFacts};
 use crate::{
     ChannelSpec, FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, KernelSpec, OptionError,
     RuleSpec, SessionSpec,

@@ -1,0 +1,18 @@
+//! How large buffers are and when they grow, how far writers may go, when to look next, and what
+//! the clock line is.
+
+mod backing;
+mod buffers;
+mod clock;
+mod mode;
+mod shortage;
+mod tick;
+mod tracefiles;
+
+pub use backing::{Backing, Use};
+pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
+pub use clock::{Calibrator, Change, Line, Reading};
+pub use mode::Mode;
+pub use shortage::{BufferLook, Shortage};
+pub use tick::Ticker;
+pub use tracefiles::{TRACEFILES_MAX, Tracefiles, TracefilesError};
