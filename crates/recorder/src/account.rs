@@ -7,7 +7,7 @@ use trackway_session::protocol::Refusal;
 use trackway_sys::users;
 
 use crate::RecordError;
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::users::number_of;
 
 /// Somebody as whom a command is to run.
@@ -28,7 +28,7 @@ impl Account {
         let refused = |why: String, hint: &str| {
             RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
         };
-        if crate::home::user() != 0 {
+        if crate::user::user() != 0 {
             let hint = "sudo trackway record … runs the command as you";
             let refusal = Refusal::new("only root runs commands as another user").with_hint(hint);
             return Err(RecordError::Refused(refusal.with_root_needed()));
@@ -50,7 +50,7 @@ impl Account {
     /// Who called sudo(8): nothing that follows needs root, so the command runs as, and the trace
     /// belongs to, that user, whose window the recorder serves. `None`: nobody did.
     pub(crate) fn invoking() -> Result<Option<Self>, RecordError> {
-        if crate::home::user() != 0 {
+        if crate::user::user() != 0 {
             return Ok(None);
         }
         let [uid, gid] = ["SUDO_UID", "SUDO_GID"].map(std::env::var_os);

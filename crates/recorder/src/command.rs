@@ -9,7 +9,6 @@ use std::process::{Child, Command, ExitStatus};
 
 use trackway_sys::signal::{self, SignalReader, SignalSet};
 
-use crate::record::CommandEnd;
 use crate::{RecordError, elf};
 
 /// The library that every traced program loads, as messages name it.
@@ -115,6 +114,15 @@ impl Found {
             _ => RecordError::CommandNotExecutable(self.file.clone(), error.into()),
         })
     }
+}
+
+/// How the traced command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
 }
 
 /// What the command is to find as it was before we changed it for ourselves.

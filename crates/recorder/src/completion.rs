@@ -19,7 +19,7 @@ use std::path::Path;
 
 use trackway_sys::clock::realtime_ns;
 
-use crate::trace::utc;
+use crate::date::utc;
 use crate::{Summary, live};
 
 /// Name of the mark; `reader::recording` knows it too.

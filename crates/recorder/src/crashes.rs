@@ -71,7 +71,7 @@ struct Known {
 impl Crashes {
     /// In the window of user `uid`.
     pub(crate) fn of(uid: u32) -> Self {
-        Self { known: HashMap::new(), only: (uid != crate::home::user()).then_some(uid) }
+        Self { known: HashMap::new(), only: (uid != crate::user::user()).then_some(uid) }
     }
 
     /// Whether a process may be watched.

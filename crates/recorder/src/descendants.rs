@@ -16,8 +16,8 @@ use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_window::Window;
 
 use crate::elf;
+use crate::notices::Notices;
 use crate::processes::name_of;
-use crate::report::Notices;
 use crate::versions::{self, Windows};
 
 /// When the first sample is taken.
@@ -149,7 +149,7 @@ impl Descendants {
 
     /// Why a process cannot be traced; `None`: it can be, or is gone.
     fn reason(&mut self, pid: u32, folder: &Path) -> Option<Reason> {
-        if fs::metadata(folder).ok()?.uid() != crate::home::user() {
+        if fs::metadata(folder).ok()?.uid() != crate::user::user() {
             return Some(Reason::OtherUser);
         }
         let program = fs::read_link(folder.join("exe")).ok()?;

@@ -19,9 +19,10 @@ use trackway_sys::wait::Awaited;
 
 use crate::control::server::Server;
 use crate::kernel_ways::Draining;
+use crate::notices::Notices;
+use crate::numbers::Counted;
 use crate::parts::Parts;
 use crate::place::Place;
-use crate::report::{Counted, Notices};
 use crate::room::{self, Room};
 use crate::{ChannelSettings, RecordError, SessionSettings, Summary, processes, trace};
 

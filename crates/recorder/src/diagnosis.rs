@@ -22,7 +22,7 @@ use trackway_schema::EventDescription;
 use trackway_session::RuleSpec;
 use trackway_window::Window;
 
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::unmatched::near_pattern;
 use crate::versions::{self, Windows};
 use crate::{Home, elf, processes};
@@ -190,7 +190,7 @@ pub(crate) fn diagnose_in(
 ) -> Vec<Reason> {
     let mut facts = Facts::collect(selection, window, scope);
     facts.names.extend(window.into_iter().flat_map(registered_names));
-    let reasons = facts.reasons(selection, &[crate::home::user()]).into_iter();
+    let reasons = facts.reasons(selection, &[crate::user::user()]).into_iter();
     reasons.map(Reason::with_kernel_pattern).collect()
 }
 

@@ -9,8 +9,8 @@ use trackway_session::protocol::Refusal;
 use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
 
-use crate::control::open_regular;
-use crate::place::says_removed;
+use crate::files::open_regular;
+use crate::files::says_removed;
 
 /// Why a session cannot be recorded or recovered.
 #[derive(Debug)]
@@ -320,7 +320,7 @@ pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
 
 /// Whose a file is that should be our window, and what is to be done about it.
 fn not_ours(path: &Path) -> (String, String) {
-    let user = crate::home::user();
+    let user = crate::user::user();
     let elsewhere =
         "or let TRACKWAY_WINDOW_DIR name a folder of your own, for trackway and programs";
     let shown = path.display();

@@ -23,7 +23,7 @@ use trackway_session::{FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::slot::{self, Slot};
-use crate::{Home, RecordError, sandboxes, trace};
+use crate::{Home, RecordError, sandboxes};
 
 /// What a filter may take for events that nobody has described yet, in bytes.
 pub(crate) const GENERIC_BYTES_MAX: usize = 16 << 10;
@@ -282,7 +282,7 @@ pub(crate) fn known_here() -> Result<Vec<EventDescription>, RecordError> {
 
 /// An id that no filter had.
 fn new_id() -> Result<u64, RecordError> {
-    Ok(u64::from_le_bytes(trace::random()?).max(1))
+    Ok(u64::from_le_bytes(crate::random::random()?).max(1))
 }
 
 fn encoded(list: &[Compiled]) -> Option<Vec<u8>> {

@@ -15,7 +15,7 @@ use trackway_sys::signal::Guard;
 use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
 
 use crate::RecordError;
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::unfinished::GivenUp;
 
 /// Environment variable that says where the window is, instead of /dev/shm; the library in traced
@@ -83,7 +83,7 @@ impl Home {
 
     /// Opens (with `create`: or makes) the calling user's window in `folder`.
     pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
-        Self::open_for(folder, user(), create)
+        Self::open_for(folder, crate::user::user(), create)
     }
 
     /// The same of user `uid`. Where that is another one, nobody is waited for long who has it
@@ -161,7 +161,7 @@ impl Home {
     /// From here on, nobody who has another user's window locked is waited for for more than a
     /// moment: its user must not be able to keep the recorder from what else it has to do.
     pub(crate) fn limit_patience(&self) {
-        if self.uid != user() {
+        if self.uid != crate::user::user() {
             self.allocator.limit_patience(OTHERS_PATIENCE_NS);
         }
     }
@@ -209,17 +209,6 @@ pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
 /// The folder that the window lies in.
 pub(crate) fn folder() -> PathBuf {
     std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(FOLDER), PathBuf::from)
-}
-
-/// The user that we act for.
-pub(crate) fn user() -> u32 {
-    // SAFETY: geteuid has no preconditions.
-    unsafe { libc::geteuid() }
-}
-
-/// Whether this process has the rights of root.
-pub fn is_root() -> bool {
-    user() == 0
 }
 
 fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {

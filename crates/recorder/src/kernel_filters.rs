@@ -24,7 +24,7 @@ use trackway_kernel::record::staging::{Staged, Step};
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::{RecordError, kernel, kernel_meanings, meant};
 
 /// Most things that are said of filters that are taken, and most events that are named there.

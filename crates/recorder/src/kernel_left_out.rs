@@ -1,7 +1,8 @@
 //! Fields of the kernel's events that are not recorded: more than an event may have, or of a kind
 //! that we do not know. They are said when it begins, and stand in the trace's `env`.
 
-use crate::report::{Counted, Notices};
+use crate::notices::Notices;
+use crate::numbers::Counted;
 
 /// Most that are named when it is said.
 const NAMED_MAX: usize = 4;

@@ -15,7 +15,7 @@ use trackway_console::IoError;
 use crate::completion::{self, By};
 use crate::kernel::{failed, io_failure};
 use crate::live::Live;
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::trace::Trace;
 use crate::{RecordError, Summary};
 

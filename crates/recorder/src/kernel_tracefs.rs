@@ -35,8 +35,9 @@ use crate::completion::{self, By};
 use crate::kernel::{self, KernelOptions, failed, io_failure};
 use crate::kernel_filters::{KernelFilters, TakenFilters};
 use crate::kernel_thread::{DrainThread, Ended, unwritten};
+use crate::notices::Notices;
+use crate::numbers::{Counted, Grouped};
 use crate::place::Place;
-use crate::report::{Counted, Grouped, Notices};
 use crate::trace::{self, Trace};
 use crate::{RecordError, kernel_left_out, kernel_meanings, metadata};
 
@@ -285,7 +286,7 @@ impl ByTracefs {
         tracefiles: Tracefiles,
     ) -> Result<Draining, RecordError> {
         let Self { shared, converter, filters, events, folders } = self;
-        let uuid = trace::random_uuid()?;
+        let uuid = crate::random::random_uuid()?;
         let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
         let (converter, begin_ts) = (Arc::new(converter), monotonic_ns());
         let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);

@@ -15,9 +15,9 @@ use crate::command::Entrance;
 use crate::kernel::KernelSnapshot;
 use crate::kernel_filters::TakenFilters;
 use crate::kernel_tracefs::{self, ByTracefs};
+use crate::notices::Notices;
 use crate::place::Place;
 use crate::region::RegionWork;
-use crate::report::Notices;
 use crate::{KernelOptions, kernel};
 
 pub use trackway_session::KernelVia;

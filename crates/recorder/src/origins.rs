@@ -18,7 +18,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::RecordError;
-use crate::control::{RunFolder, open_regular};
+use crate::control::RunFolder;
+use crate::files::open_regular;
 use crate::trace::WindowFolder;
 
 const PART: &str = "part";

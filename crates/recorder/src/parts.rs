@@ -24,13 +24,13 @@ use trackway_sys::wait::Awaited;
 use crate::control::RunFolder;
 use crate::crashes::Crashes;
 use crate::elf::Reach;
+use crate::notices::Notices;
 use crate::origins::{Kept, Origin};
 use crate::place::Place;
 use crate::recording::PartPlace;
-use crate::report::Notices;
 use crate::room::Room;
 use crate::stall::Stall;
-use crate::trace::{self, WindowFolder};
+use crate::trace::WindowFolder;
 use crate::unasked::{Reasons, Unasked};
 use crate::users::{Finder, Scope};
 use crate::{
@@ -296,7 +296,7 @@ impl Parts {
         let (uid, file) = (home.uid(), home.file());
         let number = self.numbers.get(&uid).copied().unwrap_or_default() + 1;
         let folder = WindowFolder { uid, number };
-        let uuid = trace::random_uuid()?;
+        let uuid = crate::random::random_uuid()?;
         let origin = Origin { uuid, folder, root: self.session.path.clone() };
         let kept = Kept::new(&self.run, origin)?;
         // Neither its name nor its place is the window's user's business.

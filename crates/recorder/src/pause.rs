@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::slot::LEASE_NS;
 
 /// The lease, less the time after which it is renewed at the latest.

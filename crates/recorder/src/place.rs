@@ -15,27 +15,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::files::Removed;
 use crate::served;
 
 /// How the links in /proc end whose targets were removed: proc(5).
 const REMOVED: &[u8] = b" (deleted)";
-
-/// Why nothing can be written to a folder that was removed.
-#[derive(Debug)]
-struct Removed;
-
-impl core::fmt::Display for Removed {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.write_str("its folder was removed")
-    }
-}
-
-impl std::error::Error for Removed {}
-
-/// Whether an error says that a folder was removed: what was in it is gone for good.
-pub(crate) fn says_removed(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Removed>())
-}
 
 /// A folder, opened.
 #[derive(Debug)]
@@ -142,7 +126,7 @@ impl Place {
         // Else what is said of owners is said by somebody else.
         served::check(&self.folder)?;
         let owner = self.folder.metadata()?.uid();
-        if owner == crate::home::user() {
+        if owner == crate::user::user() {
             return Ok(());
         }
         let why = || io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
@@ -250,7 +234,7 @@ mod tests {
         fs::create_dir(&path).expect("a folder");
         let place = Place::open(&path).expect("a folder");
         fs::remove_dir(&path).expect("removed");
-        assert!(place.now().is_err_and(|error| says_removed(&error)));
+        assert!(place.now().is_err_and(|error| crate::files::says_removed(&error)));
         fs::create_dir(&path).expect("a folder");
         assert!(place.now().is_err());
         // A name like those of removed ones.
@@ -285,7 +269,7 @@ mod tests {
             place.make_below(&["kernel", "new"]).is_err() && !victim.join("kernel/new").exists()
         );
         assert!(victim.join("kernel/index").is_dir());
-        if crate::home::user() == 0 {
+        if crate::user::user() == 0 {
             fs::create_dir_all(after.join("ust/uid")).expect("a folder");
             std::os::unix::fs::chown(after.join("ust"), Some(65_531), None).expect("root may");
             assert!(place.make_below(&["ust", "uid"]).is_err(), "another's");

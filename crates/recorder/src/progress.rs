@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::Recording;
-use crate::report::{Grouped, Notices};
+use crate::notices::Notices;
+use crate::numbers::Grouped;
 
 /// How often it is shown.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);

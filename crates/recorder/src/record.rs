@@ -25,7 +25,7 @@ use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
 use crate::account::Account;
-use crate::command::{self, AsBefore, Found, Received};
+use crate::command::{self, AsBefore, CommandEnd, Found, Received};
 use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::descendants::{self, Watch};
@@ -37,14 +37,15 @@ use crate::filters::known;
 use crate::kernel::KernelOptions;
 use crate::kernel_filters::{TakenFilters, of_programs};
 use crate::kernel_ways::{Draining, Kernel};
+use crate::notices::Notices;
 use crate::parts::Parts;
 use crate::pause::Pause;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::report::{self, Notices};
 use crate::room::{self, Older};
 use crate::shortfall::SizeSource;
 use crate::silence::Silence;
+use crate::summary;
 use crate::summary_file::{RunResult, SummaryFile};
 use crate::trace;
 use crate::unfinished;
@@ -219,15 +220,6 @@ fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
     if rules.contains(&"*") { "*".into() } else { rules.join("\n") }
 }
 
-/// How the traced command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandEnd {
-    /// With this status.
-    Exited(u8),
-    /// By this signal.
-    Killed(i32),
-}
-
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
 pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
@@ -267,13 +259,13 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         None => room::prepare_new("")?,
     };
     let (path, place) = (room.path.clone(), room.place());
-    let token = u64::from_le_bytes(trace::random()?).max(1);
+    let token = u64::from_le_bytes(crate::random::random()?).max(1);
     let name = format!("record-{}", std::process::id());
     let mut server = open_server(&name);
     let session = SessionSettings {
         name: if server.is_some() { name.clone() } else { String::new() },
         token: Some(token),
-        uuid: trace::random_uuid()?,
+        uuid: crate::random::random_uuid()?,
         path: path.clone(),
     };
     if let Some(server) = &mut server {
@@ -604,7 +596,7 @@ impl Live<'_> {
         traced.pause.say(self.notices);
         if let Some((window, path)) = &self.window {
             let refused = refused(window).saturating_sub(self.refused_before);
-            report::say_refused(self.notices, refused, path);
+            summary::say_refused(self.notices, refused, path);
         }
         Ok(end)
     }

@@ -18,11 +18,11 @@ use crate::completion::{self, By};
 use crate::control::RunFolder;
 use crate::kernel;
 use crate::metadata::Metadata;
+use crate::notices::Notices;
 use crate::origins::{self, Kept, Origin};
 use crate::place::Place;
 use crate::recording::{Recording, Unwritten};
 use crate::region::{RegionWork, StreamNames};
-use crate::report::Notices;
 use crate::room;
 use crate::slot::{self, Slot};
 use crate::stream::is_progress_in;
@@ -211,7 +211,7 @@ impl Recoverer<'_> {
     /// and those who hold the locks of sessions.
     fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
         let mut pids = Vec::new();
-        if let Some(home) = self.open(crate::home::user())? {
+        if let Some(home) = self.open(crate::user::user())? {
             let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
             let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
             pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
@@ -232,7 +232,7 @@ impl Recoverer<'_> {
         in_memory: &mut Vec<[u8; 16]>,
     ) -> Result<Vec<Recovered>, RecordError> {
         let (mut recovered, mut left) = (Vec::new(), Vec::new());
-        let Some(home) = self.open(crate::home::user())? else { return Ok(recovered) };
+        let Some(home) = self.open(crate::user::user())? else { return Ok(recovered) };
         let mut elsewhere = 0;
         for index in 0..SESSIONS_MAX {
             let session = home.window().session(index);
@@ -243,7 +243,7 @@ impl Recoverer<'_> {
             }
             if place.as_os_str().is_empty() && state != state::BUILDING {
                 // Where its trace is does not stand in the window.
-                elsewhere += u32::from(session.uid.load(Ordering::Relaxed) != crate::home::user());
+                elsewhere += u32::from(session.uid.load(Ordering::Relaxed) != crate::user::user());
                 continue;
             }
             let folder = match only {
@@ -275,7 +275,7 @@ impl Recoverer<'_> {
             let root = channels[0].0.clone();
             let channels = channels.into_iter().map(|(_, channel)| channel).collect();
             // An open file of its own, because it is kept with the session's parts.
-            let Some(home) = self.open(crate::home::user())? else { return Ok(recovered) };
+            let Some(home) = self.open(crate::user::user())? else { return Ok(recovered) };
             let origin = Origin { uuid, folder: WindowFolder::own(), root };
             recovered.extend(self.one(home, channels, &origin));
         }
@@ -376,12 +376,12 @@ struct Named {
 
 impl Named {
     fn new(path: &Path) -> Self {
-        let uuid = Metadata::uuid_in(&channel_of(path, crate::home::user()));
+        let uuid = Metadata::uuid_in(&channel_of(path, crate::user::user()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         // Without a slash at the end, as `room::prepare` makes it.
         let path: PathBuf = absolute.components().collect();
         let part = |channel: PathBuf| {
-            let is_ours = fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::home::user());
+            let is_ours = fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::user::user());
             let folder = WindowFolder::of(&channel).filter(|_| is_ours)?;
             Some((folder, Metadata::uuid_in(&channel)?))
         };
@@ -535,7 +535,7 @@ impl Left {
             return Ok(None);
         }
         // What lies elsewhere is another session's, whatever the slot says.
-        let is_of_another = home.uid() != crate::home::user();
+        let is_of_another = home.uid() != crate::user::user();
         let is_its = |layout: &SessionLayout| {
             // Each CPU takes memory of ours.
             (!is_of_another || layout.cpus <= cpus::possible())
@@ -753,7 +753,7 @@ impl Recording {
     fn reopen_streams(&mut self) -> Result<(), RecordError> {
         let channel = &self.trace.channel;
         let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
-        let is_of_another = self.home.uid() != crate::home::user();
+        let is_of_another = self.home.uid() != crate::user::user();
         for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
             let drained = work.region.0.control.drained();
             // What is written already is not that user's to take back.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::RecordError;
 use crate::place::Place;
-use crate::trace::{CALIBRATIONS, FACTS, KERNEL, SNAPSHOT, channels_of, is_empty, utc};
+use crate::trace::{CALIBRATIONS, FACTS, KERNEL, SNAPSHOT, channels_of, is_empty};
 
 /// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
 #[derive(Debug)]
@@ -263,7 +263,8 @@ fn is_recorded_here(root: &Path) -> bool {
 /// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
 /// session's name before the date.
 pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError> {
-    let time = utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
+    let time =
+        crate::date::utc(trackway_sys::clock::realtime_ns() / 1_000_000_000).replace('T', "-");
     let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
     check_outside(&name)?;

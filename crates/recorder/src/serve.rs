@@ -20,9 +20,9 @@ use crate::error::io_error;
 use crate::filters::known_here;
 use crate::kernel::{self, KernelOptions};
 use crate::kernel_ways::{Draining, Kernel};
+use crate::notices::Notices;
 use crate::parts::Parts;
 use crate::pause::Pause;
-use crate::report::Notices;
 use crate::room::{self, Older, Room};
 use crate::shortfall::SizeSource;
 use crate::stall::{STALL_NS, Stall};
@@ -196,7 +196,7 @@ impl Served {
         let session = SessionSettings {
             name: spec.name.clone(),
             token: None,
-            uuid: trace::random_uuid()?,
+            uuid: crate::random::random_uuid()?,
             path: room.path.clone(),
         };
         server.keep(Identity { uuid: session.uuid, folder: session.path.clone() })?;

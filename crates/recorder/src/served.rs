@@ -33,7 +33,7 @@ pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     match server(&mounts, &device) {
         Some(Server::Machine) => Ok(()),
-        Some(Server::User(uid)) if uid == 0 || uid == crate::home::user() => Ok(()),
+        Some(Server::User(uid)) if uid == 0 || uid == crate::user::user() => Ok(()),
         _ => Err(io::Error::new(
             ErrorKind::PermissionDenied,
             "another user serves the file system that it is on",

@@ -5,7 +5,8 @@
 
 use std::fmt::{Display, Formatter};
 
-use crate::report::{Grouped, Notices};
+use crate::notices::Notices;
+use crate::numbers::Grouped;
 
 /// What kept a channel from recording what it lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use trackway_window::Window;
 
 use crate::descendants;
 use crate::diagnosis::{Scope, Selection, diagnose_in};
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::totals::Totals;
 
 /// How long a command may run without an event before the reasons are reported.

@@ -285,7 +285,7 @@ impl Slot {
             (&session.snapshot_requests, 0),
             (&session.spare_cpus, 0),
             (&session.interpreters, 0),
-            (&session.uid, crate::home::user()),
+            (&session.uid, crate::user::user()),
         ] {
             word.store(value, Ordering::Relaxed);
         }

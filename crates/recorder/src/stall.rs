@@ -6,7 +6,7 @@
 use trackway_sys::clock::monotonic_ns;
 
 use crate::RecordError;
-use crate::report::Notices;
+use crate::notices::Notices;
 
 /// How long after an error of writing it is tried again, in ns.
 pub(crate) const STALL_NS: u64 = 200_000_000;

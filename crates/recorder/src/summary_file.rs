@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::report::Notices;
-use crate::{CommandEnd, RecordError, Summary, kernel_ways};
+use crate::command::CommandEnd;
+use crate::notices::Notices;
+use crate::summary::Summary;
+use crate::{RecordError, kernel_ways};
 
 /// The file, which is made before anything is recorded: where it cannot be, nothing is.
 #[derive(Debug)]

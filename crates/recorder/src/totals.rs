@@ -12,9 +12,9 @@ use trackway_window::Window;
 
 use crate::channel::Channel;
 use crate::region::RegionWork;
-use crate::report::LOST_SHOWN_MAX;
 use crate::shortfall::Shortfall;
 use crate::stream::Stream;
+use crate::summary::LOST_SHOWN_MAX;
 use crate::{Home, Recording, Summary, cpus, slot};
 
 /// As many processes are believed to have taken part in a session: a process for each id that Linux

@@ -88,7 +88,7 @@ pub(crate) struct WindowFolder {
 impl WindowFolder {
     /// Of the calling user's window.
     pub(crate) fn own() -> Self {
-        Self { uid: crate::home::user(), number: 1 }
+        Self { uid: crate::user::user(), number: 1 }
     }
 
     /// Which one a folder of streams is, by its path.
@@ -114,7 +114,7 @@ impl WindowFolder {
     /// Opens it in the trace at `root`, whose folder is open.
     pub(crate) fn open(self, root: &Path, folder: &File) -> Result<Place, RecordError> {
         // What is another user's window might be that of who can write there.
-        open_below(root, folder, &self.names(), self.uid != crate::home::user())
+        open_below(root, folder, &self.names(), self.uid != crate::user::user())
     }
 
     /// Where it is in the trace at `root`.
@@ -251,7 +251,7 @@ fn describe(
         hostname: read_line("/proc/sys/kernel/hostname"),
         domain,
         trace_name: name.into_owned(),
-        creation_datetime: format!("{}+0000", utc(now_ns / 1_000_000_000)),
+        creation_datetime: format!("{}+0000", crate::date::utc(now_ns / 1_000_000_000)),
         boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
         clock_offset_ns,
         contexts,
@@ -295,7 +295,7 @@ fn open_below<N: AsRef<str>>(
         let path = folder.path();
         let status = folder.metadata().map_err(RecordError::io("open", path))?;
         let is_for_others = is_for_us && status.mode() & 0o022 != 0;
-        if status.uid() != crate::home::user() || is_for_others {
+        if status.uid() != crate::user::user() || is_for_others {
             let error = io::Error::from(io::ErrorKind::PermissionDenied);
             return Err(RecordError::Io("trust another user's folder", path.into(), error.into()));
         }
@@ -386,23 +386,6 @@ fn read_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// Random bytes from the kernel.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], RecordError> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")
-        .and_then(|mut file| io::Read::read_exact(&mut file, &mut bytes))
-        .map_err(RecordError::io("read", "/dev/urandom"))?;
-    Ok(bytes)
-}
-
-/// A random identity (RFC 9562, version 4).
-pub(crate) fn random_uuid() -> Result<[u8; 16], RecordError> {
-    let mut bytes = random::<16>()?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(bytes)
-}
-
 /// An identity in its usual form; zeros where it is none.
 fn parse_uuid(text: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
@@ -418,23 +401,6 @@ fn parse_uuid(text: &str) -> [u8; 16] {
     bytes
 }
 
-/// `20261121T025621`, from seconds since the epoch. After Hinnant, "chrono-Compatible Low-Level
-/// Date Algorithms", civil_from_days.
-pub(crate) fn utc(seconds: u64) -> String {
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -445,10 +411,10 @@ mod tests {
 
     #[test]
     fn dates_are_right() {
-        assert_eq!(utc(0), "19700101T000000");
-        assert_eq!(utc(951_782_399), "20000228T235959");
-        assert_eq!(utc(951_782_400), "20000229T000000");
-        assert_eq!(utc(1_795_230_981), "20261121T031621");
+        assert_eq!(crate::date::utc(0), "19700101T000000");
+        assert_eq!(crate::date::utc(951_782_399), "20000228T235959");
+        assert_eq!(crate::date::utc(951_782_400), "20000229T000000");
+        assert_eq!(crate::date::utc(1_795_230_981), "20261121T031621");
     }
 
     #[test]
@@ -480,7 +446,7 @@ mod tests {
         assert!(open().is_err(), "a link");
         fs::remove_file(&uid).expect("ours");
         fs::rename(base.join("elsewhere"), &uid).expect("ours");
-        if crate::home::user() == 0 {
+        if crate::user::user() == 0 {
             std::os::unix::fs::chown(&uid, Some(65_531), None).expect("root may");
             assert!(open().is_err(), "another's");
         }

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use crate::crashes::Crash;
-use crate::home;
 
 /// Least time between two snapshots that processes of another user are the reason for, in ns, and
 /// most of them.
@@ -54,7 +53,7 @@ impl Unasked {
         }
         let waiting = &mut self.0.entry(uid).or_default().waiting;
         waiting.add(reasons);
-        if uid != home::user() {
+        if uid != crate::user::user() {
             waiting.crashes.truncate(1);
         }
     }
@@ -63,7 +62,7 @@ impl Unasked {
     pub(crate) fn due(&mut self, now_ns: u64) -> Reasons {
         let mut due = Reasons::default();
         for (&uid, user) in self.0.iter_mut().filter(|(_, user)| !user.waiting.is_empty()) {
-            if uid != home::user() {
+            if uid != crate::user::user() {
                 if user.count == OTHERS_MAX {
                     user.waiting = Reasons::default();
                 }
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_comes_too_soon_is_made_later_once_and_no_user_waits_for_another() {
-        let (ann, bob) = (home::user() + 1, home::user() + 2);
+        let (ann, bob) = (crate::user::user() + 1, crate::user::user() + 2);
         let mut unasked = Unasked::default();
         let died = |pid| Reasons { crashes: vec![Crash { pid, signal: 11 }], is_asked: false };
         unasked.want(ann, asked());
@@ -118,7 +117,7 @@ mod tests {
                 })
                 .count()
         };
-        assert_eq!(made(home::user() + 1), OTHERS_MAX as usize);
-        assert_eq!(made(home::user()), 2 * OTHERS_MAX as usize);
+        assert_eq!(made(crate::user::user() + 1), OTHERS_MAX as usize);
+        assert_eq!(made(crate::user::user()), 2 * OTHERS_MAX as usize);
     }
 }

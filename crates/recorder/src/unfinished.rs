@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 
+use crate::notices::Notices;
 use crate::recover::{Left, Stranded, recover_in_passing, uuid_of};
-use crate::report::Notices;
 use crate::slot::{self, Slot};
 use crate::{Home, RecordError};
 
@@ -87,7 +87,7 @@ pub(crate) fn take_slot(home: &Home) -> Result<Slot, RecordError> {
     let begun = Instant::now();
     loop {
         match Slot::take(home) {
-            Err(RecordError::NoSlot) if home.uid() == crate::home::user() => {}
+            Err(RecordError::NoSlot) if home.uid() == crate::user::user() => {}
             other => return other,
         }
         let is_given_up = match oldest_dead(home) {

@@ -21,7 +21,7 @@ use trackway_sys::users::user_called;
 use trackway_window::OpenError;
 
 use crate::error::io_error;
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::{Home, RecordError, home};
 
 /// Most windows that one user may have in a session's life: each takes address space for good.
@@ -59,7 +59,7 @@ impl Scope {
     ///
     /// If there is no such user, or this one may not record him.
     pub(crate) fn of(users: &[String]) -> Result<Self, RecordError> {
-        let own = home::user();
+        let own = crate::user::user();
         let refuse = |why: String| {
             let hint = "sudo trackway session create …, which has sessions of its own";
             RecordError::Refused(Refusal::new(why).with_hint(hint).with_root_needed())
@@ -87,7 +87,7 @@ impl Scope {
     /// missed: those that were named, and this one.
     fn made_for(&self) -> Vec<u32> {
         match self {
-            Self::Own | Self::All => vec![home::user()],
+            Self::Own | Self::All => vec![crate::user::user()],
             Self::These(uids) => uids.clone(),
             Self::Nobody => Vec::new(),
         }
@@ -95,7 +95,7 @@ impl Scope {
 
     fn has(&self, uid: u32) -> bool {
         match self {
-            Self::Own => uid == home::user(),
+            Self::Own => uid == crate::user::user(),
             Self::These(uids) => uids.contains(&uid),
             Self::All => true,
             Self::Nobody => false,
@@ -203,7 +203,7 @@ impl Finder {
     ) -> Vec<(u32, Result<Home, RecordError>)> {
         let mut made = Vec::new();
         for uid in self.scope.made_for() {
-            let opened = match uid == home::user() {
+            let opened = match uid == crate::user::user() {
                 true => Home::open_or_make(notices),
                 false => Home::open_for(&self.folder, uid, true),
             };
@@ -350,7 +350,7 @@ mod tests {
     fn users_are_named_by_name_or_number_and_others_by_root_alone() {
         let of = |users: &[&str]| Scope::of(&users.iter().map(|&it| it.into()).collect::<Vec<_>>());
         assert_eq!(of(&[]).expect("all may"), Scope::Own);
-        let own = home::user();
+        let own = crate::user::user();
         let own_only = of(&[&own.to_string()]).expect("all may");
         assert_eq!(own_only, Scope::These(vec![own]));
         for nobody in ["no such user", "-1", "4294967295", ""] {

@@ -42,7 +42,7 @@ pub(crate) struct Windows {
 impl Windows {
     /// Those that there are now.
     pub(crate) fn here() -> Self {
-        Self::of(&crate::home::folder(), crate::home::user())
+        Self::of(&crate::home::folder(), crate::user::user())
     }
 
     fn of(folder: &Path, user: u32) -> Self {

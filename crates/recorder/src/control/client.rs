@@ -71,7 +71,7 @@ impl Session {
         };
         let who = peer(stream.as_raw_fd()).ok();
         // In the place of another user's session only he answers, not one of root's.
-        let is_his = |user: u32| user == owner || user == 0 && owner == crate::home::user();
+        let is_his = |user: u32| user == owner || user == 0 && owner == crate::user::user();
         if who.is_none_or(|who| !is_his(who.user)) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
         }

@@ -18,9 +18,10 @@ use std::sync::atomic::Ordering;
 use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_window::OpenError;
 
-use super::{LOCK, RunFolder, open_regular};
+use super::{LOCK, RunFolder};
+use crate::files::open_regular;
+use crate::notices::Notices;
 use crate::recover::uuid_of;
-use crate::report::Notices;
 use crate::{Home, RecordError, kernel, origins};
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
@@ -83,7 +84,7 @@ impl Memory {
     fn look(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
         let kept = origins::left_behind(run)?;
         let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
-        let home = match Home::open_for(windows, crate::home::user(), false) {
+        let home = match Home::open_for(windows, crate::user::user(), false) {
             Ok(home) => home,
             // What was in it is gone.
             Err(RecordError::Window(

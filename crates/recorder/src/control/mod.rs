@@ -34,6 +34,7 @@ pub(crate) use dead::Identity;
 pub use requests::Requests;
 
 use crate::RecordError;
+use crate::files::open_regular;
 
 /// Environment variable that says where control sockets are.
 const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
@@ -90,7 +91,7 @@ impl RunFolder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(RecordError::io("use", &self.path)(error)),
         };
-        let is_ours = status.is_dir() && status.uid() == crate::home::user();
+        let is_ours = status.is_dir() && status.uid() == crate::user::user();
         if !is_ours || status.mode() & 0o077 != 0 {
             return Err(RecordError::RunFolder(self.path.clone()));
         }
@@ -213,15 +214,6 @@ impl RunFolder {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
-}
-
-/// Opens a file of the folder. Nothing but a regular file: a pipe would be waited for.
-pub(crate) fn open_regular(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
-    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    Ok(file)
 }
 
 /// Writes `text` in the place of what a file has.

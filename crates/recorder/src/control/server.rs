@@ -281,7 +281,7 @@ impl Connection {
     /// With somebody who may ask.
     fn of(client: Client, stream: UnixStream) -> Option<Self> {
         let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
-        let may_ask = user.is_ok_and(|user| user == 0 || user == crate::home::user());
+        let may_ask = user.is_ok_and(|user| user == 0 || user == crate::user::user());
         let is_usable = may_ask && stream.set_nonblocking(true).is_ok();
         is_usable.then(|| Self::new(client, stream))
     }

@@ -18,7 +18,7 @@ const RUN_TIME: &str = "/run/user";
 impl RunFolder {
     /// The calling user's, which need not be there.
     pub fn new() -> Self {
-        let user = crate::home::user();
+        let user = crate::user::user();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);
         // Of a root who became this user it may be there still.
         let is_ours = |folder: &OsString| {
@@ -38,7 +38,7 @@ impl RunFolder {
     /// The calling user's, and behind it, under sudo(8), that of the user who called it: there are
     /// the sessions of `sudo trackway record`, which records as that user.
     pub fn all() -> Vec<Self> {
-        let caller = sudo_user().filter(|_| crate::home::user() == 0 && !Self::is_named());
+        let caller = sudo_user().filter(|_| crate::user::user() == 0 && !Self::is_named());
         let others = caller.map(|caller| {
             let runtime = std::env::var_os("XDG_RUNTIME_DIR")
                 .or_else(|| run_time_of(Path::new(RUN_TIME), caller));
@@ -67,13 +67,13 @@ impl RunFolder {
     /// in a folder that is another user's alone.
     pub(crate) fn owner(&self) -> Result<Option<u32>, RecordError> {
         let refused = match self.check() {
-            Ok(is_there) => return Ok(is_there.then(crate::home::user)),
+            Ok(is_there) => return Ok(is_there.then(crate::user::user)),
             Err(error) => error,
         };
         let status =
             fs::symlink_metadata(&self.path).map_err(RecordError::io("use", &self.path))?;
         let is_alone = status.is_dir() && status.uid() != 0 && status.mode() & 0o022 == 0;
-        match crate::home::user() == 0 && is_alone {
+        match crate::user::user() == 0 && is_alone {
             true => Ok(Some(status.uid())),
             false => Err(refused),
         }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_user_s_run_time_is_where_it_is_his_alone() {
         let base = TemporaryFolder::new();
-        let user = crate::home::user();
+        let user = crate::user::user();
         assert_eq!(run_time_of(base.path(), user), None);
         let path = base.join(user.to_string());
         fs::create_dir(&path).expect("a folder");
@@ -156,8 +156,8 @@ mod tests {
         let folder = RunFolder::at(temporary.join("run"));
         assert!(matches!(folder.owner(), Ok(None)));
         folder.make().expect("a folder");
-        assert!(matches!(folder.owner(), Ok(Some(user)) if user == crate::home::user()));
-        if crate::home::user() != 0 {
+        assert!(matches!(folder.owner(), Ok(Some(user)) if user == crate::user::user()));
+        if crate::user::user() != 0 {
             return;
         }
         let mode = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));

@@ -17,7 +17,7 @@ use trackway_session::FilterSpec;
 use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::kernel_filters::{KernelFilters, Whose};
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::{RecordError, cpus, kernel_left_out, kernel_meanings};
 
 impl Draining {

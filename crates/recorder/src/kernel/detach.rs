@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::Attachment;
-use crate::report::Notices;
+use crate::notices::Notices;
 
 /// How many of them are waited for.
 const FEW: usize = 8;

@@ -24,9 +24,10 @@ use crate::completion::{self, By};
 use crate::kernel_thread::{DrainThread, Drains, Ended, unwritten};
 use crate::live::Live;
 use crate::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
+use crate::notices::Notices;
 use crate::place::Place;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
-use crate::report::{LOST_SHOWN_MAX, Notices};
+use crate::summary::LOST_SHOWN_MAX;
 use crate::trace::{self, Trace};
 use crate::{RecordError, Summary, changes, cpus, snapshot};
 
@@ -163,7 +164,7 @@ impl Kernel {
     ) -> Result<Draining, RecordError> {
         // From here on signals are read.
         self.leaving = None;
-        let uuid = trace::random_uuid()?;
+        let uuid = crate::random::random_uuid()?;
         let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
         let mut works = works(self.buffers, self.overwrite);
         if tracefiles.is_bounded() {

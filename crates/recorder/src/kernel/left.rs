@@ -14,10 +14,10 @@ use trackway_ctf::read::Trace;
 use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 
 use crate::completion::{self, By};
+use crate::notices::Notices;
 use crate::place::Place;
-use crate::report::Notices;
 use crate::room;
-use crate::trace::{self, FACTS, KERNEL};
+use crate::trace::{FACTS, KERNEL};
 
 /// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
 /// if its recorder was killed. A trace that somebody records into is left alone. Whether it said
@@ -77,13 +77,13 @@ fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
     open(&folder.join("metadata")).ok()?.take(BYTES_MAX).read_to_end(&mut text).ok()?;
     let trace = Trace::parse(&text).ok()?;
     let since_1970 = u64::try_from(trace.clocks().first()?.zero_ns()?).ok()?.checked_add(ns)?;
-    Some(trace::utc(since_1970 / 1_000_000_000))
+    Some(crate::date::utc(since_1970 / 1_000_000_000))
 }
 
 /// Whether it is a folder of this user's own, that others cannot write to.
 fn is_ours(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|status| {
-        status.is_dir() && status.uid() == crate::home::user() && status.mode() & 0o022 == 0
+        status.is_dir() && status.uid() == crate::user::user() && status.mode() & 0o022 == 0
     })
 }
 
@@ -139,7 +139,7 @@ fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     let status = file.metadata()?;
-    if !status.is_file() || status.uid() != crate::home::user() {
+    if !status.is_file() || status.uid() != crate::user::user() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(file)
@@ -160,7 +160,7 @@ mod tests {
     /// A trace whose recorder was killed when it had written three packets.
     fn left(folder: &TemporaryFolder) -> PathBuf {
         let place = Place::open(folder.path()).expect("a folder");
-        let trace = trace::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
+        let trace = crate::trace::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
             .expect("a trace");
         let id = StreamId { uuid: [7; 16], class: 0, instance: 0, cpu: 0 };
         let place = Arc::clone(&trace.channel);

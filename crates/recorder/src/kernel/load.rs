@@ -19,7 +19,8 @@ use trackway_kernel::record::staging::{Ground, Staged};
 
 use super::{Kernel, Slot, refused, unknown};
 use crate::RecordError;
-use crate::report::{Grouped, Notices};
+use crate::notices::Notices;
+use crate::numbers::Grouped;
 
 /// Programs that are loaded before they are attached, each with an open file.
 const SOME: usize = 64;

@@ -47,7 +47,7 @@ use trackway_session::FilterSpec;
 
 use crate::command::Entrance;
 use crate::kernel_filters::{KernelFilters, Whose};
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::{KernelVia, RecordError, contexts, cpus, kernel_left_out, kernel_meanings};
 use trackway_session::{ByteCount, KernelSpec};
 use trackway_sys::leaving::Leaving;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use crate::cpus;
-use crate::report::Notices;
+use crate::notices::Notices;
 
 /// How often it is looked at which CPUs there are.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -5,7 +5,9 @@ use std::path::Path;
 use trackway_kernel::record::staging::VARIABLE_BYTES_MAX;
 
 use crate::Summary;
-use crate::report::{Counted, Grouped, Notices, say_lost};
+use crate::notices::Notices;
+use crate::numbers::{Counted, Grouped};
+use crate::summary::say_lost;
 
 /// What was recorded.
 #[derive(Debug, Clone, Default)]

@@ -18,7 +18,7 @@ use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
 use crate::kernel::failed;
 use crate::kernel_filters::{KernelFilters, Whose};
 use crate::kernel_thread::unwritten;
-use crate::report::Notices;
+use crate::notices::Notices;
 use crate::{RecordError, kernel, kernel_left_out, kernel_meanings};
 
 /// What all events that are known, and new ones, are to be asked.

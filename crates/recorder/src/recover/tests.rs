@@ -42,7 +42,7 @@ fn abandon(recording: &Recording) {
 
 /// The mark of the trace `name`.
 fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
-    let channel = channel_of(&folder.join(name), crate::home::user());
+    let channel = channel_of(&folder.join(name), crate::user::user());
     fs::read_to_string(channel.join(FACTS).join("complete")).ok()
 }
 
@@ -185,7 +185,7 @@ fn a_trace_is_locked_while_it_is_recovered() {
     assert!(recover_it(None).expect("a window")[0].result.is_ok());
 
     // The same where nothing of it is in memory.
-    let facts = channel_of(&folder.join("trace"), crate::home::user()).join(FACTS);
+    let facts = channel_of(&folder.join("trace"), crate::user::user()).join(FACTS);
     completion::unmark(&facts).expect("a mark");
     room.lock().expect("a lock");
     let refused = recover_it(Some(&trace)).expect_err("it is busy");
@@ -206,7 +206,7 @@ fn what_cannot_be_opened_is_said_and_what_is_no_recording_left_alone() {
     fs::create_dir(folder.join("theirs")).expect("a folder");
     assert!(recover_in(&folder.join("theirs")).expect("a window").is_empty());
     record(&folder, 1).finish(&|| false).expect("a trace");
-    let channel = channel_of(&folder.join("trace"), crate::home::user());
+    let channel = channel_of(&folder.join("trace"), crate::user::user());
     completion::unmark(&channel.join(FACTS)).expect("a mark");
     fs::write(channel.join("metadata"), "damaged").expect("a file");
     let refused = recover_in(&folder.join("trace")).expect_err("it may be in memory");
@@ -220,8 +220,8 @@ fn a_copy_is_not_taken_for_the_trace() {
     let folder = shared();
     left(&folder, 1);
     let (trace, copy) = (folder.join("trace"), folder.join("copy"));
-    let from = channel_of(&trace, crate::home::user());
-    let to = channel_of(&copy, crate::home::user());
+    let from = channel_of(&trace, crate::user::user());
+    let to = channel_of(&copy, crate::user::user());
     fs::create_dir_all(to.join(FACTS)).expect("a folder");
     for file in [Path::new("metadata"), &Path::new(FACTS).join(CALIBRATIONS)] {
         fs::copy(from.join(file), to.join(file)).expect("a copy");

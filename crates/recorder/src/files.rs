@@ -1,0 +1,36 @@
+//! Files and folders whose state has a meaning for everybody: regular files, removed folders.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Opens a file: nothing but a regular one, since a pipe would be waited for.
+///
+/// # Errors
+///
+/// If it cannot be opened, is a link, or is something else.
+pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// Why nothing can be written to a folder that was removed.
+#[derive(Debug)]
+pub(crate) struct Removed;
+
+impl core::fmt::Display for Removed {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("its folder was removed")
+    }
+}
+
+impl std::error::Error for Removed {}
+
+/// Whether an error says that a folder was removed: what was in it is gone for good.
+pub(crate) fn says_removed(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Removed>())
+}

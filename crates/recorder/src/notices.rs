@@ -1,0 +1,139 @@
+//! What a recorder reports while it runs, and the status line. All of it goes to stderr, since
+//! stdout is the traced command's.
+
+use core::fmt::Arguments;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::Write;
+
+use trackway_console::{
+    Style, Target, clear_progress, has_progress, message, show_progress, write_line,
+};
+use trackway_session::protocol::Notice;
+
+/// Where notices go.
+#[derive(Debug)]
+pub struct Notices {
+    quiet: bool,
+    terminal: bool,
+    status_shown: Cell<bool>,
+    /// What was said: the newest, for who asks how it goes; all, where they are for tests.
+    said: RefCell<Vec<Notice>>,
+    place: Place,
+}
+
+/// Where notices go, besides being kept.
+#[derive(Debug)]
+enum Place {
+    Terminal,
+    /// Of a recorder in the background.
+    Log(RefCell<File>),
+    Nowhere,
+}
+
+/// How many notices are kept where they go elsewhere, too.
+const KEPT_MAX: usize = 50;
+
+impl Notices {
+    /// Notices on stderr; none at all if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let terminal = has_progress();
+        let (status_shown, said) = (Cell::new(false), RefCell::default());
+        Self { quiet, terminal, status_shown, said, place: Place::Terminal }
+    }
+
+    /// Notices of a recorder in the background: the newest are kept, all go to `log`.
+    pub(crate) fn logged(log: File) -> Self {
+        Self { place: Place::Log(RefCell::new(log)), ..Self::new(false) }
+    }
+
+    /// Notices that are only kept, all of them.
+    pub fn kept() -> Self {
+        Self { place: Place::Nowhere, ..Self::new(false) }
+    }
+
+    /// The notices so far, or the newest.
+    pub fn all(&self) -> Vec<Notice> {
+        self.said.borrow().clone()
+    }
+
+    /// The same as lines.
+    pub fn lines(&self) -> Vec<String> {
+        self.said.borrow().iter().map(Notice::to_string).collect()
+    }
+
+    /// Whether somebody sees them as they are said.
+    pub(crate) fn are_printed(&self) -> bool {
+        matches!(self.place, Place::Terminal)
+    }
+
+    fn keep(&self, notice: Notice) {
+        if let Place::Log(log) = &self.place {
+            // A log that cannot be written keeps nobody from recording.
+            let _ = writeln!(log.borrow_mut(), "{notice}");
+        }
+        let mut said = self.said.borrow_mut();
+        if said.len() == KEPT_MAX && !matches!(self.place, Place::Nowhere) {
+            said.remove(0);
+        }
+        said.push(notice);
+    }
+
+    /// Says one line.
+    pub fn say(&self, text: Arguments<'_>) {
+        self.say_with_loss(text, "");
+    }
+
+    /// Says one line, a part of which tells of a loss: terminals show that part in its colour.
+    pub(crate) fn say_with_loss(&self, text: Arguments<'_>, loss: &str) {
+        let text = text.to_string();
+        if self.are_printed() && !self.quiet {
+            self.clear_status();
+            match text.split_once(loss).filter(|_| !loss.is_empty()) {
+                Some((before, behind)) => {
+                    let loss = Target::Errors.paint(Style::Loss, loss);
+                    write_line(format_args!("trackway: {before}{loss}{behind}"));
+                }
+                None => message!("trackway: {text}"),
+            }
+        }
+        self.keep(Notice::Info(text));
+    }
+
+    /// Adds advice to what was said.
+    pub fn hint(&self, text: Arguments<'_>) {
+        let notice = Notice::hint(text.to_string());
+        if self.are_printed() && !self.quiet {
+            message!("{notice}");
+        }
+        self.keep(notice);
+    }
+
+    /// Says what was kept elsewhere, advice as advice.
+    pub(crate) fn say_again(&self, notice: &Notice) {
+        match notice {
+            Notice::Hint { hint } => self.hint(format_args!("{hint}")),
+            Notice::Info(text) => self.say(format_args!("{text}")),
+        }
+    }
+
+    /// Whether a status line is wanted.
+    pub(crate) fn wants_status(&self) -> bool {
+        self.terminal && !self.quiet && self.are_printed()
+    }
+
+    /// Shows the status line, in place of the one before.
+    pub(crate) fn status(&self, text: Arguments<'_>) {
+        if self.wants_status() {
+            show_progress(format_args!("trackway: {text}"));
+            self.status_shown.set(true);
+        }
+    }
+
+    /// Removes the status line.
+    pub(crate) fn clear_status(&self) {
+        if self.status_shown.replace(false) {
+            clear_progress();
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Who this process is.
+
+/// The user that we act for.
+pub(crate) fn user() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process has the rights of root.
+pub fn is_root() -> bool {
+    user() == 0
+}
