@@ -118,7 +118,7 @@ int trackway_dynamic_enabled(const struct trackway_dynamic *event) __attribute__
  *     -ERANGE   an integer does not fit its field
  *
  * Where the event is not wanted, values are not looked at. Thread-safe, async-signal-safe, after
- * fork and vfork. Uses up to 6 KiB of stack, 3 KiB for values of up to 512 bytes in all, and
+ * fork and vfork. Uses up to 7 KiB of stack, 3 KiB for values of up to 512 bytes in all, and
  * 0.5 KiB where the event is not wanted; does not block, allocate or change errno.
  */
 int trackway_dynamic_record(const struct trackway_dynamic *event,

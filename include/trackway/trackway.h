@@ -101,7 +101,7 @@ enum trackway_level {
  * converted as in a function call, and evaluated once if the event is on, else not at all.
  *
  * Thread-safe and async-signal-safe; after fork, in vfork children, before main and in destructors.
- * Does not block, allocate, or change errno. Uses up to 7 KiB of stack when on, 2 KiB if all fields
+ * Does not block, allocate, or change errno. Uses up to 7 KiB of stack when on, 3 KiB if all fields
  * are of fixed sizes and small. What arguments point to is read during the call only, and may
  * change meanwhile: the record is whole all the same. No error is reported: a record for which
  * there is no room is counted, and `trackway record` says how many; with TRACKWAY_ALLOW_BLOCKING in
