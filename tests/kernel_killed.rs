@@ -251,28 +251,26 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
         return;
     }
     for _ in 0..TRIES {
-        // On a busy machine it must not run on while this test waits for a CPU.
-        let mut record = world.command("nice");
-        record.args(["-n", "19"]).arg(build_dir().join("trackway"));
-        record.args(["record", "--kernel", "*", "-o", "trace", "--", "touch", "ran"]);
-        record.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut record = world.trackway(&["record", "--kernel", "*", "-o", "trace"]);
+        record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = record.spawn().expect("trackway runs");
         let pid = recorder.id();
         // It goes on between looks alone, however long one takes.
         wait_for("some tracepoints", || {
             send(pid.cast_signed(), libc::SIGSTOP);
-            let is_there = has_tracepoints(pid, SOME) || !matches!(recorder.try_wait(), Ok(None));
+            let is_there = tracepoints(pid) > SOME || !matches!(recorder.try_wait(), Ok(None));
             if !is_there {
                 send(pid.cast_signed(), libc::SIGCONT);
             }
             is_there
         });
         let ours = held(pid);
-        send(pid.cast_signed(), libc::SIGINT);
+        // Not SIGINT: what a shell starts in the background ignores that.
+        send(pid.cast_signed(), libc::SIGTERM);
         send(pid.cast_signed(), libc::SIGCONT);
         let output = recorder.wait_with_output().expect("it ends");
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.signal() != Some(libc::SIGINT) {
+        if output.status.signal() != Some(libc::SIGTERM) {
             println!("too late: {talk}");
             continue;
         }
@@ -328,18 +326,6 @@ fn tracepoints(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
-}
-
-/// Whether a process has more tracepoints than so many: of those that it opened last, since it has
-/// thousands of descriptors, and is through with the rest in the time that it takes to read all.
-fn has_tracepoints(pid: u32, count: usize) -> bool {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut numbers: Vec<u32> = numbers.collect();
-    numbers.sort_unstable_by(|one, other| other.cmp(one));
-    let newest = numbers.iter().take(4 * count);
-    let links = newest.filter_map(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
-    links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count() > count
 }
 
 /// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.
