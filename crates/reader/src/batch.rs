@@ -3,7 +3,7 @@
 use trackway_ctf::read::{Loss, StreamError};
 use trackway_ctf::text::{Head, Stamp};
 
-use crate::call::{Crossing, Late};
+use crate::call::{Crossing, LateEntry};
 use crate::filter::Question;
 use crate::order::EventPlace;
 
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     questions_bytes: usize,
     /// Entries and returns of calls whose entries may lack texts.
     pub(crate) crossings: Vec<Crossing>,
-    /// The number of the first of them in its stream, and whether [`crate::ahead`] has them.
+    /// The number of the first of them in its stream, and whether [`crate::lookahead`] has them.
     pub(crate) first_crossing: u64,
     pub(crate) is_indexed: bool,
     /// Between which times events of the stream may be missing.
@@ -43,7 +43,7 @@ pub(crate) struct Asked {
     /// What filters ask; `None`: the event is taken.
     pub(crate) question: Option<Question>,
     /// What it is with the texts that it lacks; it has the question then.
-    pub(crate) late: Option<Box<Late>>,
+    pub(crate) late: Option<Box<LateEntry>>,
 }
 
 /// An event.
@@ -111,7 +111,7 @@ impl Batch {
         &mut self,
         class: (usize, usize),
         question: Option<Question>,
-        late: Option<Box<Late>>,
+        late: Option<Box<LateEntry>>,
     ) {
         self.questions_bytes += size_of::<Asked>()
             + question.as_ref().map_or(0, Question::size)

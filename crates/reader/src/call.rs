@@ -121,7 +121,7 @@ impl Call {
         line: Line<'_>,
         body: &Body<'_, '_, '_>,
         filters: Option<&ClassFilters>,
-    ) -> Option<Late> {
+    ) -> Option<LateEntry> {
         let missing: Vec<usize> = seen.missing().collect();
         let incomplete = if self.bits.is_empty() {
             // Then each bit is that of one of them.
@@ -148,7 +148,7 @@ impl Call {
             return None;
         }
         let caller = (seen.thread?, self.number);
-        Some(Late { caller, missing, line: marked, places, question, found: None })
+        Some(LateEntry { caller, missing, line: marked, places, question, found: None })
     }
 }
 
@@ -240,7 +240,7 @@ impl Crossing {
 
 /// An entry that lacks texts.
 #[derive(Debug)]
-pub(crate) struct Late {
+pub(crate) struct LateEntry {
     /// The thread, and the call's number.
     pub(crate) caller: (u64, usize),
     /// The numbers of the texts that it lacks.
@@ -254,7 +254,7 @@ pub(crate) struct Late {
     found: Option<Vec<Vec<u8>>>,
 }
 
-impl Late {
+impl LateEntry {
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.line.len() + self.question.as_ref().map_or(0, Question::size)
     }

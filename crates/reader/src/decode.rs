@@ -11,7 +11,7 @@ use trackway_ctf::read::{
 use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
-use crate::call::Late;
+use crate::call::LateEntry;
 use crate::filter::{Gather, Question};
 use crate::input::{DataFile, Part};
 use crate::order::{EventPlace, ends_first};
@@ -380,7 +380,7 @@ struct Gap {
 struct Written {
     /// Whether it is to be taken, or what it is, is still to be decided: its class's index, and
     /// what that needs.
-    asked: Option<(usize, Option<Question>, Option<Box<Late>>)>,
+    asked: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
     head: Head,
     /// Where its body begins in its packet.

@@ -11,7 +11,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod batch;
 mod call;
 mod decode;
@@ -21,6 +20,7 @@ mod folder;
 mod follow;
 mod index;
 mod input;
+mod lookahead;
 mod merge;
 mod messages;
 mod order;
@@ -51,9 +51,9 @@ pub use recording::unfinished;
 pub use select::{Range, Selection};
 pub use stats::{EventCount, Statistics, StreamCount, statistics};
 
-use ahead::Ahead;
 use filter::Judge;
 use input::{NamedTrace, joined};
+use lookahead::Lookahead;
 use merge::Merge;
 use order::Orders;
 use pipeline::{Limits, Pipeline, Tools};
@@ -153,7 +153,7 @@ fn print_on<B: Bytes + Sync>(
         written: None,
         judge: before.judge,
         orders: before.orders,
-        ahead: Ahead::new(&streams),
+        lookahead: Lookahead::new(&streams),
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use trackway_ctf::read::Bytes;
 use trackway_ctf::text::{LineFormat, Shown};
 
-use crate::ahead::{Ahead, Place};
 use crate::batch::{Batch, Told};
-use crate::call::Late;
+use crate::call::LateEntry;
 use crate::filter::Judge;
+use crate::lookahead::{Lookahead, Place};
 use crate::messages::report;
 use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
@@ -45,7 +45,7 @@ struct Cursor {
     question: usize,
     order: StreamOrder,
     /// Batches behind `batch` that are decoded already.
-    ahead: VecDeque<Batch>,
+    decoded: VecDeque<Batch>,
 }
 
 /// Merges the streams of a pipeline.
@@ -73,7 +73,7 @@ pub(crate) struct Merge<'m, 't, B, F> {
     /// The order of the events so far, of streams that may grow.
     pub(crate) orders: Orders,
     /// What is decoded of each trace.
-    pub(crate) ahead: Ahead,
+    pub(crate) lookahead: Lookahead,
 }
 
 /// What becomes of an event about which the merge decides.
@@ -86,7 +86,7 @@ enum Taken {
 
 impl Cursor {
     /// The next event, if it is an entry that lacks texts, and where it is.
-    fn take_late(&mut self, stream: usize) -> Option<(Box<Late>, Place)> {
+    fn take_late(&mut self, stream: usize) -> Option<(Box<LateEntry>, Place)> {
         let batch = &mut self.batch;
         let asked = batch.questions.get_mut(self.question)?;
         if asked.mark != self.mark {
@@ -100,14 +100,14 @@ impl Cursor {
         Some((late, Place { time, stream, number: batch.first_crossing + own as u64 }))
     }
 
-    fn put_late(&mut self, late: Box<Late>) {
+    fn put_late(&mut self, late: Box<LateEntry>) {
         if let Some(asked) = self.batch.questions.get_mut(self.question) {
             asked.late = Some(late);
         }
     }
 
     fn batches(&mut self) -> impl Iterator<Item = &mut Batch> {
-        std::iter::once(&mut self.batch).chain(&mut self.ahead)
+        std::iter::once(&mut self.batch).chain(&mut self.decoded)
     }
 }
 
@@ -184,10 +184,10 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     self.write_if_due()?;
                     let used = std::mem::take(&mut cursor.batch);
                     cursor.order.last = used.last_time.or(cursor.order.last);
-                    self.ahead.leave(index, &used);
-                    let next = match cursor.ahead.pop_front() {
+                    self.lookahead.leave(index, &used);
+                    let next = match cursor.decoded.pop_front() {
                         Some(batch) => {
-                            self.ahead.release(&batch);
+                            self.lookahead.release(&batch);
                             Some(batch)
                         }
                         None => self.receive(index, used, now),
@@ -198,8 +198,9 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                             if let Some(progress) = self.progress {
                                 progress(self.events);
                             }
-                            let (ahead, order) = (std::mem::take(&mut cursor.ahead), cursor.order);
-                            *cursor = Cursor { batch, order, ahead, ..Cursor::default() };
+                            let (decoded, order) =
+                                (std::mem::take(&mut cursor.decoded), cursor.order);
+                            *cursor = Cursor { batch, order, decoded, ..Cursor::default() };
                         }
                         None => return Ok(None),
                     }
@@ -298,49 +299,49 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
 
     /// The next batch that is decoded of a stream, while the merge is at `now`.
     fn receive(&mut self, stream: usize, used: Batch, now: i64) -> Option<Batch> {
-        if self.ahead.is_ended(stream) {
+        if self.lookahead.is_ended(stream) {
             return None;
         }
         let mut batch = self.pipeline.take(stream, used, &mut self.tools);
         match &mut batch {
-            Some(batch) => self.ahead.receive(stream, batch, now),
-            None => self.ahead.end(stream),
+            Some(batch) => self.lookahead.receive(stream, batch, now),
+            None => self.lookahead.end(stream),
         }
         batch
     }
 
     /// If the next event of a stream is an entry that lacks texts: finds them in the event of its
-    /// return, as far as [`Ahead`] goes.
+    /// return, as far as [`Lookahead`] goes.
     fn find_return(&mut self, cursors: &mut [Cursor], stream: usize) {
         let late = cursors.get_mut(stream).and_then(|cursor| cursor.take_late(stream));
         let Some((mut late, entry)) = late else { return };
-        for unindexed in self.ahead.take_unindexed(stream) {
+        for unindexed in self.lookahead.take_unindexed(stream) {
             let batches = cursors.get_mut(unindexed).into_iter().flat_map(Cursor::batches);
-            batches.for_each(|batch| self.ahead.index(unindexed, batch));
+            batches.for_each(|batch| self.lookahead.index(unindexed, batch));
         }
         // What is behind the range of times is not all decoded.
         let end = self.streams.get(stream).and_then(|stream| stream.range.end).unwrap_or(i64::MAX);
         let time = loop {
-            let found = self.ahead.next(late.caller, entry).map(|(time, _)| time);
+            let found = self.lookahead.next(late.caller, entry).map(|(time, _)| time);
             let found = found.filter(|&time| time <= end);
-            let Some(behind) = self.ahead.behind(stream, found.unwrap_or(end)) else {
+            let Some(behind) = self.lookahead.behind(stream, found.unwrap_or(end)) else {
                 break found;
             };
-            if !self.ahead.has_room() {
+            if !self.lookahead.has_room() {
                 // Nobody knows whether there is an earlier one.
                 break None;
             }
             let Some(mut batch) = self.receive(behind, Batch::default(), entry.time) else {
                 continue;
             };
-            self.ahead.index(behind, &mut batch);
-            self.ahead.keep(&batch);
+            self.lookahead.index(behind, &mut batch);
+            self.lookahead.keep(&batch);
             if let Some(cursor) = cursors.get_mut(behind) {
-                cursor.ahead.push_back(batch);
+                cursor.decoded.push_back(batch);
             }
         };
-        let is_certain = time.is_some_and(|time| !self.ahead.has_gap(stream, entry.time, time));
-        if let Some((_, texts)) = self.ahead.next(late.caller, entry).filter(|_| is_certain) {
+        let is_certain = time.is_some_and(|time| !self.lookahead.has_gap(stream, entry.time, time));
+        if let Some((_, texts)) = self.lookahead.next(late.caller, entry).filter(|_| is_certain) {
             late.take(texts);
         }
         if let Some(cursor) = cursors.get_mut(stream) {

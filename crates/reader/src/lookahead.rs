@@ -33,16 +33,16 @@ pub(crate) struct Place {
 }
 
 /// What is decoded of all traces.
-pub(crate) struct Ahead {
+pub(crate) struct Lookahead {
     /// By the numbers of the streams; `None`: no call of their trace may lack a name.
-    streams: Vec<Option<StreamAhead>>,
-    traces: Vec<TraceAhead>,
+    streams: Vec<Option<StreamProgress>>,
+    traces: Vec<TraceIndex>,
     /// Bytes of the batches that are decoded and are not the next of their streams.
     bytes: usize,
 }
 
 /// What is decoded of one stream.
-struct StreamAhead {
+struct StreamProgress {
     trace: usize,
     /// The time of the last event; `None` before the first one.
     reached: Option<i64>,
@@ -55,7 +55,7 @@ struct StreamAhead {
 
 /// What is decoded of one trace.
 #[derive(Default)]
-struct TraceAhead {
+struct TraceIndex {
     /// The streams that are not ended, by the times that they have reached.
     reached: BTreeSet<(Option<i64>, usize)>,
     /// Streams that have batches which are not indexed.
@@ -65,19 +65,19 @@ struct TraceAhead {
     gaps: Gaps,
 }
 
-impl Ahead {
+impl Lookahead {
     pub(crate) fn new<B: Bytes>(streams: &[Stream<'_, B>]) -> Self {
-        let mut ahead = Self { streams: Vec::new(), traces: Vec::new(), bytes: 0 };
+        let mut lookahead = Self { streams: Vec::new(), traces: Vec::new(), bytes: 0 };
         let mut known = HashMap::new();
         for (number, stream) in streams.iter().enumerate() {
             let has_calls = stream.texts.iter().any(|texts| !texts.calls.is_empty());
-            ahead.streams.push(has_calls.then(|| {
+            lookahead.streams.push(has_calls.then(|| {
                 let trace = *known.entry(std::ptr::from_ref(stream.trace)).or_insert_with(|| {
-                    ahead.traces.push(TraceAhead::default());
-                    ahead.traces.len() - 1
+                    lookahead.traces.push(TraceIndex::default());
+                    lookahead.traces.len() - 1
                 });
-                ahead.traces[trace].reached.insert((None, number));
-                StreamAhead {
+                lookahead.traces[trace].reached.insert((None, number));
+                StreamProgress {
                     trace,
                     reached: None,
                     is_ended: false,
@@ -86,16 +86,16 @@ impl Ahead {
                 }
             }));
         }
-        ahead
+        lookahead
     }
 
-    fn of(&mut self, stream: usize) -> Option<(&mut StreamAhead, &mut TraceAhead)> {
+    fn of(&mut self, stream: usize) -> Option<(&mut StreamProgress, &mut TraceIndex)> {
         let of_stream = self.streams.get_mut(stream)?.as_mut()?;
         let of_trace = self.traces.get_mut(of_stream.trace)?;
         Some((of_stream, of_trace))
     }
 
-    fn trace(&self, stream: usize) -> Option<&TraceAhead> {
+    fn trace(&self, stream: usize) -> Option<&TraceIndex> {
         self.traces.get(self.streams.get(stream)?.as_ref()?.trace)
     }
 
