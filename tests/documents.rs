@@ -148,7 +148,7 @@ fn the_filters_guides_examples_are_expressions() {
     let fields = strings.into_iter().chain(others).map(member).collect();
     let layout = Layout { fields, ..Layout::default() };
     let guide = guide("filters.md");
-    let table = guide.split("## The language").nth(1).expect("the language");
+    let table = guide.split("## Expression language").nth(1).expect("the language");
     let table = table.split("\n## ").next().expect("an end");
     let rows = table.lines().filter(|line| line.starts_with("| "));
     let spans = rows.flat_map(|row| row.split('`').skip(1).step_by(2));

@@ -690,7 +690,8 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
 /// RUN the guide's words: every helper that it names is one.
 #[test]
 fn the_guide_names_the_contexts_that_there_are() {
-    let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
+    let guide = fs::read_to_string(source_dir().join("docs/guides/kernel-reference.md"));
+    let guide = guide.expect("a reference");
     for context in ["cpu_id", "prio", "euid"] {
         assert!(guide.contains(&format!("`$ctx.{context}`")), "{context}");
     }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use trackway_tests::{has, skipped, source_dir};
 
+#[path = "tidy/links.rs"]
+mod links;
 #[path = "tidy/rings.rs"]
 mod rings;
 
@@ -347,23 +349,4 @@ fn every_rust_file_says_what_it_is() {
         }
     }
     assert!(bad.is_empty(), "without a head: {}", bad.join(", "));
-}
-
-#[test]
-fn links_between_documents_lead_somewhere() {
-    let mut bad = Vec::new();
-    for path in sources(&[".md"]) {
-        let text = fs::read_to_string(&path).expect("a document");
-        for part in text.split("](").skip(1) {
-            let target = part.split([')', '#']).next().unwrap_or("");
-            if target.is_empty() || target.contains("://") {
-                continue;
-            }
-            let base = path.parent().expect("a folder");
-            if !base.join(target).exists() {
-                bad.push(format!("{}: {target}", relative(&path)));
-            }
-        }
-    }
-    assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
