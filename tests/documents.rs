@@ -349,8 +349,30 @@ fn the_rust_guide_links_programs_with_the_library() {
     }
 }
 
+/// Subcommands in the first columns of docs/commands.md: `session create`, `print`.
+fn listed_commands() -> Vec<Vec<String>> {
+    let text = fs::read_to_string(source_dir().join("docs/commands.md")).expect("the commands");
+    let mut commands = Vec::new();
+    for row in text.lines().filter(|line| line.starts_with("| `")) {
+        let first_column = row.split(" | ").next().expect("a column");
+        let mut group = Vec::new();
+        for span in first_column.split('`').skip(1).step_by(2) {
+            let subcommand = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase());
+            let span = span.trim_start_matches("sudo ");
+            let words: Vec<String> = match span.strip_prefix("trackway ") {
+                Some(rest) => rest.split(' ').take_while(subcommand).map(str::to_owned).collect(),
+                // `trackway session list`, `status`: of the same group.
+                None => [group.clone(), vec![span.to_owned()]].concat(),
+            };
+            group = words[..words.len() - 1].to_vec();
+            commands.push(words);
+        }
+    }
+    commands
+}
+
 #[test]
-fn every_command_of_the_readme_exists_and_helps() {
+fn every_command_of_the_table_exists_and_helps() {
     let world = World::new("help");
     let help = world.trackway(&["--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -360,6 +382,18 @@ fn every_command_of_the_readme_exists_and_helps() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());
         assert!(text.to_lowercase().contains("examples"), "{command}: {text}");
+    }
+    let commands = listed_commands();
+    assert!(commands.len() > 35, "{commands:?}");
+    for mut command in commands {
+        // Suites are no subcommands.
+        command.retain(|word| !["spans", "preload", "sessions"].contains(&word.as_str()));
+        command.push("--help".into());
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        let output = world.trackway(&arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let usage = format!("Usage: trackway {}", arguments[..arguments.len() - 1].join(" "));
+        assert!(output.status.success() && text.contains(&usage), "{arguments:?}: {text}");
     }
 }
 

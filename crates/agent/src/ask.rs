@@ -4,7 +4,7 @@
 //! work as a filter that looks at one. So a site of such an event asks, where all sessions that
 //! want it have filters; it stages what passes, and hands the answer back with it, because a filter
 //! that counts may be asked once only. Who cannot answer says so, and the event goes the ordinary
-//! way: to ask is never needed. docs/design/0008-filters.md, "Asked before staging".
+//! way: to ask is never needed. docs/design/0008-filters.md, "Prefilters before staging".
 //!
 //! Invariant: an answer is good for one session, in one generation, in the window that the process
 //! was in: all three stand in it, and whoever records by it compares them.

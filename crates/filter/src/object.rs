@@ -1,5 +1,5 @@
-//! The bytes that are given to those who run filters: docs/design/0008-filters.md, "Bytes of an
-//! object". Whoever reads them (crate `jit`) takes them for hostile; here they are only written.
+//! The bytes that are given to those who run filters: docs/design/0008-filters.md, "Object
+//! format". Whoever reads them (crate `jit`) takes them for hostile; here they are only written.
 
 use trackway_jit::insn::Insn;
 use trackway_jit::object::VERSION;

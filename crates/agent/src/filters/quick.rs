@@ -7,7 +7,7 @@
 //! who is about to be counted (`trackway_ring::inside`), and a thread that was preempted inside
 //! goes on in this library's own text, however long it slept and whatever lies there by then.
 //!
-//! docs/design/0008-filters.md, "Asked in one sequence", has the argument.
+//! docs/design/0008-filters.md, "Filters in one sequence", has the argument.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
