@@ -25,7 +25,7 @@ use crate::notices::Notices;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::slot::{self, ChannelSettings, SessionSettings, Slot};
 use crate::trace::Trace;
-use crate::{Home, RecordError, clock_epoch, cpus, unfinished};
+use crate::{Home, RecordError, clock_epoch, cpus, free_slot};
 
 /// How long the end waits for claims of live writers.
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
@@ -98,7 +98,7 @@ impl Channel {
         class: u32,
         before: Option<&Self>,
     ) -> Result<Self, RecordError> {
-        let slot = unfinished::take_slot(home)?;
+        let slot = free_slot::take_slot(home)?;
         let filters_word = slot.session().filters.load(Ordering::Relaxed);
         let layout = match slot.build(home, session, settings, class, cpus::possible()) {
             Ok(layout) => layout,

@@ -15,8 +15,8 @@ use trackway_sys::signal::Guard;
 use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
 
 use crate::RecordError;
+use crate::given_up::GivenUp;
 use crate::notices::Notices;
-use crate::unfinished::GivenUp;
 
 /// Environment variable that says where the window is, instead of /dev/shm; the library in traced
 /// programs obeys it too.

@@ -7,6 +7,7 @@
 //!
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
 
+mod abandoned;
 mod account;
 mod beside;
 mod cgroup;
@@ -32,7 +33,9 @@ mod ending;
 mod error;
 mod files;
 mod filters;
+mod free_slot;
 mod give_back;
+mod given_up;
 mod home;
 mod kernel;
 mod kernel_filters;
@@ -84,6 +87,7 @@ mod users;
 pub mod versions;
 mod visits;
 
+pub use abandoned::Stranded;
 pub use command::CommandEnd;
 pub use contexts::{BothContexts, ContextsError, parse_both};
 pub use error::RecordError;
@@ -95,7 +99,7 @@ pub use notices::Notices;
 pub use numbers::{Counted, Grouped};
 pub use record::{RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
-pub use recover::{Recovered, Recovery, RecoveryEnd, Stranded, recover, recover_in, recover_in_as};
+pub use recover::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
 pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
 pub use slot::{ChannelSettings, SessionSettings};
 pub use summary::Summary;

@@ -320,9 +320,7 @@ impl Parts {
 
     /// Says which recordings of before had to go for this one.
     pub(crate) fn tell_given_up(&self, notices: &Notices) {
-        self.parts
-            .iter()
-            .for_each(|part| crate::unfinished::tell_given_up(&part.recording.home, notices));
+        self.parts.iter().for_each(|part| crate::given_up::tell(&part.recording.home, notices));
     }
 
     /// Records windows that have appeared, and ends the parts of those that have gone.

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_console::IoError;
-use trackway_window::{OpenError, SessionLayout};
+use trackway_window::OpenError;
 
+use crate::abandoned::{Left, Stranded};
 use crate::beside;
 use crate::changes;
 use crate::channel::Channel;
@@ -22,12 +23,12 @@ use crate::notices::Notices;
 use crate::origins::{self, Kept, Origin};
 use crate::place::Place;
 use crate::recording::{Recording, Unwritten};
-use crate::region::{RegionWork, StreamNames};
+use crate::region::RegionWork;
 use crate::room;
-use crate::slot::{self, Slot};
+use crate::slot::{self, Slot, uuid_of};
 use crate::stream::is_progress_in;
 use crate::trace::{self, CALIBRATIONS, FACTS, Trace, WindowFolder, channel_of};
-use crate::{Home, RecordError, Summary, cpus, dying};
+use crate::{Home, RecordError, Summary, dying};
 
 /// A session that was recovered.
 #[derive(Debug)]
@@ -66,17 +67,6 @@ pub enum RecoveryEnd {
     Beside(PathBuf),
     /// They were given up.
     Discarded,
-}
-
-/// What becomes of records whose trace cannot be completed where it was recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stranded {
-    /// They stay in memory: the folder may come back, as with a disk.
-    Keep,
-    /// They go into a trace of their own beside it.
-    Beside,
-    /// They are given up.
-    Discard,
 }
 
 /// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
@@ -498,76 +488,9 @@ fn lock(folder: &Path) -> Result<File, RecordError> {
     }
 }
 
-/// Identity of the trace that a session in a window is of.
-pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
-        bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
-    }
-    uuid
-}
-
 impl Recovered {
     fn failed(folder: PathBuf, error: RecordError) -> Self {
         Self { folder, end: RecoveryEnd::InPlace, result: Err(error) }
-    }
-}
-
-/// A channel whose recorder is dead, and in which nobody writes any more.
-pub(crate) struct Left {
-    slot: Slot,
-    layout: SessionLayout,
-    names: StreamNames,
-    no_sequence: bool,
-}
-
-impl Left {
-    /// Keeps writers out of a channel that was taken over; `None`: nothing is left of it.
-    pub(crate) fn of(
-        home: &Home,
-        slot: Slot,
-        stranded: Stranded,
-    ) -> Result<Option<Self>, RecordError> {
-        let session = slot.session();
-        if session.state.load(Ordering::Relaxed) == state::BUILDING {
-            let no_sequence = slot.deactivate_unbuilt();
-            slot.free(home, no_sequence).inspect_err(|_| slot.abandon())?;
-            return Ok(None);
-        }
-        // What lies elsewhere is another session's, whatever the slot says.
-        let is_of_another = home.uid() != crate::user::user();
-        let is_its = |layout: &SessionLayout| {
-            // Each CPU takes memory of ours.
-            (!is_of_another || layout.cpus <= cpus::possible())
-                && slot::is_control_area(home, slot.index, &layout.control_area())
-        };
-        let layout = SessionLayout::read(home.window(), slot.index).filter(is_its);
-        let class = session.stream_class.load(Ordering::Relaxed);
-        let names = slot::channel_name(session).map(|name| StreamNames::new(&name, class));
-        let no_sequence = slot.deactivate();
-        let Some((layout, names)) = layout.zip(names) else {
-            let was_let_in_to = session.control_offset.load(Ordering::Relaxed) != 0;
-            // A process of little address space (RLIMIT_AS) does not see all.
-            let window = home.window();
-            let may_be_elsewhere =
-                home.allocator.file().status().is_ok_and(|file| file.bytes > window.mapped_bytes());
-            let is_kept = stranded == Stranded::Keep || may_be_elsewhere;
-            if was_let_in_to && !slot.is_complete && is_kept {
-                slot.abandon();
-                return Err(RecordError::Lost("its session in the window makes no sense"));
-            }
-            slot.free(home, no_sequence).inspect_err(|_| slot.abandon_complete())?;
-            return Ok(None);
-        };
-        if slot.is_complete {
-            slot.discard(home, &layout, no_sequence)?;
-            return Ok(None);
-        }
-        Ok(Some(Self { slot, layout, names, no_sequence }))
-    }
-
-    pub(crate) fn discard(&self, home: &Home) -> Result<(), RecordError> {
-        self.slot.discard(home, &self.layout, self.no_sequence)
     }
 }
 

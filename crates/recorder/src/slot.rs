@@ -635,6 +635,15 @@ pub(crate) fn path_of(session: &Session) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// Identity of the trace that a session in a window is of.
+pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
+        bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
+    }
+    uuid
+}
+
 /// Name of the channel, as it stands in the window, if it can be one.
 pub(crate) fn channel_name(session: &Session) -> Option<String> {
     let length = session.channel_bytes.load(Ordering::Relaxed);

@@ -21,7 +21,7 @@ use trackway_window::OpenError;
 use super::{LOCK, RunFolder};
 use crate::files::open_regular;
 use crate::notices::Notices;
-use crate::recover::uuid_of;
+use crate::slot::uuid_of;
 use crate::{Home, RecordError, kernel, origins};
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
