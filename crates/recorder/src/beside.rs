@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::RecordError;
-use crate::channel::Channel;
+use crate::channel::{self, Channel};
 use crate::origins::Origin;
 use crate::room::{self, Room};
 use crate::trace::{Particulars, Trace};
@@ -35,7 +35,7 @@ pub(crate) fn make(
 ) -> Result<Beside, RecordError> {
     let path = claim(&origin.root, may_be_here)?;
     let room = room::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
-    let of = Particulars { folder: origin.folder, ..Particulars::of(origin.uuid, channels) };
+    let of = Particulars { folder: origin.folder, ..channel::particulars(origin.uuid, channels) };
     match Trace::create(&room.place(), of) {
         Ok(trace) => Ok(Beside { room, trace }),
         Err(error) => {

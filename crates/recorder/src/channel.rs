@@ -24,7 +24,7 @@ use crate::memory::{FileMemory, Pool};
 use crate::notices::Notices;
 use crate::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::slot::{self, ChannelSettings, SessionSettings, Slot};
-use crate::trace::Trace;
+use crate::trace::{Particulars, Trace, WindowFolder};
 use crate::{Home, RecordError, clock_epoch, cpus, free_slot};
 
 /// How long the end waits for claims of live writers.
@@ -86,6 +86,20 @@ pub(crate) enum End {
     Whole,
     /// Not all of it: somebody could not wait.
     Interrupted,
+}
+
+/// Returns what is particular to the trace of these channels, of the calling user's window.
+pub(crate) fn particulars(uuid: [u8; 16], channels: &[Channel]) -> Particulars {
+    let offset = |channel: &Channel| {
+        channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
+    };
+    let class = |channel: &Channel| (channel.names.class, channel.contexts.clone());
+    Particulars {
+        uuid,
+        folder: WindowFolder::own(),
+        realtime_offset_ns: channels.first().map_or(0, offset),
+        classes: channels.iter().map(class).collect(),
+    }
 }
 
 impl Channel {

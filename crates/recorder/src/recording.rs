@@ -144,7 +144,7 @@ impl Recording {
         }
         let mut built = Vec::new();
         let made = build_all(&home, session, channels, &mut built).and_then(|()| {
-            let here = Particulars::of(session.uuid, &built);
+            let here = channel::particulars(session.uuid, &built);
             let realtime_offset_ns = place.realtime_offset_ns.unwrap_or(here.realtime_offset_ns);
             let of = Particulars { folder: place.folder, realtime_offset_ns, ..here };
             Trace::create(&place.root, of)

@@ -11,7 +11,7 @@ use trackway_session::machine::Reason;
 use trackway_session::protocol::SnapshotFacts;
 use trackway_sys::clock::monotonic_ns;
 
-use crate::channel::Channel;
+use crate::channel::{self, Channel};
 use crate::completion::{self, By};
 use crate::memory::FileMemory;
 use crate::region::{Drain, RegionWork};
@@ -153,7 +153,7 @@ impl Recording {
     }
 
     fn particulars(&self) -> Particulars {
-        let now = Particulars::of(self.trace.uuid, &self.channels);
+        let now = channel::particulars(self.trace.uuid, &self.channels);
         // The clock's offset is that of the session's begin: what is in two snapshots has one time.
         let Some(of) = &self.trace.of else { return now };
         Particulars { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }

@@ -14,13 +14,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use trackway_ctf::write::{Contexts, Domain, TraceDescription};
 use trackway_session::Line;
 
 use crate::RecordError;
-use crate::channel::Channel;
 use crate::completion;
 use crate::metadata::Metadata;
 use crate::place::Place;
@@ -58,22 +56,6 @@ pub(crate) struct Particulars {
     pub(crate) realtime_offset_ns: i64,
     /// Its stream classes, with the contexts of their records.
     pub(crate) classes: Vec<(u32, Contexts)>,
-}
-
-impl Particulars {
-    /// Of the trace of these channels, of the calling user's window.
-    pub(crate) fn of(uuid: [u8; 16], channels: &[Channel]) -> Self {
-        let offset = |channel: &Channel| {
-            channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
-        };
-        let class = |channel: &Channel| (channel.names.class, channel.contexts.clone());
-        Self {
-            uuid,
-            folder: WindowFolder::own(),
-            realtime_offset_ns: channels.first().map_or(0, offset),
-            classes: channels.iter().map(class).collect(),
-        }
-    }
 }
 
 /// Which folder of a trace has the streams of a window.
