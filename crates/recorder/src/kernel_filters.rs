@@ -24,6 +24,7 @@ use trackway_kernel::record::staging::{Staged, Step};
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
+use crate::kernel_contexts::is_kernels;
 use crate::notices::Notices;
 use crate::{RecordError, kernel, kernel_meanings, meant};
 
@@ -496,17 +497,6 @@ pub fn take_filters(
 fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
     let events = kernel::selected(&Catalogue::open()?, patterns)?;
     Ok(events.iter().map(kernel::name_of).collect())
-}
-
-/// Whether an expression names a context that the kernel's events have, and programs' have not.
-pub(crate) fn is_kernels(text: &str) -> bool {
-    let of_programs = Layout::program_contexts();
-    let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
-    let is_kernels = |(token, _): &(Token, Span)| {
-        let Token::Context(name) = token else { return false };
-        !is_there(name) && Context::asked().any(|context| context.name == name)
-    };
-    tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
 }
 
 /// A filter about all events, as programs' are asked: what only the kernel's have, they lack.

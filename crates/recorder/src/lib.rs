@@ -38,6 +38,7 @@ mod give_back;
 mod given_up;
 mod home;
 mod kernel;
+mod kernel_contexts;
 mod kernel_filters;
 mod kernel_left_out;
 mod kernel_meanings;

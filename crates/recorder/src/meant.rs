@@ -16,7 +16,7 @@ use trackway_window::Window;
 
 use crate::elf::Reach;
 use crate::filters::{GENERIC_BYTES_MAX, known, layouts_of, selects};
-use crate::kernel_filters::is_kernels;
+use crate::kernel_contexts::is_kernels;
 use crate::{ChannelSettings, RecordError};
 
 /// Most things that are said of a filter that is taken.
