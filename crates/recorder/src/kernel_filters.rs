@@ -24,7 +24,7 @@ use trackway_kernel::record::staging::{Staged, Step};
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
-use crate::kernel_contexts::is_kernels;
+use crate::filter_scope::{is_everyones, is_kernels};
 use crate::notices::Notices;
 use crate::{RecordError, kernel, kernel_meanings, meant};
 
@@ -531,11 +531,6 @@ pub fn as_written(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
             }
         }
     }
-}
-
-/// Whether a filter is about all events, programs' and the kernel's.
-pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
-    spec.rules() == "*"
 }
 
 /// What filters may ask of an event: its fields, and what is known of whoever it happens in.

@@ -15,8 +15,8 @@ use trackway_session::{FilterObject, FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::elf::Reach;
+use crate::filter_scope::is_kernels;
 use crate::filters::{GENERIC_BYTES_MAX, known, layouts_of, selects};
-use crate::kernel_contexts::is_kernels;
 use crate::{ChannelSettings, RecordError};
 
 /// Most things that are said of a filter that is taken.

@@ -12,7 +12,7 @@ use trackway_schema::{EventDescription, Rules, glob_matches};
 use trackway_session::FilterSpec;
 
 use crate::RecordError;
-use crate::kernel_filters::is_everyones;
+use crate::filter_scope::is_everyones;
 
 /// A filter about none of the kernel's events that are recorded, but perhaps about a program's.
 #[derive(Debug)]
