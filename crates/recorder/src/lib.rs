@@ -69,9 +69,9 @@ pub use common::user::is_root;
 pub use error::RecordError;
 pub use filters::unmatched::{meant_pattern, near_pattern};
 pub use kernel::backend::{KernelVia, KernelWays};
-pub use kernel::bpf::KernelOptions;
 pub use kernel::contexts::{BothContexts, ContextsError, parse_both};
 pub use kernel::filters::{as_asked, as_written, split_filters, take_filters};
+pub use kernel::options::KernelOptions;
 pub use notices::Notices;
 pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
@@ -87,4 +87,4 @@ pub use trackway_session::{
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
 pub use window::handle::Home;
-pub use window::slot::{ChannelSettings, SessionSettings};
+pub use window::settings::{ChannelSettings, SessionSettings};

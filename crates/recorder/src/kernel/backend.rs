@@ -12,8 +12,10 @@ use trackway_session::{ByteCount, FilterSpec, KernelSpec, Tracefiles};
 
 use crate::command::launch::Entrance;
 use crate::error::RecordError;
-use crate::kernel::bpf::{self, KernelOptions, KernelSnapshot};
+use crate::kernel::bpf::{self, KernelSnapshot};
+use crate::kernel::error;
 use crate::kernel::filters::TakenFilters;
+use crate::kernel::options::KernelOptions;
 use crate::kernel::tracefs::{self, ByTracefs};
 use crate::notices::Notices;
 use crate::recording::region::RegionWork;
@@ -288,7 +290,7 @@ impl Draining {
                 let (events, bytes) = draining.write_snapshot(&seen, folder)?;
                 Ok(KernelSnapshot { events, bytes, missing: None })
             }
-            _ => Err(bpf::failed("no snapshot", "it is of another recording")),
+            _ => Err(error::failed("no snapshot", "it is of another recording")),
         }
     }
 

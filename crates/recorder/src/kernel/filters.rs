@@ -27,7 +27,7 @@ use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 use crate::error::RecordError;
 use crate::filters::check;
 use crate::filters::scope::{is_everyones, is_kernels};
-use crate::kernel::{bpf, value_names};
+use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
 /// Most things that are said of filters that are taken, and most events that are named there.
@@ -224,7 +224,7 @@ impl<F: Asking> KernelFilters<F> {
         if specs.is_empty() {
             return Ok(filters);
         }
-        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::bpf::unavailable)?;
+        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::error::unavailable)?;
         let staged = events.iter().map(staged).collect();
         let world = World::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
@@ -410,7 +410,7 @@ impl World {
         memory: &F::Memory,
     ) -> Self {
         let layouts = staged.iter().map(|staged| layout_of::<F>(staged, memory)).collect();
-        Self { names: events.map(bpf::name_of).collect(), staged, layouts }
+        Self { names: events.map(selection::name_of).collect(), staged, layouts }
     }
 }
 
@@ -497,8 +497,8 @@ pub fn take_filters(
 }
 
 fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
-    let events = bpf::selected(&Catalogue::open()?, patterns)?;
-    Ok(events.iter().map(bpf::name_of).collect())
+    let events = selection::selected(&Catalogue::open()?, patterns)?;
+    Ok(events.iter().map(selection::name_of).collect())
 }
 
 /// A filter about all events, as programs' are asked: what only the kernel's have, they lack.
@@ -675,7 +675,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
 /// Why the kernel cannot ask a filter.
 fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
-        (_, FilterError::Memory(error)) => crate::kernel::bpf::unavailable(error),
+        (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),
         (FilterSource::Expression(text), FilterError::Unfit(Unfit::Helper(..))) => {
             RecordError::Filter(floating(text).render(text))
         }

@@ -30,10 +30,10 @@ use crate::trace::completion::{self, By};
 use crate::trace::folder::Place;
 use crate::trace::layout::{FACTS, Particulars, Trace, WindowFolder};
 use crate::trace::progress_file::Live;
-use crate::window::clock_line;
 use crate::window::cpu_barrier::Visits;
 use crate::window::handle::Home;
-use crate::window::slot::{self, ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::{clock_line, slot};
 
 /// How often the lease is renewed, in ns.
 const LEASE_PERIOD_NS: u64 = 500_000_000;

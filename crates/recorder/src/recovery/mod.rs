@@ -32,7 +32,8 @@ use crate::trace::metadata::Metadata;
 use crate::trace::prepare;
 use crate::trace::stream::is_progress_in;
 use crate::window::handle::Home;
-use crate::window::slot::{self, Slot, uuid_of};
+use crate::window::shared_text::{self, uuid_of};
+use crate::window::slot::Slot;
 
 /// A session that was recovered.
 #[derive(Debug)]
@@ -231,7 +232,7 @@ impl Recoverer<'_> {
         for index in 0..SESSIONS_MAX {
             let session = home.window().session(index);
             let state = session.state.load(Ordering::Relaxed);
-            let place = slot::path_of(session);
+            let place = shared_text::path_of(session);
             if state == state::FREE {
                 continue;
             }
@@ -329,7 +330,7 @@ impl Recoverer<'_> {
             // Those with a path are of a session of the window's user alone.
             if is_free
                 || uuid_of(session) != origin.uuid
-                || !slot::path_of(session).as_os_str().is_empty()
+                || !shared_text::path_of(session).as_os_str().is_empty()
             {
                 continue;
             }
@@ -398,7 +399,7 @@ impl Named {
     /// If it is a copy: the streams of a copy may end before those that the session goes on from,
     /// and what is in memory can be written only once.
     fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
-        let place = slot::path_of(session);
+        let place = shared_text::path_of(session);
         let is_there = place == self.path || is_same_folder(&place, &self.path);
         let Some(uuid) = self.uuid else { return Ok(is_there) };
         if uuid != uuid_of(session) {

@@ -7,7 +7,7 @@ use trackway_window::{ProcessSlot, Way};
 
 use super::*;
 use crate::trace::stream::{Packet, Stream, StreamId};
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 fn home(folder: &TemporaryFolder) -> Home {
     Home::open_in(folder.path(), true).expect("a window")

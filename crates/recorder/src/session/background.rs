@@ -19,7 +19,7 @@ use crate::filters::publish::known_here;
 use crate::filters::{check, unmatched};
 use crate::kernel;
 use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::bpf::KernelOptions;
+use crate::kernel::options::KernelOptions;
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
@@ -34,7 +34,8 @@ use crate::session::write_stall::{STALL_NS, Stall};
 use crate::summary::shortfall::SizeSource;
 use crate::trace::layout;
 use crate::trace::prepare::{self, Older, Room};
-use crate::window::slot::{self, SessionSettings};
+use crate::window::settings::SessionSettings;
+use crate::window::shared_text;
 
 /// Who asks when a signal does; nobody is told.
 const SIGNALLED: Client = u64::MAX;
@@ -500,7 +501,7 @@ impl Recording {
     /// Rules for processes of the channels that are flight recorders.
     pub(crate) fn process_rules(&self) -> Vec<String> {
         let flight = self.channels.iter().filter(|channel| channel.is_overwriting());
-        flight.map(|channel| slot::process_rules(channel.session())).collect()
+        flight.map(|channel| shared_text::process_rules(channel.session())).collect()
     }
 
     /// How often programs have asked for a snapshot.

@@ -28,7 +28,7 @@ use crate::trace::folder::Place;
 use crate::trace::layout;
 use crate::trace::prepare::{self, Room};
 use crate::window::processes;
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// What the recorder says of a channel that it makes; all else is said by whoever wants it.
 #[derive(Debug, Clone, Copy)]

@@ -35,8 +35,8 @@ use crate::filters::check;
 use crate::filters::publish::known;
 use crate::filters::unmatched::{self, Stray};
 use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::bpf::KernelOptions;
 use crate::kernel::filters::{TakenFilters, of_programs};
+use crate::kernel::options::KernelOptions;
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
@@ -54,7 +54,7 @@ use crate::trace::folder::Place;
 use crate::trace::layout;
 use crate::trace::prepare::{self, Older};
 use crate::window::handle::Home;
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;

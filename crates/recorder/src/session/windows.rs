@@ -37,7 +37,7 @@ use crate::trace::folder::Place;
 use crate::trace::layout::WindowFolder;
 use crate::trace::prepare::Room;
 use crate::window::handle::Home;
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// How long until the next look where no part says so, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;

@@ -33,10 +33,11 @@ use self::packets::{CpuStream, Output};
 use crate::command::launch::Entrance;
 use crate::common::numbers::{Counted, Grouped};
 use crate::error::RecordError;
-use crate::kernel::bpf::{self, KernelOptions, failed, io_failure};
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
+use crate::kernel::error::{failed, io_failure};
 use crate::kernel::filters::{KernelFilters, TakenFilters};
-use crate::kernel::{omitted_fields, value_names};
+use crate::kernel::options::KernelOptions;
+use crate::kernel::{bpf, clock_check, omitted_fields, processes, selection, value_names};
 use crate::notices::Notices;
 use crate::trace::completion::{self, By};
 use crate::trace::folder::Place;
@@ -211,14 +212,14 @@ impl ByTracefs {
         size_bytes: u64,
         overwrite: bool,
     ) -> Result<Self, RecordError> {
-        if !options.system && !bpf::is_first_namespace() {
+        if !options.system && !processes::is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
-        bpf::refuse_other_clock()?;
+        clock_check::refuse_other_clock()?;
         let chosen = options.cpus.as_deref().map(crate::window::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
-        let events = bpf::selected_of_tracefs(&catalogue, &options.patterns)?;
+        let events = selection::selected_of_tracefs(&catalogue, &options.patterns)?;
         let cpus = crate::window::cpus::online().len().max(1);
         let filters = (&options.filters[..], options.whose());
         let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
@@ -322,7 +323,7 @@ impl ByTracefs {
 /// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
 fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
     let number = filters.and_then(|filters| converter.add(event, filters));
-    Known { name: bpf::name_of(event), number, can_be: number.is_some(), is_on: false }
+    Known { name: selection::name_of(event), number, can_be: number.is_some(), is_on: false }
 }
 
 /// Says which events tracefs does not have, and which fields of others are empty.
@@ -350,7 +351,7 @@ fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices:
 fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
         let (mut taken, mut known) = (Ok(()), HashSet::new());
-        bpf::each_thread(pid, |tid| {
+        processes::each_thread(pid, |tid| {
             let is_news = known.insert(tid) && taken.is_ok();
             if is_news {
                 taken = instance.take_in(tid);
