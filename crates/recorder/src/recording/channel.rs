@@ -2,6 +2,8 @@
 //!
 //! To writers a channel is a session by itself; what several channels share, the trace and the
 //! clock, is [`Recording`](crate::recording::Recording)'s.
+//!
+//! Longer than 600 lines: every step of a channel's life changes the same private state.
 
 use std::io;
 use std::sync::Arc;

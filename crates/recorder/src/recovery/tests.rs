@@ -6,6 +6,7 @@ use trackway_testkit::TemporaryFolder;
 use trackway_window::{ProcessSlot, Way};
 
 use super::*;
+use crate::trace::layout::{CALIBRATIONS, channel_of};
 use crate::trace::stream::{Packet, Stream, StreamId};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 

@@ -1,11 +1,13 @@
 //! `trackway record -- CMD`, from start to end.
 //!
-//! It is asked and told as sessions in the background are ([`Desk`]), where it can be; what nobody
-//! asks of it is as it would be without.
+//! Accepts the requests of a background session ([`Desk`]) if its control socket can be opened;
+//! without requests nothing changes.
+//!
+//! Longer than 600 lines: the order of the steps, from the command's start to the summary, is the
+//! argument, and a reader follows it in one file.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -14,14 +16,10 @@ use std::time::Instant;
 
 use trackway_session::machine::{Effect, Outcome};
 use trackway_session::protocol::Refusal;
-use trackway_session::{
-    BufferOptions, ChannelSpec, ContextList, FilterSpec, KernelSpec, Mode, Reserve, RuleSpec,
-    SessionSpec, Tracefiles,
-};
+use trackway_session::{SessionSpec, Tracefiles};
 use trackway_sys::file::Fd;
-use trackway_sys::signal::{SignalReader, SignalSet};
-use trackway_sys::wait::Awaited;
-use trackway_sys::{signal, wait};
+use trackway_sys::signal::{self, SignalReader, SignalSet};
+use trackway_sys::wait::{self, Awaited};
 use trackway_window::Window;
 
 use crate::command::descendants::{self, Watch};
@@ -29,23 +27,23 @@ use crate::command::launch::{self, AsBefore, CommandEnd, Found, Received};
 use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::diagnosis::{Reason, unmatched_patterns};
-use crate::elf;
 use crate::error::{RecordError, io_error};
 use crate::filters::check;
 use crate::filters::publish::known;
-use crate::filters::unmatched::{self, Stray};
 use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::filters::{TakenFilters, of_programs};
-use crate::kernel::options::KernelOptions;
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
-use crate::session::controller::{self, Desk, Making};
+use crate::session::command_checks::{
+    check_filters, patterns_of, warn_of_rules, warn_of_the_static,
+};
+use crate::session::controller::{self, Desk};
 use crate::session::end_signals::{Ending, Verdict};
+use crate::session::record_options::RecordOptions;
 use crate::session::run_as::Account;
 use crate::session::silence_watch::Silence;
 use crate::session::status_line::Progress;
-use crate::session::summary_file::{RunResult, SummaryFile};
+use crate::session::summary_file::RunResult;
 use crate::session::suspend_check::Pause;
 use crate::session::windows::Parts;
 use crate::summary::shortfall::SizeSource;
@@ -58,165 +56,6 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
-
-/// What is to be recorded, and how.
-#[derive(Debug, Clone, Default)]
-pub struct RecordOptions {
-    /// Trace folder; `None`: a new one.
-    pub output: Option<PathBuf>,
-    /// Event patterns, as the user wrote them.
-    pub patterns: Vec<String>,
-    /// What must be true of events.
-    pub filters: Vec<FilterSpec>,
-    /// Contexts of every record.
-    pub contexts: ContextList,
-    /// Preload helpers, as names of files.
-    pub helpers: Vec<&'static str>,
-    /// Sizes.
-    pub buffers: BufferOptions,
-    /// How the files of each stream are bounded.
-    pub tracefiles: Tracefiles,
-    /// How writers get exclusive access.
-    pub reserve: Reserve,
-    /// Events of the kernel, besides.
-    pub kernel: Option<KernelOptions>,
-    /// As whom the command runs, by name or number, where root records it; `None`: as who records.
-    pub user: Option<String>,
-    /// Channels, instead of the one that patterns, contexts and sizes make.
-    pub channels: Vec<ChannelSpec>,
-    /// A file for how it went, as JSON.
-    pub summary_json: Option<PathBuf>,
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
-}
-
-impl RecordOptions {
-    /// Does what takes root, and becomes whoever the recording is of.
-    pub(crate) fn begin_as_root(
-        &self,
-        notices: &Notices,
-    ) -> Result<(Option<Kernel>, Option<Account>), RecordError> {
-        let account = match self.user.as_deref() {
-            Some(user) => Some(Account::of(user)?),
-            None => Account::invoking()?,
-        };
-        let size_bytes = self.buffers.size_bytes.unwrap_or(0);
-        let overwrite = self.buffers.overwrite;
-        let prepare = |kernel| Kernel::prepare(kernel, size_bytes, overwrite, notices);
-        let kernel = self.kernel.as_ref().map(prepare).transpose()?;
-        kernel.iter().for_each(|kernel| kernel.say_size(size_bytes, notices));
-        if let Some(account) = &account {
-            account.enter(notices)?;
-            // What was opened as root is for no other process of the user's: he could have another
-            // one's events recorded, or write to what is recorded.
-            if kernel.is_none() {
-                trackway_sys::process::show_itself().map_err(RecordError::User)?;
-            }
-        }
-        Ok((kernel, account))
-    }
-
-    /// The file for how it went, if there is to be one; as whoever the recording is of.
-    pub(crate) fn summary_file(&self) -> Result<Option<SummaryFile>, RecordError> {
-        self.summary_json.as_deref().map(SummaryFile::create).transpose()
-    }
-
-    /// The filters that are about none of the kernel's events that are recorded. Root alone may
-    /// ask.
-    pub(crate) fn strays(&self) -> Result<Vec<Stray>, RecordError> {
-        let kernel = self.kernel.iter().filter(|kernel| !kernel.has_own_filters);
-        let strays = kernel.map(|kernel| unmatched::strays(&kernel.patterns, &kernel.filters));
-        Ok(strays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-    }
-
-    /// The channels, as a session's file has them.
-    pub(crate) fn specs(&self) -> Result<Vec<ChannelSpec>, RecordError> {
-        if !self.channels.is_empty() {
-            return Ok(self.channels.clone());
-        }
-        let mode = if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard };
-        self.tracefiles.check(&self.buffers.plan()?, mode)?;
-        let some = |bound: u64| (bound > 0).then_some(bound);
-        let rules = self.patterns.iter().map(RuleSpec::new);
-        Ok(vec![ChannelSpec {
-            mode,
-            buffer_size: self.buffers.size_bytes,
-            sub_buffers: self.buffers.sub_buffers,
-            tracefile_size: some(self.tracefiles.size_bytes),
-            tracefile_count: some(self.tracefiles.count),
-            contexts: self.contexts.names(),
-            on: (!self.patterns.is_empty()).then(|| rules.collect()),
-            filters: self.filters.clone(),
-            ..ChannelSpec::default()
-        }])
-    }
-
-    /// The same, without the filters that are about the kernel's events alone.
-    pub(crate) fn specs_beside(
-        &self,
-        kernel: Option<&Kernel>,
-    ) -> Result<Vec<ChannelSpec>, RecordError> {
-        let mut specs = self.specs()?;
-        if let Some(filters) = kernel.map(Kernel::filters) {
-            if self.is_kernels_alone() {
-                let others = self.filters.iter().find(|one| !filters.has_any(one));
-                return others.map_or(Ok(Vec::new()), |filter| {
-                    let why = format!("filter '{filter}' is about none of the kernel's events");
-                    let hint = "--kernel-only records no others";
-                    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
-                });
-            }
-            for spec in &mut specs {
-                spec.filters.retain(|one| !filters.has_own(one));
-                let taken = spec.filters.iter_mut().filter(|one| filters.takes(one));
-                taken.for_each(|one| *one = of_programs(one));
-            }
-        }
-        Ok(specs)
-    }
-
-    /// The kernel's events, as a session's file has them, with the filters that are about them.
-    pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
-        let options = self.kernel.as_ref()?;
-        let asked = kernel.map(Kernel::filters);
-        let is_asked = |one: &&FilterSpec| {
-            options.has_own_filters || asked.is_some_and(|asked| asked.has_any(one))
-        };
-        Some(KernelSpec {
-            on: options.patterns.clone(),
-            only: options.only,
-            pids: options.pids.clone(),
-            cgroups: options.cgroups.clone(),
-            cpus: options.cpus.clone(),
-            via: options.via,
-            contexts: options.contexts.iter().map(|context| context.name.to_owned()).collect(),
-            filters: options.filters.iter().filter(is_asked).cloned().collect(),
-            mode: if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard },
-            buffer_size: self.buffers.size_bytes,
-            tracefile_size: (self.tracefiles.size_bytes > 0).then_some(self.tracefiles.size_bytes),
-            tracefile_count: (self.tracefiles.count > 0).then_some(self.tracefiles.count),
-        })
-    }
-
-    /// What is not said of a channel: memory is taken at once, as what is traced begins at once.
-    fn making(&self) -> Making {
-        let reserve = if self.channels.is_empty() { self.reserve } else { Reserve::default() };
-        Making { thrifty: false, reserve }
-    }
-
-    /// Whether nothing of programs is recorded.
-    fn is_kernels_alone(&self) -> bool {
-        self.kernel.as_ref().is_some_and(|kernel| kernel.only)
-    }
-
-    /// Whether all that is recorded overwrites what is older.
-    fn is_overwriting(&self) -> bool {
-        match &self.channels[..] {
-            [] => self.buffers.overwrite,
-            specs => specs.iter().all(|spec| spec.mode == Mode::Overwrite),
-        }
-    }
-}
 
 /// The rules of all channels.
 fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
@@ -431,98 +270,6 @@ fn start(
         before.make_current();
     }
     started
-}
-
-fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
-    if elf::read(&found.file).is_some_and(|module| module.is_static) {
-        let what = match has_kernel {
-            true => "of what it does, the kernel's events alone are recorded",
-            false => "it cannot be traced",
-        };
-        notices.say(format_args!("{} is a static program: {what}", found.file.display()));
-    }
-}
-
-/// Whether the channels' filters can be meant for what the command's program has, as far as that is
-/// known. They are made good for it before it runs.
-fn check_filters(
-    channels: &mut [(ChannelSettings, u32)],
-    (strays, of_kernel): (Vec<Stray>, Option<&TakenFilters>),
-    (found, libraries): (&Found, &[PathBuf]),
-    window: &Window,
-    notices: &Notices,
-) -> Result<(), RecordError> {
-    let has_none = |(channel, _): &(ChannelSettings, u32)| channel.filters.is_empty();
-    if strays.is_empty() && channels.iter().all(has_none) {
-        return Ok(());
-    }
-    let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
-    let program = elf::reach(&files);
-    let of_window = known(window, "*");
-    let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
-    let is_taken = |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.takes(filter));
-    let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
-    for hint in unmatched::refuse(strays, &events)? {
-        notices.say(format_args!("{hint}"));
-    }
-    of_kernel.map_or(Ok(()), |filters| filters.refuse_unmet(&events))?;
-    for (channel, _) in channels.iter_mut() {
-        let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
-        let are_own = program.registers && !program.hides_events;
-        for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
-            notices.say(format_args!("{said}"));
-        }
-        for hint in check::check(channel, window, &program, is_taken)? {
-            notices.say(format_args!("{hint}"));
-        }
-        channel.expected.clone_from(&program.events);
-    }
-    Ok(())
-}
-
-/// Warns of patterns that nothing in reach matches, if there is something in reach: a wrapper
-/// (env, a shell, an interpreter) has no events, what it starts may. Whether it warned.
-fn warn_of_rules(
-    rules: &str,
-    found: &Found,
-    libraries: &[PathBuf],
-    home: &Home,
-    notices: &Notices,
-) -> bool {
-    // Events of the library itself: trackway_printf and trackway_log.
-    const BUILT_IN: [&str; 2] = ["lttng_ust_tracef", "lttng_ust_tracelog"];
-    if rules == "*" || !elf::HAS_POINTS {
-        return false;
-    }
-    let elf::Reach { points: mut names, registers, .. } =
-        elf::reach(std::slice::from_ref(&found.file));
-    if !registers {
-        return false;
-    }
-    names.extend(elf::reach(libraries).points);
-    let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|event| {
-        let bytes = home.window().description(event)?;
-        trackway_schema::EventDescription::decode(bytes.as_slice()).ok()
-    });
-    names.extend(events.map(|event| event.full_name()));
-    let patterns =
-        patterns_of(rules).filter(|pattern| !BUILT_IN.iter().any(|name| pattern.contains(name)));
-    let unmatched: Vec<Reason> = unmatched_patterns(patterns, &names).collect();
-    for reason in &unmatched {
-        let Reason::UnmatchedRule { pattern, near, .. } = reason else { continue };
-        let near = near.as_ref().map(|near| format!("; did you mean '{near}'?"));
-        notices.say(format_args!(
-            "'{pattern}' matches no event in {} or its libraries{}",
-            found.file.display(),
-            near.unwrap_or_default()
-        ));
-    }
-    !unmatched.is_empty()
-}
-
-/// Patterns of rules that include.
-fn patterns_of(rules: &str) -> impl Iterator<Item = String> {
-    rules.lines().filter(|line| !line.starts_with('!')).map(str::to_owned)
 }
 
 /// Events that found no place in the window, since it was made.

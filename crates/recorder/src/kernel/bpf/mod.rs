@@ -9,6 +9,7 @@ mod calls;
 mod cpu_hotplug;
 mod detach;
 mod drain;
+mod drainer;
 mod load;
 mod raw_tracepoint;
 mod select;

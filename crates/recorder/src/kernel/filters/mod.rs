@@ -4,6 +4,9 @@
 //! All of the kernel's events are known before anything begins. So each expression is compiled for
 //! each event that it is about, and what makes no sense is said then.
 
+mod asking;
+pub(crate) mod routing;
+
 use trackway_filter::checked::CheckedObject;
 use trackway_filter::compile::{Compiled, check_for, compile};
 use trackway_filter::error::{Error, Topic, Warning};
@@ -12,21 +15,21 @@ use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_filter::types::{Need, Root};
 use trackway_kernel::bpf_filter::adapt::Unfit;
+use trackway_kernel::catalogue::EventName;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::ftrace;
-use trackway_kernel::record::context::{Asked, Context};
-use trackway_kernel::record::filter::{Filter, FilterError, Memory};
-use trackway_kernel::record::staging::{Staged, Step};
+use trackway_kernel::record::context::Context;
+use trackway_kernel::record::filter::{Filter, FilterError};
+use trackway_kernel::record::staging::Staged;
 use trackway_schema::{EventDescription, Field, Label};
-use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
+use trackway_session::{FilterSource, FilterSpec};
 
+use self::asking::Asking;
 use crate::error::RecordError;
 use crate::filters::check;
-use crate::filters::scope::{is_everyones, is_kernels};
+use crate::filters::scope::is_everyones;
 use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
@@ -79,119 +82,6 @@ impl Whose<'_> {
             Self::Anybodys => false,
             Self::Kernels(shared) => !is_everyones(spec) || !shared.contains(spec),
         }
-    }
-}
-
-/// A filter as it is asked.
-pub(crate) trait Asking: Sized {
-    /// What all of them use together.
-    type Memory: std::fmt::Debug;
-
-    /// That of these filters, for so many CPUs of a kernel with these types.
-    fn memory(
-        cpus: usize,
-        filters: &[FilterSpec],
-        btf: Option<&Btf>,
-    ) -> std::io::Result<Self::Memory>;
-
-    /// The filter of this object, with this number, for an event; `None`: the event lacks what it
-    /// asks for.
-    fn make(
-        object: &[u8],
-        number: usize,
-        staged: &Staged,
-        memory: &mut Self::Memory,
-    ) -> Result<Option<Self>, FilterError>;
-
-    /// Whether an event may be asked all of these.
-    fn check(_all: &[Self]) -> Result<(), FilterError> {
-        Ok(())
-    }
-
-    /// Of the kernel's contexts, by name, which are not there to be asked for: what they are
-    /// instead, and why, if that is known.
-    fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
-
-    /// Of each field of an event why it cannot be asked for, if it cannot.
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
-
-    /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
-    fn may_be_unknown(_staged: &Staged, _field: &str) -> bool {
-        false
-    }
-}
-
-impl Asking for Filter {
-    type Memory = Memory;
-
-    fn memory(cpus: usize, filters: &[FilterSpec], btf: Option<&Btf>) -> std::io::Result<Memory> {
-        let is_in =
-            |text: &[u8], name: &str| text.windows(name.len()).any(|part| part == name.as_bytes());
-        let may_be_asked = |name: &str| {
-            filters.iter().any(|filter| match &filter.source {
-                FilterSource::Expression(text) => is_in(text.as_bytes(), name),
-                FilterSource::Object(object) => is_in(&object.bytes, name),
-                _ => true,
-            })
-        };
-        Memory::new(cpus, filters.len(), Asked::find(btf, may_be_asked))
-    }
-
-    fn make(
-        object: &[u8],
-        number: usize,
-        staged: &Staged,
-        memory: &mut Memory,
-    ) -> Result<Option<Self>, FilterError> {
-        Self::new(object, number, staged, memory)
-    }
-
-    fn check(all: &[Self]) -> Result<(), FilterError> {
-        Self::check_steps(all)
-    }
-
-    fn hidden(memory: &Memory, name: &str) -> Option<(&'static str, Option<String>)> {
-        let hidden = memory.contexts().hidden(name)?;
-        Some(("what this kernel does not show", Some(hidden.to_string())))
-    }
-
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        let why = "what is not in this kernel's record";
-        let withheld = |step: &Step| matches!(step, Step::Unknown(_)).then_some(why);
-        staged.steps.iter().map(withheld).collect()
-    }
-
-    fn may_be_unknown(staged: &Staged, field: &str) -> bool {
-        staged.may_be_unknown(field)
-    }
-}
-
-impl Asking for ftrace::filter::Filter {
-    type Memory = ();
-
-    fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn make(
-        object: &[u8],
-        number: usize,
-        staged: &Staged,
-        (): &mut (),
-    ) -> Result<Option<Self>, FilterError> {
-        Self::new(object, number, staged)
-    }
-
-    fn hidden((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
-        let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
-                   need_reschedule and interruptible)";
-        ftrace::context::Context::named(name).is_none().then_some((why, None))
-    }
-
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        let why = "what tracefs does not give";
-        let withheld = |is_given: bool| (!is_given).then_some(why);
-        ftrace::filter::gives(staged).into_iter().map(withheld).collect()
     }
 }
 
@@ -439,99 +329,6 @@ fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordErr
             }
             _ => Ok(Vec::new()),
         },
-    }
-}
-
-/// Which filters are about the kernel's events that these patterns select, and which about
-/// programs': those about all events are both's.
-///
-/// # Errors
-///
-/// If the kernel does not show its events, or a filter was perhaps meant for another of them.
-pub fn split_filters(
-    patterns: &[String],
-    filters: &[FilterSpec],
-) -> Result<(Vec<FilterSpec>, Vec<FilterSpec>), RecordError> {
-    let (mut of_kernel, mut of_programs) = (Vec::new(), Vec::new());
-    if filters.is_empty() {
-        return Ok((of_kernel, of_programs));
-    }
-    let names = selected_names(patterns)?;
-    for filter in filters {
-        let is_of_kernel = !about(&names, filter)?.is_empty();
-        if is_of_kernel {
-            of_kernel.push(filter.clone());
-        }
-        if !is_of_kernel || is_everyones(filter) {
-            of_programs.push(self::of_programs(filter));
-        }
-    }
-    Ok((of_kernel, of_programs))
-}
-
-/// Takes out of channels, as a session's file has them, the filters that are about the kernel's
-/// events which these patterns select: those with a pattern. Others are about the channel's.
-///
-/// # Errors
-///
-/// As [`split_filters`].
-pub fn take_filters(
-    patterns: &[String],
-    channels: &mut [ChannelSpec],
-) -> Result<Vec<FilterSpec>, RecordError> {
-    let mut of_kernel = Vec::new();
-    if channels.iter().flat_map(|channel| &channel.filters).all(is_everyones) {
-        return Ok(of_kernel);
-    }
-    let names = selected_names(patterns)?;
-    for channel in channels {
-        for filter in std::mem::take(&mut channel.filters) {
-            if is_everyones(&filter) || about(&names, &filter)?.is_empty() {
-                channel.filters.push(filter);
-            } else if !of_kernel.contains(&filter) {
-                of_kernel.push(filter);
-            }
-        }
-    }
-    Ok(of_kernel)
-}
-
-fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
-    let events = selection::selected(&Catalogue::open()?, patterns)?;
-    Ok(events.iter().map(selection::name_of).collect())
-}
-
-/// A filter about all events, as programs' are asked: what only the kernel's have, they lack.
-pub(crate) fn of_programs(filter: &FilterSpec) -> FilterSpec {
-    match &filter.source {
-        FilterSource::Expression(text) if is_kernels(text) => {
-            FilterSpec::of(filter.pattern.as_deref(), "false")
-        }
-        _ => filter.clone(),
-    }
-}
-
-/// Has channels ask what filters about all events come to for programs', where the kernel's events
-/// are asked those, too: what [`as_written`] takes back.
-pub fn as_asked(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
-    for filter in channels.iter_mut().flat_map(|channel| &mut channel.filters) {
-        if of_kernel.contains(filter) {
-            *filter = of_programs(filter);
-        }
-    }
-}
-
-/// The filters of channels as they were written, where something else was made of them for
-/// programs' events ([`split_filters`]).
-pub fn as_written(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
-    for channel in channels {
-        let changed = of_kernel.iter().map(|filter| (filter, of_programs(filter)));
-        let mut changed: Vec<_> = changed.filter(|(written, made)| *written != made).collect();
-        for filter in &mut channel.filters {
-            if let Some(at) = changed.iter().position(|(_, made)| made == filter) {
-                filter.clone_from(changed.remove(at).0);
-            }
-        }
     }
 }
 
