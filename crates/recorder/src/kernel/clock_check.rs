@@ -1,4 +1,4 @@
-//! Whether the kernel's programs have the clock that programs and the recorder have.
+//! The check that the kernel's programs have the clock of programs and of the recorder.
 
 use std::os::unix::fs::MetadataExt as _;
 

@@ -1,4 +1,4 @@
-//! Errors of the kernel's events, with what to do about them.
+//! Errors of recording the kernel's events, with hints.
 
 use trackway_console::IoError;
 use trackway_kernel::catalogue::error::CatalogueError;

@@ -1,4 +1,4 @@
-//! Which of the kernel's events are recorded, and of whom.
+//! Options of a recording of the kernel's events: which events, and of which processes.
 
 use std::path::PathBuf;
 

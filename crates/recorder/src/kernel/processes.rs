@@ -1,4 +1,4 @@
-//! Processes whose kernel events are recorded: their threads, and the numbers that they have.
+//! Processes whose kernel events are recorded: their threads, and the pid namespace.
 
 use crate::error::RecordError;
 use crate::kernel::error::failed;

@@ -1,4 +1,4 @@
-//! The command's program compared with filters and rules, before it runs.
+//! Checks of the command's program against filters and rules, before it runs.
 
 use std::path::PathBuf;
 

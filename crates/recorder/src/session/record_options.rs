@@ -1,4 +1,4 @@
-//! What `trackway record` is to record, and how; what takes root is done first.
+//! Options of `trackway record`, and its first steps, which need root.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

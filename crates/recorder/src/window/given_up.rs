@@ -1,4 +1,4 @@
-//! A recording that was given up for a new one, and its words.
+//! A recording that was discarded for a new one, and the notice about it.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

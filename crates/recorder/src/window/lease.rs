@@ -1,4 +1,4 @@
-//! The lease of a session's recorder: renewed while it lives, and looked at to know that it is dead.
+//! The lease of a session's recorder: renewed while it lives, checked to know whether it is dead.
 
 use std::sync::atomic::Ordering;
 

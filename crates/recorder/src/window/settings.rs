@@ -1,4 +1,4 @@
-//! What a session and a channel are to be, before they have a slot.
+//! Settings of a session and of its channels.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Texts and identities of a session as they stand in the window, where others write, too.
+//! Texts and identities of a session in the window, where other processes write, too.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

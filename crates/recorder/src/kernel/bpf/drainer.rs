@@ -1,4 +1,4 @@
-//! What the thread has that drains the kernel's buffers ([`crate::kernel::drain_thread`]).
+//! The state of the thread that drains the kernel's buffers ([`crate::kernel::drain_thread`]).
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What asks filters of the kernel's events: programs in the kernel, or the recorder of tracefs.
+//! The two evaluators of filters on kernel events: BPF programs, or the recorder with tracefs.
 
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::ftrace;

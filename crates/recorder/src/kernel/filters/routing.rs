@@ -1,4 +1,4 @@
-//! Filters divided between the kernel's events and programs'.
+//! Filters divided between the kernel's events and programs' events.
 
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};

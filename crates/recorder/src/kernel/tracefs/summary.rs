@@ -1,4 +1,4 @@
-//! What was recorded by tracefs, counted and in words.
+//! The summary of kernel events that were recorded by tracefs.
 
 use std::path::Path;
 
