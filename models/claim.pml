@@ -2,7 +2,7 @@
  * A claim region: crates/ring/src/claim.rs, Record::by_claim in crates/agent/src/slow.rs, the table
  * of processes in crates/window/src/processes.rs, and the recorder that frees what the dead hold,
  * ends the session, gives its memory back and begins the next one in the same control lines
- * (crates/recorder/src/{recording,slot,region}.rs). docs/models.md says what is covered.
+ * (crates/recorder/src/{recording,window}). docs/models.md says what is covered.
  *
  * Processes are born, enter the table, claim, record, let go and end, or die between any two steps;
  * a later process has the same id. A record has two units; the region is one sub-buffer (how one

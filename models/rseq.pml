@@ -1,7 +1,7 @@
 /*
  * A region and its writers by restartable sequence: crates/ring/src/{writer,rseq,reader}.rs, with
  * the recorder that drains it, gives its memory, ends the session and begins the next one in the
- * same control lines: crates/recorder/src/{region,recording,slot}.rs, crates/session (backing.rs).
+ * same control lines: crates/recorder/src/{recording,window}, crates/session (backing.rs).
  * docs/models.md says what is covered and what is not.
  *
  * One region, that of CPU 0, and a second CPU to which threads may have been migrated. Sizes are in

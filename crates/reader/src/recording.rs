@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 
 use crate::folder;
 
-/// What traces have that `trackway record` wrote; `trackway_recorder::trace` names it.
+/// What traces have that `trackway record` wrote; `trackway_recorder::trace::layout` names it.
 const CALIBRATIONS: &str = "trackway/clock.csv";
-/// What they have once they are complete; `trackway_recorder::completion` names it.
+/// What they have once they are complete; `trackway_recorder::trace::completion` names it.
 const MARK: &str = "trackway/complete";
 /// Where their recorder says how far they are written.
 const LIVE: &str = "trackway/live";

@@ -9,8 +9,7 @@ use trackway_session::protocol::Refusal;
 use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
 
-use crate::files::open_regular;
-use crate::files::says_removed;
+use crate::common::files::{open_regular, says_removed};
 
 /// Why a session cannot be recorded or recovered.
 #[derive(Debug)]
@@ -320,7 +319,7 @@ pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
 
 /// Whose a file is that should be our window, and what is to be done about it.
 fn not_ours(path: &Path) -> (String, String) {
-    let user = crate::user::user();
+    let user = crate::common::user::user();
     let elsewhere =
         "or let TRACKWAY_WINDOW_DIR name a folder of your own, for trackway and programs";
     let shown = path.display();

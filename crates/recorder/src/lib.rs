@@ -6,105 +6,86 @@
 //! processes write into the window can make records wrong, but neither crash nor hang us.
 //!
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
+//!
+//! Each of these folders and files imports only those above it; `tests/tidy/rings.rs` checks that
+//! no import goes back. This file offers what other crates use; nothing here imports through it.
+//!
+//! ```text
+//! common/         dates, files, numbers in words, the user
+//! error.rs        RecordError
+//! random.rs       random bytes and identities
+//! elf/            contents of ELF files: libraries, instrumentation points, events
+//! notices.rs      notices that a recorder prints while it runs
+//! summary/        totals of a recording in words, and advice against losses
+//! window/         a user's window: its slots, memory, CPUs, clock, processes
+//! filters/        filters on programs' events: checked, published in the window
+//! trace/          the files of a trace: folder, streams, index, metadata, marks
+//! recording/      a session in one window: channels and regions, drained into the trace
+//! command/        the traced command: launched, its descendants, the library's versions
+//! host_checks.rs  checks of this machine, for `trackway doctor`
+//! kernel/         the kernel's events: bpf/, tracefs/, and code for both
+//! control/        the folder of control sockets: server, client, names of dead sessions
+//! recovery/       traces of dead recorders, completed
+//! diagnosis/      reasons why a recording has no event
+//! session/        one session from start to end, in the foreground or background
+//! ```
 
-mod account;
-mod beside;
-mod cgroup;
-mod changes;
-mod channel;
-pub mod checkup;
-mod clock;
-mod clock_epoch;
 mod command;
-mod completion;
-mod contexts;
+mod common;
 pub mod control;
-mod cpus;
-mod crashes;
-mod date;
-mod descendants;
-mod described;
-mod desk;
 pub mod diagnosis;
-mod dying;
 pub mod elf;
-mod ending;
 mod error;
-mod files;
 mod filters;
-mod give_back;
-mod home;
+mod host_checks;
 mod kernel;
-mod kernel_filters;
-mod kernel_left_out;
-mod kernel_meanings;
-mod kernel_thread;
-mod kernel_tracefs;
-mod kernel_ways;
-mod live;
-mod lockless;
-mod losses;
-mod meant;
-mod memory;
-mod metadata;
 mod notices;
-mod numbers;
-mod origins;
-mod parts;
-mod pause;
-mod place;
-pub mod processes;
-mod progress;
 mod random;
-mod record;
 mod recording;
-mod recover;
-mod region;
-mod room;
-mod sandboxes;
-mod self_test;
-mod serve;
-mod served;
-mod shortfall;
-mod silence;
-mod slot;
-mod snapshot;
-mod stall;
-mod stream;
+mod recovery;
+mod session;
 mod summary;
-mod summary_file;
-mod totals;
 mod trace;
-mod tracefiles;
-mod unasked;
-mod unfinished;
-mod unmatched;
-mod user;
-mod users;
-pub mod versions;
-mod visits;
+mod window;
 
-pub use command::CommandEnd;
-pub use contexts::{BothContexts, ContextsError, parse_both};
+/// Checks of this machine, for commands that explain it to the user.
+pub mod checkup {
+    pub use crate::host_checks::*;
+}
+
+/// Processes, as /proc and the window show them.
+pub mod processes {
+    pub use crate::window::processes::*;
+}
+
+/// Processes whose libtrackway.so is of another version than this recorder's.
+pub mod versions {
+    pub use crate::command::library_versions::*;
+}
+
+pub use command::launch::CommandEnd;
+pub use common::numbers::{Counted, Grouped};
+pub use common::user::is_root;
 pub use error::RecordError;
-pub use home::Home;
-pub use kernel::KernelOptions;
-pub use kernel_filters::{as_asked, as_written, split_filters, take_filters};
-pub use kernel_ways::{KernelVia, KernelWays};
+pub use filters::unmatched::{meant_pattern, near_pattern};
+pub use kernel::backend::{KernelVia, KernelWays};
+pub use kernel::contexts::{BothContexts, ContextsError, parse_both};
+pub use kernel::filters::routing::{as_asked, as_written, split_filters, take_filters};
+pub use kernel::options::KernelOptions;
 pub use notices::Notices;
-pub use numbers::{Counted, Grouped};
-pub use record::{RecordOptions, is_name_of_record, record};
 pub use recording::Recording;
-pub use recover::{Recovered, Recovery, RecoveryEnd, Stranded, recover, recover_in, recover_in_as};
-pub use serve::{Begun, Talk, check_folder, record_kernel, serve};
-pub use slot::{ChannelSettings, SessionSettings};
+pub use recording::abandoned_channel::Stranded;
+pub use recording::totals::Totals;
+pub use recovery::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
+pub use session::background::{Begun, Talk, check_folder, record_kernel, serve};
+pub use session::foreground::{is_name_of_record, record};
+pub use session::record_options::RecordOptions;
 pub use summary::Summary;
-pub use totals::Totals;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,
     FilterSpec, KernelSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec,
     SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
-pub use unmatched::{meant_pattern, near_pattern};
-pub use user::is_root;
+pub use window::handle::Home;
+pub use window::settings::{ChannelSettings, SessionSettings};

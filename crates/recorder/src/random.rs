@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use crate::RecordError;
+use crate::error::RecordError;
 
 /// Random bytes from the kernel.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], RecordError> {

@@ -13,8 +13,8 @@ use trackway_sys::process::peer;
 use trackway_sys::wait;
 
 use super::RunFolder;
-use crate::RecordError;
-use crate::processes::read_proc;
+use crate::error::RecordError;
+use crate::window::processes::read_proc;
 
 /// How long an answer is waited for before it is looked whether the recorder stands still.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -71,7 +71,7 @@ impl Session {
         };
         let who = peer(stream.as_raw_fd()).ok();
         // In the place of another user's session only he answers, not one of root's.
-        let is_his = |user: u32| user == owner || user == 0 && owner == crate::user::user();
+        let is_his = |user: u32| user == owner || user == 0 && owner == crate::common::user::user();
         if who.is_none_or(|who| !is_his(who.user)) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
         }

@@ -3,21 +3,20 @@
 //! ```text
 //! $TRACKWAY_RUN_DIR, /run/trackway (root), $XDG_RUNTIME_DIR/trackway, or /tmp/trackway-UID    0700
 //!     NAME.sock    requests and answers, `trackway_session::protocol`    0600
-//!     NAME.lock    locked (flock(2)) by the session's recorder; which trace it records: `dead`
+//!     NAME.lock    locked (flock(2)) by the session's recorder; its trace: `dead_sessions`
 //!     NAME.log     what the recorder had to say
-//!     UUID.part    where the trace of a session in another user's window is: `origins`
+//!     UUID.part    where the trace of a session in another user's window is: `origin_file`
 //! ```
 //!
 //! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
-//! What root does in another user's folder: `whose`.
+//! What root does in another user's folder: `locate`.
 
 pub mod client;
-mod dead;
-#[cfg(test)]
-mod hostile;
-mod requests;
+mod dead_sessions;
+mod locate;
+pub(crate) mod origin_file;
+mod request_parser;
 pub(crate) mod server;
-mod whose;
 
 use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, FileTimes, TryLockError};
@@ -29,12 +28,12 @@ use std::time::{Duration, SystemTime};
 
 use trackway_session::is_name;
 
-pub use dead::Dead;
-pub(crate) use dead::Identity;
-pub use requests::Requests;
+pub use dead_sessions::Dead;
+pub(crate) use dead_sessions::Identity;
+pub use request_parser::Requests;
 
-use crate::RecordError;
-use crate::files::open_regular;
+use crate::common::files::open_regular;
+use crate::error::RecordError;
 
 /// Environment variable that says where control sockets are.
 const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
@@ -91,7 +90,7 @@ impl RunFolder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(RecordError::io("use", &self.path)(error)),
         };
-        let is_ours = status.is_dir() && status.uid() == crate::user::user();
+        let is_ours = status.is_dir() && status.uid() == crate::common::user::user();
         if !is_ours || status.mode() & 0o077 != 0 {
             return Err(RecordError::RunFolder(self.path.clone()));
         }
@@ -313,6 +312,8 @@ impl Drop for Claimed {
 
 #[cfg(test)]
 mod tests {
+    mod hostile;
+
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
     use std::sync::atomic::{AtomicBool, Ordering};

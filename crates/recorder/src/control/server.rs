@@ -17,7 +17,7 @@ use trackway_sys::process::peer;
 use trackway_sys::wait::{self, Awaited};
 
 use super::{Claimed, Identity, Requests};
-use crate::RecordError;
+use crate::error::RecordError;
 
 /// Most clients at a time; more are told so, and let go.
 pub(super) const CLIENTS_MAX: usize = 64;
@@ -281,7 +281,7 @@ impl Connection {
     /// With somebody who may ask.
     fn of(client: Client, stream: UnixStream) -> Option<Self> {
         let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
-        let may_ask = user.is_ok_and(|user| user == 0 || user == crate::user::user());
+        let may_ask = user.is_ok_and(|user| user == 0 || user == crate::common::user::user());
         let is_usable = may_ask && stream.set_nonblocking(true).is_ok();
         is_usable.then(|| Self::new(client, stream))
     }

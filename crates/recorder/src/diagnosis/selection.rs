@@ -7,7 +7,7 @@ use std::path::Path;
 use trackway_schema::{ProcessFacts, ProcessRules, Rules};
 use trackway_session::{ChannelSpec, FilterSpec, RuleSpec};
 
-use crate::processes;
+use crate::window::processes;
 
 /// What a recording selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

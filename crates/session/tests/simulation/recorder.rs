@@ -1,6 +1,6 @@
 //! What a recorder does to the window and to files for each effect, in steps between which anything
-//! may happen: docs/design/0007-sessions.md, `crates/recorder/src/slot.rs`, and the order that
-//! `crates/window/src/rules.rs` gives for successors. Who recovers takes the same steps.
+//! may happen: docs/design/0007-sessions.md, `crates/recorder/src/window/slot.rs`, and the order
+//! that `crates/window/src/rules.rs` gives for successors. Who recovers takes the same steps.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};

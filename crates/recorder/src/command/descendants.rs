@@ -1,0 +1,244 @@
+//! The command's descendants that cannot be traced: static programs, other users' processes, those
+//! whose library is of another version.
+//!
+//! Sampled from /proc by a thread of its own, so that buffers are drained meanwhile, however many
+//! there are. A short-lived one may be missed: what we say is "at least".
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
+use trackway_window::Window;
+
+use crate::command::library_versions::{self, Windows};
+use crate::elf;
+use crate::notices::Notices;
+use crate::window::processes::name_of;
+
+/// When the first sample is taken.
+const FIRST: Duration = Duration::from_millis(10);
+/// Shortest time between samples.
+const PERIOD_MIN: Duration = Duration::from_millis(50);
+/// A sample may take at most one part in so many of the time.
+const SHARE: u32 = 50;
+/// Most processes that a sample looks at.
+const PROCESSES_SAMPLED_MAX: usize = 4096;
+/// Most processes that are kept as untraced; further ones are not looked at.
+const UNTRACED_MAX: usize = 1 << 16;
+
+/// Why a process cannot be traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    OtherUser,
+    /// No dynamic loader runs it, and nothing that it has loaded has the library.
+    Static,
+    /// Its library is of this version, not ours.
+    Library(u32),
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OtherUser => formatter.write_str("other user"),
+            Self::Static => formatter.write_str("static"),
+            Self::Library(version) => {
+                write!(formatter, "{} library", library_versions::age(*version))
+            }
+        }
+    }
+}
+
+/// A process that cannot be traced.
+#[derive(Debug)]
+struct Untraced {
+    name: String,
+    reason: Reason,
+}
+
+/// The thread that samples the descendants of one process.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Nothing is sent: it ends when this is gone.
+    end: Option<Sender<()>>,
+    /// None where there can be no thread.
+    thread: Option<JoinHandle<Descendants>>,
+}
+
+impl Watch {
+    /// Samples the descendants of `root` until [`Self::finish`]. The thread has the caller's mask
+    /// of signals.
+    pub(crate) fn begin(root: u32) -> Self {
+        let (end, is_over) = mpsc::channel::<()>();
+        let sample = move || {
+            let mut descendants = Descendants::of(root);
+            let mut pause = FIRST;
+            while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let start = Instant::now();
+                descendants.sample();
+                pause = PERIOD_MIN.max(start.elapsed() * SHARE);
+            }
+            descendants
+        };
+        let thread = thread::Builder::new().name("trackway-descendants".into()).spawn(sample);
+        Self { end: Some(end), thread: thread.ok() }
+    }
+
+    /// Ends it, after the sample that it is at: what it has found. Nothing, the second time.
+    pub(crate) fn finish(&mut self) -> Descendants {
+        self.end = None;
+        let found = self.thread.take().and_then(|thread| thread.join().ok());
+        found.unwrap_or_default()
+    }
+}
+
+/// The processes in a window's table, as their own namespaces number them, living or not.
+pub(crate) fn in_table(window: &Window) -> HashSet<u32> {
+    let pids = (0..PROCESSES_MAX).map(|index| window.identity_at(index).pid);
+    pids.filter(|&pid| pid != 0 && pid & PROCESS_ENTERING == 0).collect()
+}
+
+/// What is known of the descendants of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Descendants {
+    root: u32,
+    /// Programs known to be static, or not.
+    programs: HashMap<PathBuf, bool>,
+    untraced: BTreeMap<u32, Untraced>,
+    /// The user's windows, at the latest sample.
+    windows: Windows,
+}
+
+impl Descendants {
+    fn of(root: u32) -> Self {
+        Self { root, ..Self::default() }
+    }
+
+    fn sample(&mut self) {
+        self.windows = Windows::here();
+        let mut open = vec![self.root];
+        let mut seen = HashSet::new();
+        while let Some(pid) = open.pop() {
+            if seen.len() < PROCESSES_SAMPLED_MAX && seen.insert(pid) {
+                self.look_at(pid);
+                open.extend(children(pid));
+            }
+        }
+    }
+
+    fn look_at(&mut self, pid: u32) {
+        match self.untraced.get(&pid).map(|known| known.reason) {
+            // Some static programs load and run others (valgrind's tools, emulators), whose library
+            // they have then; and any may call exec.
+            Some(Reason::Static) => {
+                if self.windows.is_ours_in(pid) {
+                    self.untraced.remove(&pid);
+                }
+                return;
+            }
+            Some(_) => return,
+            None if self.untraced.len() >= UNTRACED_MAX => return,
+            None => {}
+        }
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let Some(reason) = self.reason(pid, &folder) else { return };
+        self.untraced.insert(pid, Untraced { name: name_of(pid), reason });
+    }
+
+    /// Why a process cannot be traced; `None`: it can be, or is gone.
+    fn reason(&mut self, pid: u32, folder: &Path) -> Option<Reason> {
+        if fs::metadata(folder).ok()?.uid() != crate::common::user::user() {
+            return Some(Reason::OtherUser);
+        }
+        let program = fs::read_link(folder.join("exe")).ok()?;
+        let is_static = *self.programs.entry(program).or_insert_with_key(|_| {
+            // Through /proc, which also reaches other mount namespaces and removed files.
+            elf::read(&folder.join("exe")).is_some_and(|module| module.is_static)
+        });
+        if is_static && !self.windows.is_ours_in(pid) {
+            return Some(Reason::Static);
+        }
+        self.windows.other_version_of(pid).map(Reason::Library)
+    }
+
+    /// Says who could not be traced. Static programs whose processes are among `traced` ran
+    /// something that was.
+    pub(crate) fn say(&self, traced: &HashSet<u32>, notices: &Notices) {
+        const NAMED_MAX: usize = 8;
+        let is_untraced = |(pid, untraced): &(&u32, &Untraced)| {
+            untraced.reason != Reason::Static || !traced.contains(pid)
+        };
+        let mut programs: BTreeMap<(&str, Reason), u64> = BTreeMap::new();
+        for (_, untraced) in self.untraced.iter().filter(is_untraced) {
+            *programs.entry((&untraced.name, untraced.reason)).or_default() += 1;
+        }
+        let count: u64 = programs.values().sum();
+        if count == 0 {
+            return;
+        }
+        let named = programs.keys().take(NAMED_MAX);
+        let mut names: Vec<String> =
+            named.map(|(name, reason)| format!("{name} ({reason})")).collect();
+        if programs.len() > NAMED_MAX {
+            names.push("…".into());
+        }
+        let processes = if count == 1 { "process" } else { "processes" };
+        notices.say(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
+        let versions = programs.keys().filter_map(|(_, reason)| match reason {
+            Reason::Library(version) => Some(*version),
+            Reason::OtherUser | Reason::Static => None,
+        });
+        if let Some(version) = versions.max() {
+            notices.say(format_args!(
+                "a libtrackway.so {} than this trackway: {}",
+                library_versions::age(version),
+                library_versions::advice(version)
+            ));
+        }
+    }
+}
+
+/// The process and its descendants, as far as a sample looks at them.
+pub(crate) fn family(root: u32) -> BTreeSet<u32> {
+    let mut open = vec![root];
+    let mut family = BTreeSet::new();
+    while let Some(pid) = open.pop() {
+        if family.len() < PROCESSES_MAX && family.insert(pid) {
+            open.extend(children(pid));
+        }
+    }
+    family
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|text| {
+            text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+/// Processes of this user that hold `token`, by their environment at their last exec.
+pub(crate) fn holding(token: u64) -> usize {
+    let wanted = format!("{token:x}");
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
+        .filter_map(|entry| fs::read(entry.path().join("environ")).ok())
+        .filter(|environment| {
+            environment.split(|&byte| byte == 0).any(|line| {
+                line.strip_prefix(b"TRACKWAY_TOKEN=").is_some_and(|tokens| {
+                    tokens.split(|&byte| byte == b':').any(|held| held == wanted.as_bytes())
+                })
+            })
+        })
+        .count()
+}

@@ -1,0 +1,362 @@
+//! The traced command: found, started with the library in it, waited for.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+use trackway_sys::signal::{self, SignalReader, SignalSet};
+
+use crate::elf;
+use crate::error::RecordError;
+
+/// The library that every traced program loads, as messages name it.
+const LIBRARY: &str = "libtrackway.so";
+/// Its file: the SONAME first. `libtrackway.so` is a linker script where Trackway is installed, and
+/// the library in the folder that cargo builds in.
+const LIBRARY_FILES: [&str; 2] = ["libtrackway.so.1", "libtrackway.so"];
+/// Where libraries lie, seen from the folder of this program.
+const LIBRARY_FOLDERS: [[&str; 2]; 4] =
+    [[".", ""], ["../lib", ""], ["../lib", elf::MULTIARCH], ["../lib64", ""]];
+/// Environment variable with the tokens that a process holds.
+const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// What the command's process does last before it runs the command; it may do what a child of
+/// fork(2) may.
+pub(crate) type Entrance = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+
+/// Marks errors of an [`Entrance`] among those of starting a program, of which there is but a
+/// number.
+const OF_ENTRANCE: i32 = 1 << 16;
+
+/// What is to be run, found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The program's file.
+    pub(crate) file: PathBuf,
+    words: Vec<OsString>,
+    /// What else is in its environment than in ours.
+    pub(crate) environment: Vec<(&'static str, OsString)>,
+}
+
+impl Found {
+    /// Looks for the command as execvp(3) does.
+    pub(crate) fn look_up(words: &[OsString]) -> Result<Self, RecordError> {
+        let name = words.first().map(OsString::as_os_str).unwrap_or_default();
+        let file = look_up(name)?;
+        Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
+    }
+
+    /// What its program finds in its environment so that it takes part: the token, and the
+    /// libraries, in front of which a sanitizer's has to be.
+    fn taking_part(&self, token: u64, libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
+        let mut preload = list_of(libraries);
+        if let Some(sanitizer) = elf::sanitizer(&self.file) {
+            let ours = std::mem::replace(&mut preload, sanitizer.into());
+            preload.push(":");
+            preload.push(ours);
+        }
+        let token = OsString::from(format!("{token:x}"));
+        [
+            (TOKEN_VARIABLE, joined(TOKEN_VARIABLE, false, token)),
+            (PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload)),
+        ]
+    }
+
+    /// Starts it, with what it is to find as it was. Without libraries it does not take part.
+    pub(crate) fn start(
+        &self,
+        token: u64,
+        libraries: Option<&[PathBuf]>,
+        as_before: AsBefore,
+        entrance: Option<Entrance>,
+    ) -> Result<Child, RecordError> {
+        // As it was found: else it would be looked for again, which is recorded.
+        let mut command = Command::new(&self.file);
+        command
+            .arg0(&self.words[0])
+            .args(&self.words[1..])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .envs(libraries.into_iter().flat_map(|some| self.taking_part(token, some)));
+        let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
+        // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
+        // which are async-signal-safe, or a system call and no more; and what enters, which writes
+        // to shared memory or to files.
+        unsafe {
+            command.pre_exec(move || {
+                signals.make_current();
+                if !ignores_size_limit {
+                    signal::heed_size_limit();
+                }
+                if let Some(limit) = files_limit {
+                    let _ = trackway_sys::process::set_descriptor_limit(limit);
+                }
+                // The last, so that nothing of ours is recorded.
+                let entered = entrance.as_ref().map_or(Ok(()), |enter| enter());
+                entered.map_err(|error| {
+                    let code = error.raw_os_error().unwrap_or(libc::EIO);
+                    io::Error::from_raw_os_error(OF_ENTRANCE | code)
+                })
+            });
+        }
+        command.spawn().map_err(|error| match (error.kind(), error.raw_os_error()) {
+            (_, Some(code)) if code & OF_ENTRANCE != 0 => {
+                let why = trackway_sys::Errno(code & !OF_ENTRANCE);
+                RecordError::Kernel(format!("cannot record the command: {why}"), None)
+            }
+            (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
+            // What we lack to get as far as exec, which says nothing of the command.
+            (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {
+                RecordError::io("start", &self.file)(error)
+            }
+            _ => RecordError::CommandNotExecutable(self.file.clone(), error.into()),
+        })
+    }
+}
+
+/// How the traced command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// What the command is to find as it was before we changed it for ourselves.
+#[derive(Clone, Copy)]
+pub(crate) struct AsBefore {
+    /// Signals that were blocked.
+    pub(crate) signals: SignalSet,
+    /// Whether SIGXFSZ was ignored.
+    pub(crate) ignores_size_limit: bool,
+    /// The limit on open files, if it was raised.
+    pub(crate) files_limit: Option<u64>,
+}
+
+/// A signal that the recorder received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received {
+    signal: i32,
+    /// The kernel sent it (a key on the terminal, a hangup), not a process.
+    by_kernel: bool,
+}
+
+impl Received {
+    /// Signals that users send to the programs they started, and that would end the recorder.
+    pub(crate) fn all() -> SignalSet {
+        let named = [
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTERM,
+            libc::SIGHUP,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+            libc::SIGALRM,
+        ];
+        let all: Vec<i32> = named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect();
+        SignalSet::of(&all)
+    }
+
+    /// The next one that is pending.
+    pub(crate) fn next(reader: &SignalReader) -> Option<Self> {
+        reader.next().map(|(signal, by_kernel)| Self { signal, by_kernel })
+    }
+
+    /// What is to be sent to the command. The terminal's own signals have reached it already.
+    pub(crate) const fn forwarded(self) -> Option<i32> {
+        if self.is_key() { None } else { Some(self.signal) }
+    }
+
+    /// This signal, from the terminal or the kernel, or from a process.
+    #[cfg(test)]
+    pub(crate) const fn new(signal: i32, by_kernel: bool) -> Self {
+        Self { signal, by_kernel }
+    }
+
+    pub(crate) const fn signal(self) -> i32 {
+        self.signal
+    }
+
+    /// Its name, as kill(1) has it.
+    pub(crate) const fn name_of(signal: i32) -> &'static str {
+        match signal {
+            libc::SIGINT => "SIGINT",
+            libc::SIGQUIT => "SIGQUIT",
+            libc::SIGTERM => "SIGTERM",
+            libc::SIGHUP => "SIGHUP",
+            _ => "a signal",
+        }
+    }
+
+    /// Whether a key on the terminal sent it: to the command, too.
+    pub(crate) const fn is_key(self) -> bool {
+        self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGQUIT)
+    }
+
+    /// Whether a process requests the end of the recording with it.
+    pub(crate) const fn requests_end(self) -> bool {
+        !self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGTERM)
+    }
+
+    /// Whether it ends the recording after a signal that requested that.
+    pub(crate) const fn confirms_end(self) -> bool {
+        self.ends_programs() && !self.is_key()
+    }
+
+    /// Whether it interrupts the writing of a trace's end.
+    pub(crate) fn interrupts(self) -> bool {
+        self.ends_programs() && !signal::is_ignored(self.signal)
+    }
+
+    const fn ends_programs(self) -> bool {
+        matches!(self.signal, libc::SIGINT | libc::SIGQUIT | libc::SIGTERM | libc::SIGHUP)
+    }
+}
+
+/// The value of `variable` with `ours` added: in front, or behind.
+fn joined(variable: &str, in_front: bool, ours: OsString) -> OsString {
+    let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return ours;
+    };
+    let (mut first, second) = if in_front { (ours, theirs) } else { (theirs, ours) };
+    first.push(":");
+    first.push(second);
+    first
+}
+
+fn list_of(libraries: &[PathBuf]) -> OsString {
+    libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
+}
+
+fn look_up(name: &OsStr) -> Result<PathBuf, RecordError> {
+    let not_found = || RecordError::CommandNotFound(PathBuf::from(name));
+    if name.is_empty() {
+        return Err(not_found());
+    }
+    if name.as_encoded_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match path.metadata() {
+            Ok(status) if is_executable(&status) => Ok(path),
+            Ok(_) => {
+                let denied = io::Error::from_raw_os_error(libc::EACCES);
+                Err(RecordError::CommandNotExecutable(path, denied.into()))
+            }
+            Err(_) => Err(not_found()),
+        };
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let mut denied = None;
+    for folder in std::env::split_paths(&folders) {
+        let path = folder.join(name);
+        match path.metadata() {
+            Ok(status) if is_executable(&status) => return Ok(path),
+            Ok(_) => denied = denied.or(Some(path)),
+            Err(_) => {}
+        }
+    }
+    Err(match denied {
+        Some(path) => RecordError::CommandNotExecutable(
+            path,
+            io::Error::from_raw_os_error(libc::EACCES).into(),
+        ),
+        None => not_found(),
+    })
+}
+
+fn is_executable(status: &std::fs::Metadata) -> bool {
+    status.is_file() && status.permissions().mode() & 0o111 != 0
+}
+
+/// Paths of these preload helpers and of libtrackway.so, beside this program.
+///
+/// It is the last: so the helpers' functions are in front of those that it wraps itself (vfork,
+/// clone), and its constructor runs before theirs, which may record.
+pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
+    let program = std::env::current_exe().map_err(RecordError::io("find", "/proc/self/exe"))?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    helpers
+        .iter()
+        .copied()
+        .chain(std::iter::once(LIBRARY))
+        .map(|name| {
+            let path = find_library(folder, name).ok_or(RecordError::LibraryMissing(name))?;
+            let bytes = path.as_os_str().as_encoded_bytes();
+            if bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
+                return Err(RecordError::LibraryPath(path));
+            }
+            Ok(path)
+        })
+        .collect()
+}
+
+/// The exit status that a shell has for a command that this signal ended.
+pub(crate) fn status_of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// The ELF file of this library, where libraries lie seen from `folder`.
+fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
+    let files = if name == LIBRARY { &LIBRARY_FILES[..] } else { &[name] };
+    LIBRARY_FOLDERS
+        .iter()
+        .map(|[place, within]| folder.join(place).join(within))
+        .flat_map(|folder| files.iter().map(move |file| folder.join(file)))
+        .filter_map(|path| path.canonicalize().ok())
+        .find(|path| is_elf(path))
+}
+
+/// Whether the dynamic loader can load this file: linker scripts have the names of libraries, too.
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == object::elf::ELFMAG
+}
+
+/// How the command ended.
+pub(crate) fn end_of(status: ExitStatus) -> CommandEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => CommandEnd::Exited(code as u8),
+        (None, Some(signal)) => CommandEnd::Killed(signal),
+        (None, None) => CommandEnd::Exited(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linker_script_is_never_preloaded() {
+        let root = trackway_testkit::TemporaryFolder::below(&std::env::temp_dir());
+        let (bin, lib) = (root.path().join("bin"), root.path().join("lib"));
+        for folder in [&bin, &lib] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let write = |file: &str, text: &[u8]| std::fs::write(lib.join(file), text).unwrap();
+        let found = || find_library(&bin, LIBRARY).map(|path| path.file_name().unwrap().to_owned());
+        write("libtrackway.so", b"INPUT(trackway-link.o libtrackway.so.1)\n");
+        assert_eq!(found(), None, "the script alone");
+        write("libtrackway.so.1", b"\x7fELF of the library");
+        assert_eq!(found().unwrap(), "libtrackway.so.1");
+        std::fs::remove_file(lib.join("libtrackway.so.1")).unwrap();
+        write("libtrackway.so", b"\x7fELF of the library");
+        assert_eq!(found().unwrap(), "libtrackway.so", "as cargo builds it");
+    }
+
+    #[test]
+    fn commands_are_found_as_the_shell_finds_them() {
+        assert!(look_up(OsStr::new("sh")).is_ok());
+        assert!(look_up(OsStr::new("/bin/sh")).is_ok());
+        for name in ["", "no-such-command-anywhere", "/no/such/command"] {
+            let error = look_up(OsStr::new(name)).unwrap_err();
+            assert_eq!(error.exit_status(), 127, "{name}");
+        }
+        for name in ["/etc/passwd", "/etc"] {
+            assert_eq!(look_up(OsStr::new(name)).unwrap_err().exit_status(), 126, "{name}");
+        }
+    }
+}

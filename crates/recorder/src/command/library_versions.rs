@@ -1,0 +1,151 @@
+//! Processes whose libtrackway.so is of another version: they use another window, which a recorder
+//! of this version does not serve, and would otherwise only be missed.
+//!
+//! A window's version is in its file's name, so that whoever maps one says which library it has.
+//! Files are told by device and inode: the process that made a window mapped it before it had a
+//! name, and /proc never learns it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use trackway_abi::ABI_VERSION;
+
+use crate::window::processes::read_proc;
+
+/// Processes by the version of their window, if that is not ours. Those of this user, as far as
+/// /proc shows them.
+pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
+    let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let windows = Windows::here();
+    if windows.is_ours_alone() {
+        return found;
+    }
+    let Ok(processes) = fs::read_dir("/proc") else { return found };
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for pid in pids {
+        if let Some(version) = windows.other_version_of(pid) {
+            found.entry(version).or_default().push(pid);
+        }
+    }
+    found
+}
+
+/// The user's windows, of all versions.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Windows {
+    /// Version and file of each; a file as proc_pid_maps(5) writes device and inode.
+    files: Vec<(u32, String)>,
+}
+
+impl Windows {
+    /// Those that there are now.
+    pub(crate) fn here() -> Self {
+        Self::of(&crate::window::handle::folder(), crate::common::user::user())
+    }
+
+    fn of(folder: &Path, user: u32) -> Self {
+        let prefix = format!("trackway-{user}-v");
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| {
+            let name = entry.file_name();
+            let version = name.to_str()?.strip_prefix(&prefix)?.parse().ok()?;
+            let status = entry.metadata().ok()?;
+            let (major, minor) = (libc::major(status.dev()), libc::minor(status.dev()));
+            Some((version, format!("{major:02x}:{minor:02x} {}", status.ino())))
+        });
+        Self { files: files.collect() }
+    }
+
+    /// Whether there is none of another version: then no process needs to be looked at.
+    pub(crate) fn is_ours_alone(&self) -> bool {
+        self.files.iter().all(|(version, _)| *version == ABI_VERSION)
+    }
+
+    /// Whether a process has mapped the user's window of this version.
+    pub(crate) fn is_ours_in(&self, pid: u32) -> bool {
+        let Ok(maps) = read_proc(&format!("/proc/{pid}/maps")) else { return false };
+        self.versions_in(&maps).any(|version| version == ABI_VERSION)
+    }
+
+    /// The version of a process's window, if that is not ours.
+    pub(crate) fn other_version_of(&self, pid: u32) -> Option<u32> {
+        if self.is_ours_alone() {
+            return None;
+        }
+        self.other_version_in(&read_proc(&format!("/proc/{pid}/maps")).ok()?)
+    }
+
+    /// The same in proc_pid_maps(5). A process that has our window as well can be traced.
+    fn other_version_in(&self, maps: &str) -> Option<u32> {
+        let mut other = None;
+        for version in self.versions_in(maps) {
+            if version == ABI_VERSION {
+                return None;
+            }
+            other = Some(version);
+        }
+        other
+    }
+
+    /// The versions of the windows in proc_pid_maps(5).
+    fn versions_in(&self, maps: &str) -> impl Iterator<Item = u32> {
+        maps.lines().filter_map(|line| {
+            let mut words = line.split_ascii_whitespace().skip(3);
+            let file = format!("{} {}", words.next()?, words.next()?);
+            self.files.iter().find(|(_, known)| *known == file).map(|(version, _)| *version)
+        })
+    }
+}
+
+/// "newer" or "older" than ours.
+pub fn age(version: u32) -> &'static str {
+    if version > ABI_VERSION { "newer" } else { "older" }
+}
+
+/// What to do about processes with a library that is newer or older.
+pub fn advice(version: u32) -> &'static str {
+    if version > ABI_VERSION {
+        "update trackway, or use the one that came with that library"
+    } else {
+        "start them again with the library that came with trackway"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_other_versions_are_told_by_device_and_inode() {
+        let (newer, older) = (ABI_VERSION + 1, ABI_VERSION - 1);
+        let files = [(ABI_VERSION, "00:19 7"), (newer, "00:19 8"), (older, "00:19 9")];
+        let files = files.map(|(version, file)| (version, file.to_owned())).to_vec();
+        let windows = Windows { files };
+        let line = |inode: u32| {
+            format!("7f00-7f01 rw-s 00000000 00:19 {inode}   /dev/shm/#{inode} (deleted)\n")
+        };
+        assert_eq!(windows.other_version_in(&line(8)), Some(newer));
+        assert_eq!(windows.other_version_in(&line(9)), Some(older));
+        assert_eq!(windows.other_version_in(&line(10)), None, "another user's");
+        assert_eq!(windows.other_version_in(&(line(8) + &line(7))), None);
+        assert_eq!((age(newer), age(older)), ("newer", "older"));
+        assert!(!windows.is_ours_alone() && Windows::default().is_ours_alone());
+    }
+
+    #[test]
+    fn windows_are_found_by_their_names() {
+        let folder = std::env::temp_dir().join(format!("trackway-versions-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        for name in ["trackway-7-v0", "trackway-7-v12", "trackway-77-v1", "trackway-7-v1.unusable"]
+        {
+            fs::write(folder.join(name), "").expect("a file");
+        }
+        let mut versions: Vec<u32> =
+            Windows::of(&folder, 7).files.iter().map(|(version, _)| *version).collect();
+        versions.sort_unstable();
+        assert_eq!(versions, [0, 12]);
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}

@@ -1,0 +1,6 @@
+//! Leaves without a subject of their own: dates, files, numbers in words, the user.
+
+pub(crate) mod date;
+pub(crate) mod files;
+pub(crate) mod numbers;
+pub(crate) mod user;

@@ -1,0 +1,233 @@
+//! Sessions whose recorders are dead: what they were, and whether something of them is left.
+//!
+//! A recorder writes into the lock file of its name which trace it records. The file stays when the
+//! recorder is killed, so that who finds the name knows what to recover; it goes with the name once
+//! nothing of the session is in memory any more.
+//!
+//! ```text
+//! uuid=0123…cdef      identity of the trace, and of the session in the user's own window
+//! folder=/tmp/trace   up to the file's end, whatever bytes it has
+//! ```
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::{SESSIONS_MAX, state};
+use trackway_window::OpenError;
+
+use super::{LOCK, RunFolder};
+use crate::common::files::open_regular;
+use crate::control::origin_file;
+use crate::error::RecordError;
+use crate::kernel;
+use crate::notices::Notices;
+use crate::window::handle::Home;
+use crate::window::shared_text::uuid_of;
+
+/// Largest lock file that is read back, in bytes: an identity and a path.
+const BYTES_MAX: u64 = 16 << 10;
+
+/// What is known of a session whose recorder is dead.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dead {
+    /// The folder of its trace, absolute; none: it was killed before there was one.
+    pub folder: Option<PathBuf>,
+    /// Whether events of it are still in memory; if not, it has been recovered.
+    pub is_in_memory: bool,
+    /// Whether its trace has events of the kernel, and nobody has completed them.
+    pub is_kernel_left: bool,
+}
+
+impl Dead {
+    /// Whether there is something to recover.
+    pub const fn is_something(&self) -> bool {
+        self.is_in_memory || self.is_kernel_left
+    }
+}
+
+/// What a recorder writes of its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Of the trace, and of the session in the user's own window.
+    pub(crate) uuid: [u8; 16],
+    /// Of the trace, absolute.
+    pub(crate) folder: PathBuf,
+}
+
+impl Identity {
+    pub(super) fn text(&self) -> Vec<u8> {
+        let mut text = format!("uuid={}\nfolder=", origin_file::digits_of(&self.uuid)).into_bytes();
+        text.extend_from_slice(self.folder.as_os_str().as_bytes());
+        text
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let mut lines = text.splitn(2, |byte| *byte == b'\n');
+        let mut value = |name: &str| lines.next()?.strip_prefix(name.as_bytes());
+        let uuid = origin_file::uuid_of(std::str::from_utf8(value("uuid=")?).ok()?)?;
+        let folder = PathBuf::from(std::ffi::OsString::from_vec(value("folder=")?.to_vec()));
+        folder.is_absolute().then_some(Self { uuid, folder })
+    }
+}
+
+/// What is in windows whose recorders may be dead.
+struct Memory {
+    /// Identities of sessions in the user's own window.
+    uuids: Vec<[u8; 16]>,
+    /// Folders of sessions over several users whose parts nobody has recovered.
+    folders: Vec<PathBuf>,
+}
+
+impl Memory {
+    /// Looks into the user's window in the folder `windows`, and at what is kept in `run`.
+    fn look(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
+        let kept = origin_file::left_behind(run)?;
+        let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
+        let home = match Home::open_for(windows, crate::common::user::user(), false) {
+            Ok(home) => home,
+            // What was in it is gone.
+            Err(RecordError::Window(
+                _,
+                OpenError::Absent | OpenError::Truncated | OpenError::NotAWindow,
+            )) => return Ok(Self { uuids: Vec::new(), folders }),
+            Err(error) => return Err(error),
+        };
+        let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        let there = sessions.filter(|it| it.state.load(Ordering::Relaxed) != state::FREE);
+        let uuids = there.map(uuid_of).collect();
+        home.close();
+        Ok(Self { uuids, folders })
+    }
+
+    fn has(&self, identity: &Identity) -> bool {
+        self.uuids.contains(&identity.uuid) || self.folders.contains(&identity.folder)
+    }
+}
+
+impl RunFolder {
+    /// What is left of session `name`, whose recorder is dead.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be known, as where the user's window cannot be opened, or the folder is another
+    /// user's: what stands there is not to be believed.
+    pub fn left_of(&self, name: &str) -> Result<Dead, RecordError> {
+        self.check()?;
+        let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
+        let is_in_memory = Memory::look(self, &crate::window::handle::folder())?.has(&identity);
+        let is_kernel_left = kernel::recover::is_left(&identity.folder);
+        Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
+    }
+
+    /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
+    /// Whether there was any.
+    pub(crate) fn settle_kernels(&self, notices: &Notices) -> bool {
+        let names = self.check().and_then(|_| self.names()).unwrap_or_default();
+        let dead = names.iter().filter(|name| !self.is_alive(name));
+        let identities = dead.filter_map(|name| self.identity_of(name));
+        let settled = identities.filter(|one| kernel::recover::settle(&one.folder, notices));
+        settled.count() > 0
+    }
+
+    /// Removes the names of dead sessions of which nothing is in memory any more, in the user's
+    /// window in the folder `windows` or in others', and whose traces are complete.
+    pub(crate) fn clean_recovered(&self, windows: &Path) -> Result<(), RecordError> {
+        self.check()?;
+        let mut names = self.names()?;
+        names.retain(|name| !self.is_alive(name));
+        if names.is_empty() {
+            return Ok(());
+        }
+        let memory = Memory::look(self, windows)?;
+        let is_left = |name: &str| {
+            self.identity_of(name).is_some_and(|identity| {
+                memory.has(&identity) || kernel::recover::is_left(&identity.folder)
+            })
+        };
+        names.iter().filter(|name| !is_left(name)).for_each(|name| self.clean(name));
+        Ok(())
+    }
+
+    pub(super) fn identity_of(&self, name: &str) -> Option<Identity> {
+        let mut text = Vec::new();
+        let path = self.file(name, LOCK);
+        let file = open_regular(&path, fs::OpenOptions::new().read(true)).ok()?;
+        file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
+        Identity::read(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+    use crate::control::origin_file::{Kept, Origin};
+    use crate::trace::layout::WindowFolder;
+
+    fn identity(folder: &[u8]) -> Identity {
+        let folder = PathBuf::from(std::ffi::OsStr::from_bytes(folder));
+        Identity { uuid: [0xa5; 16], folder }
+    }
+
+    #[test]
+    fn what_a_recorder_writes_of_its_session_is_read_back() {
+        let temporary = TemporaryFolder::new();
+        let run = RunFolder::at(temporary.join("run"));
+        let mut claimed = run.claim("web").expect("the name");
+        assert_eq!(run.identity_of("web"), None);
+        for folder in [&b"/var/log/odd\nname \xff"[..], b"/t"] {
+            claimed.keep(identity(folder)).expect("written");
+            assert_eq!(run.identity_of("web"), Some(identity(folder)));
+        }
+        std::mem::forget(claimed);
+        assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "of the dead, too");
+    }
+
+    /// Of a session over several users, of which a part is left.
+    #[test]
+    fn who_does_not_begin_leaves_what_is_known_of_the_dead() {
+        let temporary = TemporaryFolder::new();
+        let run = RunFolder::at(temporary.join("run"));
+        let (uuid, root) = ([0xa5; 16], PathBuf::from("/t"));
+        let part = Origin { uuid, folder: WindowFolder::own(), root };
+        let part = Kept::new(&run, part).expect("a part");
+        fs::write(run.file("web", LOCK), identity(b"/t").text()).expect("a file");
+        fs::write(run.socket("web"), "").expect("a file");
+        let living = run.claim("web").expect("the name");
+        assert_eq!(run.identity_of("web"), Some(identity(b"/t")));
+        // Its recorder is dead, too: a part that is locked is nobody's to recover.
+        drop(part);
+        drop(living);
+        assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "the create was refused");
+        run.clean_recovered(temporary.path()).expect("there is no window");
+        assert_eq!(run.names().expect("names"), ["web"], "it is not over");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_nobody() {
+        for text in ["", "uuid=", "uuid=00\nfolder=/t", "folder=/t"] {
+            assert_eq!(Identity::read(text.as_bytes()), None, "{text}");
+        }
+        let text = identity(b"relative").text();
+        assert_eq!(Identity::read(&text), None);
+    }
+
+    #[test]
+    fn names_of_which_nothing_is_left_go_and_those_of_the_living_stay() {
+        let temporary = TemporaryFolder::new();
+        let run = RunFolder::at(temporary.join("run"));
+        let alive = run.claim("alive").expect("the name");
+        for name in ["alive", "dead", "unknown"] {
+            fs::write(run.socket(name), "").expect("a file");
+        }
+        fs::write(run.file("dead", LOCK), identity(b"/t").text()).expect("a file");
+        run.clean_recovered(temporary.path()).expect("there is no window");
+        assert_eq!(run.names().expect("names"), ["alive"]);
+        drop(alive);
+    }
+}

@@ -1,0 +1,170 @@
+//! Where users' sockets are, and whom root may ask beside his own sessions.
+//!
+//! Main invariant: in a folder that is another user's, root asks, and does nothing else: it makes,
+//! locks and removes no file there, and believes no path that is written there. Who answers must be
+//! that user.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{FOLDER_VARIABLE, RunFolder};
+use crate::error::RecordError;
+
+/// Where systemd-logind(8) makes the folders for users' run time.
+const RUN_TIME: &str = "/run/user";
+
+impl RunFolder {
+    /// The calling user's, which need not be there.
+    pub fn new() -> Self {
+        let user = crate::common::user::user();
+        let called_by_sudo = sudo_user().filter(|caller| *caller == user);
+        // Of a root who became this user it may be there still.
+        let is_ours = |folder: &OsString| {
+            fs::symlink_metadata(folder).map_or(true, |status| status.uid() == user)
+        };
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+            .filter(is_ours)
+            .or_else(|| run_time_of(Path::new(RUN_TIME), called_by_sudo?));
+        Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
+    }
+
+    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
+    pub fn is_named() -> bool {
+        std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
+    }
+
+    /// The calling user's, and behind it, under sudo(8), that of the user who called it: there are
+    /// the sessions of `sudo trackway record`, which records as that user.
+    pub fn all() -> Vec<Self> {
+        let caller = sudo_user().filter(|_| crate::common::user::user() == 0 && !Self::is_named());
+        let others = caller.map(|caller| {
+            let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+                .or_else(|| run_time_of(Path::new(RUN_TIME), caller));
+            Self { path: path_of(caller, None, runtime) }
+        });
+        std::iter::once(Self::new()).chain(others).collect()
+    }
+
+    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the
+    /// calling user's.
+    pub fn of(name: &str) -> Self {
+        let has_it = |folder: &Self| fs::symlink_metadata(folder.socket(name)).is_ok();
+        Self::all().into_iter().find(has_it).unwrap_or_default()
+    }
+
+    /// Whether it is the calling user's own, as far as there is one.
+    pub fn is_own(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Whose it is, where the calling user may ask sessions there; none: it is not there.
+    ///
+    /// # Errors
+    ///
+    /// If others could answer in the place of a session: it is not this user's alone. Root may ask
+    /// in a folder that is another user's alone.
+    pub(crate) fn owner(&self) -> Result<Option<u32>, RecordError> {
+        let refused = match self.check() {
+            Ok(is_there) => return Ok(is_there.then(crate::common::user::user)),
+            Err(error) => error,
+        };
+        let status =
+            fs::symlink_metadata(&self.path).map_err(RecordError::io("use", &self.path))?;
+        let is_alone = status.is_dir() && status.uid() != 0 && status.mode() & 0o022 == 0;
+        match crate::common::user::user() == 0 && is_alone {
+            true => Ok(Some(status.uid())),
+            false => Err(refused),
+        }
+    }
+}
+
+/// The user who called sudo(8), if he is not root.
+fn sudo_user() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok().filter(|uid| *uid != 0)
+}
+
+/// The folder for a user's run time where no environment says it, as under sudo(8): his own
+/// commands look there.
+fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
+    let path = base.join(user.to_string());
+    let is_his = |status: fs::Metadata| {
+        status.is_dir() && status.uid() == user && status.mode() & 0o077 == 0
+    };
+    fs::symlink_metadata(&path).is_ok_and(is_his).then(|| path.into())
+}
+
+/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
+/// its run time is: those that systemd started are to be found from a shell.
+fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
+    // basedir-spec: a relative one is to be ignored.
+    let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
+    match (named.filter(|path| !path.is_empty()), runtime) {
+        (Some(named), _) => named.into(),
+        (None, _) if user == 0 => "/run/trackway".into(),
+        (None, Some(runtime)) => runtime.join("trackway"),
+        (None, None) => format!("/tmp/trackway-{user}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn sockets_are_found_by_user_and_environment() {
+        let folder = |user, named: Option<&str>, runtime: Option<&str>| {
+            path_of(user, named.map(OsString::from), runtime.map(OsString::from))
+        };
+        for (user, named, runtime, expected) in [
+            (7, None, Some("/run/user/7"), "/run/user/7/trackway"),
+            (7, None, Some(""), "/tmp/trackway-7"),
+            (7, None, Some("here"), "/tmp/trackway-7"),
+            (7, None, None, "/tmp/trackway-7"),
+            (7, Some(""), None, "/tmp/trackway-7"),
+            (7, Some("/mine"), Some("/run/user/7"), "/mine"),
+            (0, None, Some("/run/user/0"), "/run/trackway"),
+            (0, Some("/mine"), None, "/mine"),
+        ] {
+            assert_eq!(folder(user, named, runtime), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn a_user_s_run_time_is_where_it_is_his_alone() {
+        let base = TemporaryFolder::new();
+        let user = crate::common::user::user();
+        assert_eq!(run_time_of(base.path(), user), None);
+        let path = base.join(user.to_string());
+        fs::create_dir(&path).expect("a folder");
+        for (mode, is_his) in [(0o700, true), (0o755, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+            assert_eq!(run_time_of(base.path(), user).is_some(), is_his);
+        }
+        fs::rename(&path, base.join((user + 1).to_string())).expect("ours");
+        assert_eq!(run_time_of(base.path(), user + 1), None, "another's");
+    }
+
+    #[test]
+    fn root_asks_in_a_folder_that_is_another_user_s_alone() {
+        let temporary = TemporaryFolder::new();
+        let folder = RunFolder::at(temporary.join("run"));
+        assert!(matches!(folder.owner(), Ok(None)));
+        folder.make().expect("a folder");
+        assert!(matches!(folder.owner(), Ok(Some(user)) if user == crate::common::user::user()));
+        if crate::common::user::user() != 0 {
+            return;
+        }
+        let mode = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));
+        std::os::unix::fs::chown(folder.path(), Some(65_531), None).expect("root may");
+        assert!(matches!(folder.owner(), Ok(Some(65_531))) && !folder.is_own());
+        assert!(folder.claim("web").is_err() && fs::read_dir(folder.path()).unwrap().count() == 0);
+        mode(0o770).expect("root may");
+        assert!(matches!(folder.owner(), Err(RecordError::RunFolder(_))));
+    }
+}

@@ -1,0 +1,199 @@
+//! Which trace a session in another user's window is of, kept where that user does not get to.
+//!
+//! What stands in a window is its user's to write. So a recorder of several users' windows puts no
+//! path there, and whoever recovers after it believes none from there: it is in a file of the
+//! recorder's user, in the folder of control sockets, for each window that is recorded.
+//!
+//! ```text
+//! UUID.part    locked (flock(2)) while the recorder lives; gone once the window's part is complete
+//!     uid=1000
+//!     number=1
+//!     folder=/var/log/traces/all         up to the file's end, whatever bytes it has
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::common::files::open_regular;
+use crate::control::RunFolder;
+use crate::error::RecordError;
+use crate::trace::layout::WindowFolder;
+
+const PART: &str = "part";
+/// Largest file that is read back, in bytes: two numbers and a path.
+const BYTES_MAX: u64 = 16 << 10;
+
+/// Where one window's part of a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Identity of the trace, and of the session in the window.
+    pub(crate) uuid: [u8; 16],
+    /// Whose window, and where in the trace.
+    pub(crate) folder: WindowFolder,
+    /// The folder of the session's trace, absolute.
+    pub(crate) root: PathBuf,
+}
+
+/// An origin that is ours: whoever recovers leaves it alone as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) origin: Origin,
+    /// The lock goes with it.
+    _file: File,
+    path: PathBuf,
+}
+
+impl Kept {
+    /// Keeps an origin that is new.
+    ///
+    /// # Errors
+    ///
+    /// If its file cannot be made, or others get to its folder.
+    pub(crate) fn new(run: &RunFolder, origin: Origin) -> Result<Self, RecordError> {
+        run.make()?;
+        let path = file_of(run, &origin.uuid);
+        let fail = || RecordError::io("make", &path);
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(fail())?;
+        // Whoever comes in between finds no text, and leaves it alone.
+        let kept = match file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::Error(error)) => Err(error),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        let written = kept.and_then(|()| (&file).write_all(&origin.text()));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&path);
+            return Err(fail()(error));
+        }
+        Ok(Self { origin, _file: file, path })
+    }
+
+    /// Forgets it: nothing of it is in the window any more.
+    pub(crate) fn forget(self) {
+        // What stays is found to be of nothing by whoever recovers next.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The origins whose recorders are dead, ours as long as they live here.
+///
+/// # Errors
+///
+/// If the folder cannot be read, or is not this user's alone.
+pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<Kept>, RecordError> {
+    if !run.check()? {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(run.path()).map_err(RecordError::io("read", run.path()))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == PART))
+        .collect();
+    paths.sort();
+    Ok(paths.into_iter().filter_map(|path| take(&path)).collect())
+}
+
+fn take(path: &Path) -> Option<Kept> {
+    let file = open_regular(path, fs::OpenOptions::new().read(true)).ok()?;
+    file.try_lock().ok()?;
+    let mut text = Vec::new();
+    (&file).take(BYTES_MAX).read_to_end(&mut text).ok()?;
+    let uuid = uuid_of(path.file_stem()?.to_str()?)?;
+    Some(Kept { origin: Origin::read(uuid, &text)?, _file: file, path: path.to_owned() })
+}
+
+impl Origin {
+    fn text(&self) -> Vec<u8> {
+        let WindowFolder { uid, number } = self.folder;
+        let mut text = format!("uid={uid}\nnumber={number}\nfolder=").into_bytes();
+        text.extend_from_slice(self.root.as_os_str().as_bytes());
+        text
+    }
+
+    fn read(uuid: [u8; 16], text: &[u8]) -> Option<Self> {
+        let mut lines = text.splitn(3, |byte| *byte == b'\n');
+        let mut value = |name: &str| lines.next()?.strip_prefix(name.as_bytes());
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
+        let folder =
+            WindowFolder { uid: number(value("uid=")?)?, number: number(value("number=")?)? };
+        let root = PathBuf::from(std::ffi::OsString::from_vec(value("folder=")?.to_vec()));
+        root.is_absolute().then_some(Self { uuid, folder, root })
+    }
+}
+
+fn file_of(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
+    run.path().join(format!("{}.{PART}", digits_of(uuid)))
+}
+
+/// An identity as 32 hexadecimal digits.
+pub(crate) fn digits_of(uuid: &[u8; 16]) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The identity that these digits are.
+pub(crate) fn uuid_of(digits: &str) -> Option<[u8; 16]> {
+    let number = u128::from_str_radix(digits, 16).ok()?;
+    (digits.len() == 32).then(|| number.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    fn origin(number: u8, root: &[u8]) -> Origin {
+        let root = PathBuf::from(std::ffi::OsStr::from_bytes(root));
+        let folder = WindowFolder { uid: 65_531, number: number.into() };
+        Origin { uuid: [number; 16], folder, root }
+    }
+
+    #[test]
+    fn what_a_dead_recorder_kept_is_found_and_what_a_live_one_keeps_is_not() {
+        let temporary = TemporaryFolder::new();
+        let run = RunFolder::at(temporary.join("run"));
+        assert!(left_behind(&run).expect("nothing").is_empty());
+        let dead = origin(1, b"/var/log/odd\nname \xff");
+        drop(Kept::new(&run, dead.clone()).expect("kept"));
+        let alive = Kept::new(&run, origin(2, b"/tmp/trace")).expect("kept");
+        assert!(Kept::new(&run, dead.clone()).is_err(), "it is there");
+        let found = left_behind(&run).expect("the folder");
+        assert_eq!(found.iter().map(|kept| &kept.origin).collect::<Vec<_>>(), [&dead]);
+        assert!(left_behind(&run).expect("the folder").is_empty(), "one at a time recovers");
+        found.into_iter().for_each(Kept::forget);
+        drop(alive);
+        let found = left_behind(&run).expect("the folder");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].origin.uuid, [2; 16]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_alone() {
+        let temporary = TemporaryFolder::new();
+        let run = RunFolder::at(temporary.join("run"));
+        run.make().expect("a folder");
+        let name = "0".repeat(32);
+        for (name, text) in [
+            (name.as_str(), ""),
+            (&name, "uid=7\nnumber=1\n"),
+            (&name, "uid=7\nnumber=x\nfolder=/tmp"),
+            (&name, "uid=-7\nnumber=1\nfolder=/tmp"),
+            (&name, "uid=7\nnumber=1\nfolder=relative"),
+            ("short", "uid=7\nnumber=1\nfolder=/tmp"),
+        ] {
+            let path = run.path().join(format!("{name}.{PART}"));
+            fs::write(&path, text).expect("a file");
+            assert!(left_behind(&run).expect("the folder").is_empty(), "{text}");
+            fs::remove_file(path).expect("ours");
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Why a recording has no event: one function finds the reasons, one place turns them into
+//! sentences. A reason claims nothing that these facts do not show.
+//!
+//! The reasons come from the user's window and from /proc, so they describe this moment: a process
+//! that has ended gives none. Files and /proc are read with bounds; what cannot be read gives no
+//! reason. Callers decide on the variant of a [`Reason`], never on its wording.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::{SESSIONS_MAX, state};
+use trackway_schema::EventDescription;
+use trackway_session::RuleSpec;
+use trackway_window::Window;
+
+use crate::command::library_versions::Windows;
+use crate::elf;
+use crate::filters::unmatched::near_pattern;
+use crate::window::handle::Home;
+use crate::window::processes;
+
+pub use self::reason::{ProcessName, Reason};
+pub use selection::Selection;
+use selection::{Fate, ProcessFate, Subject, selects};
+
+mod reason;
+mod selection;
+
+/// Most processes that are examined.
+const PROCESSES_MAX: usize = 4096;
+/// Most files that are read for all processes together.
+const FILES_MAX: usize = 4096;
+/// Most mapped files of one process that are examined.
+const FILES_OF_PROCESS_MAX: usize = 256;
+/// Levels of an event whose description is not known.
+const ANY_LEVEL: &[u8] = &[];
+/// How the names of the library's files begin.
+const LIBRARY_PREFIX: &str = "libtrackway.so";
+
+/// A process with events that a recording selects.
+#[derive(Debug, Clone)]
+struct Candidate {
+    process: ProcessName,
+    uid: u32,
+    is_static: bool,
+    /// It has the library mapped, or is in the window.
+    has_library: bool,
+    /// `None`: there is no window to compare with.
+    is_in_window: Option<bool>,
+    /// Every channel that selects it filters some of its events.
+    is_filtered: bool,
+    /// The process rules select it.
+    is_selected: bool,
+}
+
+/// Which running processes a diagnosis examines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All that /proc shows.
+    All,
+    /// These alone: a command and its descendants.
+    Only(BTreeSet<u32>),
+}
+
+/// What is known at this moment.
+#[derive(Debug, Default)]
+struct Facts {
+    candidates: Vec<Candidate>,
+    /// Full names of the events of the window and of the processes' files.
+    names: BTreeSet<String>,
+    other_versions: BTreeMap<u32, Vec<ProcessName>>,
+    /// Whether a process may be a candidate: its events or the rules for it are not known.
+    has_unknown: bool,
+}
+
+/// What processes are compared with.
+struct Surroundings<'a> {
+    selection: &'a Selection,
+    /// Ids of the processes in the window's table; `None`: there is no window.
+    in_window: Option<BTreeSet<u32>>,
+    windows: Windows,
+    files: Files,
+}
+
+impl Surroundings<'_> {
+    fn is_in_window(&self, pid: u32) -> Option<bool> {
+        // A fork child enters the table with its first event, and has the window mapped before.
+        let in_window = self.in_window.as_ref()?;
+        Some(in_window.contains(&pid) || self.windows.is_ours_in(pid))
+    }
+}
+
+/// Finds out why a recording of this user with this selection has no event.
+pub fn diagnose(selection: &Selection) -> Vec<Reason> {
+    diagnose_by(selection, |window| Some(window))
+}
+
+/// The same of a session in the background. Where it records into another window than this
+/// process's, nothing is claimed about windows.
+pub fn diagnose_session(session: &str, selection: &Selection) -> Vec<Reason> {
+    diagnose_by(selection, |window| Some(window).filter(|window| has_session(window, session)))
+}
+
+fn diagnose_by(
+    selection: &Selection,
+    choose: impl FnOnce(&Window) -> Option<&Window>,
+) -> Vec<Reason> {
+    // Where the window cannot be opened, /proc alone gives reasons.
+    let seen = Home::look(|window| diagnose_in(selection, choose(window), &Scope::All));
+    seen.ok().flatten().unwrap_or_else(|| diagnose_in(selection, None, &Scope::All))
+}
+
+/// Whether a session of this name records into the window.
+fn has_session(window: &Window, name: &str) -> bool {
+    (0..SESSIONS_MAX).map(|index| window.session(index)).any(|session| {
+        // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the name was there.
+        let is_active = session.state.load(Ordering::Acquire) == state::ACTIVE;
+        let bytes = session.name_bytes.load(Ordering::Relaxed) as usize;
+        let shared = session.name.iter().take(bytes).map(|byte| byte.load(Ordering::Relaxed));
+        is_active && shared.eq(name.bytes())
+    })
+}
+
+/// Finds out the same with a window that is open already; `None`: there is none to look into.
+pub(crate) fn diagnose_in(
+    selection: &Selection,
+    window: Option<&Window>,
+    scope: &Scope,
+) -> Vec<Reason> {
+    let mut facts = Facts::collect(selection, window, scope);
+    facts.names.extend(window.into_iter().flat_map(registered_names));
+    let reasons = facts.reasons(selection, &[crate::common::user::user()]).into_iter();
+    reasons.map(Reason::with_kernel_pattern).collect()
+}
+
+/// Finds those of the rules that select no event which programs of this user have registered.
+/// Programs that start later may have what is meant.
+pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
+    // Where the window cannot be opened, there is nothing to compare with.
+    let Ok(names) = Home::look(registered_names) else { return Vec::new() };
+    let names = names.unwrap_or_default().into_iter().collect();
+    let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
+    unmatched_patterns(patterns, &names).map(Reason::with_kernel_pattern).collect()
+}
+
+/// Finds those of the patterns that select none of these names. A pattern for every event is
+/// never reported.
+pub(crate) fn unmatched_patterns(
+    patterns: impl Iterator<Item = String>,
+    names: &BTreeSet<String>,
+) -> impl Iterator<Item = Reason> {
+    let is_for_some = |pattern: &String| !matches!(pattern.as_str(), "*" | "*:*");
+    let matches_none =
+        |pattern: &String| !names.iter().any(|name| selects(pattern, name, ANY_LEVEL));
+    patterns.filter(is_for_some).filter(matches_none).map(|pattern| Reason::UnmatchedRule {
+        near: near_pattern(&pattern, names),
+        pattern,
+        kernel: None,
+    })
+}
+
+fn registered_names(window: &Window) -> Vec<String> {
+    let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|index| {
+        let bytes = window.description(index)?;
+        EventDescription::decode(bytes.as_slice()).ok()
+    });
+    events.map(|event| event.full_name()).collect()
+}
+
+impl Facts {
+    fn collect(selection: &Selection, window: Option<&Window>, scope: &Scope) -> Self {
+        let mut facts = Self::default();
+        let mut surroundings = Surroundings {
+            selection,
+            in_window: window.map(processes::in_window),
+            windows: Windows::here(),
+            files: Files::default(),
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let is_in_scope = |pid: &u32| match scope {
+            Scope::All => *pid != std::process::id(),
+            Scope::Only(pids) => pids.contains(pid),
+        };
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        for pid in pids.filter(is_in_scope).take(PROCESSES_MAX) {
+            facts.examine(pid, &mut surroundings);
+        }
+        facts
+    }
+
+    fn examine(&mut self, pid: u32, surroundings: &mut Surroundings<'_>) {
+        let Surroundings { selection, windows, files, .. } = surroundings;
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let Ok(status) = fs::metadata(&folder) else { return };
+        let Some(mapped) = processes::mapped_files(pid) else { return };
+        let programs = mapped.iter().filter(|path| !is_library(path)).take(FILES_OF_PROCESS_MAX);
+        let root = folder.join("root");
+        let points: Vec<_> = programs.map(|path| files.points(&root, path)).collect();
+        let events = || points.iter().flat_map(|points| points.iter());
+        self.names.extend(events().map(|(name, _)| name.clone()));
+        let fates: BTreeSet<Fate> =
+            events().map(|(name, levels)| selection.fate_in_any_process(name, levels)).collect();
+        let has_events = fates.iter().any(|fate| *fate != Fate::Unselected);
+        let version = windows.other_version_of(pid);
+        if !has_events && version.is_none() {
+            return;
+        }
+        let is_in_window = surroundings.is_in_window(pid);
+        let has_library = is_in_window == Some(true) || mapped.iter().any(|path| is_library(path));
+        let is_static = elf::read(&folder.join("exe")).is_some_and(|module| module.is_static);
+        // Where a program runs another one, as valgrind does, its own is not the one that counts.
+        let executable = executable(&folder).filter(|_| !is_static || !has_library);
+        let subject =
+            Subject { id: processes::inside(pid).ok(), executable: executable.as_deref() };
+        let process_fate = surroundings.selection.process_fate(&subject);
+        if let Some(version) = version {
+            if process_fate == ProcessFate::Selected {
+                self.other_versions.entry(version).or_default().push(ProcessName::of(pid));
+            }
+            return;
+        }
+        let fates = match process_fate {
+            ProcessFate::Selected => events()
+                .map(|(name, levels)| surroundings.selection.fate(&subject, name, levels))
+                .collect(),
+            ProcessFate::Excluded => fates,
+            ProcessFate::Unknown => {
+                self.has_unknown = true;
+                return;
+            }
+        };
+        // What one channel has of events, and another one of processes, selects nothing.
+        if fates.iter().all(|fate| *fate == Fate::Unselected) {
+            return;
+        }
+        self.candidates.push(Candidate {
+            process: ProcessName::of(pid),
+            uid: status.uid(),
+            is_static,
+            has_library,
+            is_in_window,
+            is_filtered: fates.contains(&Fate::Filtered),
+            is_selected: process_fate == ProcessFate::Selected,
+        });
+    }
+
+    /// Reasons in the order in which they help: what to correct first, then who is not covered.
+    fn reasons(&self, selection: &Selection, covered: &[u32]) -> Vec<Reason> {
+        let mut reasons: Vec<Reason> =
+            unmatched_patterns(selection.patterns(), &self.names).collect();
+        let selected = || self.candidates.iter().filter(|one| one.is_selected);
+        let of_user = |uid: u32| covered.contains(&uid);
+        for (reason, is_meant) in Candidate::KINDS {
+            let meant = selected().filter(|one| of_user(one.uid) && is_meant(one));
+            reasons.extend(names_of(meant).map(reason));
+        }
+        let mut others: BTreeMap<u32, Vec<ProcessName>> = BTreeMap::new();
+        for one in selected().filter(|one| !of_user(one.uid)) {
+            others.entry(one.uid).or_default().push(one.process.clone());
+        }
+        reasons.extend(
+            others.into_iter().map(|(uid, processes)| Reason::OtherUser { uid, processes }),
+        );
+        let versions = self.other_versions.iter();
+        reasons.extend(versions.map(|(&version, processes)| Reason::OtherVersion {
+            version,
+            processes: processes.clone(),
+        }));
+        // A selected process may have no reason that is known.
+        if reasons.is_empty() && selected().next().is_none() {
+            let excluded = names_of(self.candidates.iter().filter(|one| of_user(one.uid)));
+            let nobody = (!self.has_unknown).then_some(Reason::NoSuchEvent);
+            reasons.extend(excluded.map(Reason::Excluded).or(nobody));
+        }
+        reasons
+    }
+}
+
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
+}
+
+/// What a process runs, as it was called when it was started (proc_pid_exe(5)).
+fn executable(folder: &Path) -> Option<PathBuf> {
+    let path = fs::read_link(folder.join("exe")).ok()?;
+    let bytes = path.as_os_str().as_bytes();
+    Some(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)).into())
+}
+
+/// Which reason is that of which of the user's own candidates.
+type Kind = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
+
+impl Candidate {
+    /// At most one of them is that of a candidate.
+    const KINDS: [Kind; 5] = [
+        (Reason::Static, |one| one.is_static && !one.has_library),
+        (Reason::WithoutLibrary, |one| !one.is_static && !one.has_library),
+        (Reason::OtherWindow, |one| one.has_library && one.is_in_window == Some(false)),
+        (Reason::NothingPassedFilters, |one| one.is_in_window == Some(true) && one.is_filtered),
+        (Reason::NotExecuted, |one| one.is_in_window == Some(true) && !one.is_filtered),
+    ];
+}
+
+/// The processes, sorted; `None`: there is none.
+fn names_of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<Vec<ProcessName>> {
+    let mut processes: Vec<_> = candidates.map(|one| one.process.clone()).collect();
+    processes.sort();
+    (!processes.is_empty()).then_some(processes)
+}
+
+type Points = BTreeMap<String, Vec<u8>>;
+
+/// Instrumentation points of files, each read once.
+#[derive(Debug, Default)]
+struct Files(HashMap<(u64, u64), Rc<Points>>);
+
+impl Files {
+    /// Points of the file at `path` below `root`, which reaches other mount namespaces.
+    fn points(&mut self, root: &Path, path: &Path) -> Rc<Points> {
+        let inside = root.join(path.strip_prefix("/").unwrap_or(path));
+        let Ok(status) = fs::metadata(&inside) else { return Rc::default() };
+        let key = (status.dev(), status.ino());
+        if let Some(points) = self.0.get(&key) {
+            return Rc::clone(points);
+        }
+        if self.0.len() >= FILES_MAX {
+            return Rc::default();
+        }
+        let module = elf::read(&inside).filter(elf::Module::has_events);
+        let points = Rc::new(module.map(points_of).unwrap_or_default());
+        self.0.insert(key, Rc::clone(&points));
+        points
+    }
+}
+
+fn points_of(module: elf::Module) -> Points {
+    let mut points: Points = module.points.into_iter().map(|name| (name, Vec::new())).collect();
+    for event in module.events.into_iter().flatten() {
+        if let Some(levels) = points.get_mut(&event.full_name()) {
+            levels.push(event.level);
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_session::ChannelSpec;
+
+    use super::*;
+
+    fn process(pid: u32) -> ProcessName {
+        ProcessName { pid, name: format!("app{pid}") }
+    }
+
+    fn candidate(pid: u32) -> Candidate {
+        Candidate {
+            process: process(pid),
+            uid: 7,
+            is_static: false,
+            has_library: true,
+            is_in_window: Some(true),
+            is_filtered: false,
+            is_selected: true,
+        }
+    }
+
+    fn facts(candidates: impl Into<Vec<Candidate>>) -> Facts {
+        Facts {
+            candidates: candidates.into(),
+            names: BTreeSet::from(["myapp:request".to_owned()]),
+            ..Facts::default()
+        }
+    }
+
+    fn reasons(facts: &Facts) -> Vec<Reason> {
+        facts.reasons(&Selection::all(), &[7])
+    }
+
+    #[test]
+    fn every_process_has_the_reason_that_applies_to_it() {
+        let outside = Some(false);
+        let without = Candidate { has_library: false, is_in_window: outside, ..candidate(2) };
+        let mut facts = facts([
+            candidate(1),
+            without.clone(),
+            Candidate { process: process(3), is_static: true, ..without.clone() },
+            Candidate { process: process(4), uid: 8, ..without.clone() },
+            Candidate { is_filtered: true, ..candidate(6) },
+            Candidate { is_in_window: outside, ..candidate(7) },
+            Candidate { is_static: true, ..candidate(8) },
+            Candidate { is_selected: false, ..candidate(9) },
+            Candidate { is_selected: false, process: process(10), uid: 8, ..without },
+        ]);
+        facts.other_versions = BTreeMap::from([(0, vec![process(5)])]);
+        assert_eq!(
+            reasons(&facts),
+            [
+                Reason::Static(vec![process(3)]),
+                Reason::WithoutLibrary(vec![process(2)]),
+                Reason::OtherWindow(vec![process(7)]),
+                Reason::NothingPassedFilters(vec![process(6)]),
+                Reason::NotExecuted(vec![process(1), process(8)]),
+                Reason::OtherUser { uid: 8, processes: vec![process(4)] },
+                Reason::OtherVersion { version: 0, processes: vec![process(5)] },
+            ]
+        );
+        assert_eq!(reasons(&Facts::default()), [Reason::NoSuchEvent]);
+    }
+
+    #[test]
+    fn excluded_processes_are_named_where_nobody_else_has_the_events() {
+        let excluded = Candidate { is_selected: false, ..candidate(1) };
+        let others = Candidate { uid: 8, process: process(2), ..excluded.clone() };
+        assert_eq!(
+            reasons(&facts([excluded, others.clone()])),
+            [Reason::Excluded(vec![process(1)])]
+        );
+        assert_eq!(reasons(&facts([others])), [Reason::NoSuchEvent]);
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_what_is_not_known() {
+        let anywhere = Candidate { is_in_window: None, ..candidate(1) };
+        assert_eq!(reasons(&facts([anywhere])), []);
+        assert_eq!(reasons(&Facts { has_unknown: true, ..Facts::default() }), []);
+    }
+
+    #[test]
+    fn patterns_without_an_event_are_found_with_what_is_like_them() {
+        let names = ["myapp:request", "myapp:noise", "db:query", "db:slow_query"];
+        let names: BTreeSet<String> = names.map(str::to_owned).into();
+        let found = |pattern: &str| {
+            let pattern = RuleSpec::new(pattern).full_pattern();
+            match unmatched_patterns(std::iter::once(pattern), &names).next() {
+                Some(Reason::UnmatchedRule { pattern, near, .. }) => Some((pattern, near)),
+                _ => None,
+            }
+        };
+        for (pattern, near) in [
+            ("myap:*", Some("myapp:*")),
+            ("myap", Some("myapp:*")),
+            ("MyApp:req*", Some("myapp:req*")),
+            ("myapp:reqest", Some("myapp:request")),
+            ("mapp:reqest", Some("myapp:request")),
+            ("*:reqest", Some("*:request")),
+            ("dv:query", Some("db:query")),
+            ("web:*", None),
+            ("myapp:*quest_*", None),
+            ("db:insert", None),
+        ] {
+            let (full, found) = found(pattern).unwrap_or_else(|| panic!("{pattern} matches"));
+            assert_eq!(found.as_deref(), near, "{pattern}");
+            assert!(full.contains(':'), "{full}");
+        }
+        for pattern in ["*", "*:*", "db", "myapp:req*"] {
+            assert_eq!(found(pattern), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_rule_without_an_event_names_the_pattern_that_is_like_it() {
+        let patterns = ["myapp:reqest", "web", "myapp:*", "*", "!other:*"].map(str::to_owned);
+        let on = Some(patterns.iter().map(RuleSpec::new).collect());
+        let channel = ChannelSpec { on, ..ChannelSpec::default() };
+        let selection = Selection::of(std::iter::once(&channel));
+        let facts = facts([]);
+        let unmatched = |pattern: &str, near: Option<&str>| Reason::UnmatchedRule {
+            pattern: pattern.to_owned(),
+            near: near.map(str::to_owned),
+            kernel: None,
+        };
+        assert_eq!(
+            facts.reasons(&selection, &[7]),
+            [unmatched("myapp:reqest", Some("myapp:request")), unmatched("web:*", None)]
+        );
+    }
+
+    #[test]
+    fn sentences_name_a_bounded_number_of_processes_and_escape_names() {
+        let mut processes: Vec<ProcessName> = (1..=10).map(process).collect();
+        processes[0].name = "a\x1b[1m".to_owned();
+        let text = Reason::WithoutLibrary(processes).to_string();
+        assert!(
+            text.contains(": 1 a\\u{1b}[1m, 2 app2, ") && text.ends_with("and 2 more"),
+            "{text}"
+        );
+    }
+}

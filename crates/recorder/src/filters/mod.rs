@@ -1,0 +1,6 @@
+//! Filters on programs' events: checked before anything begins, and published in the window.
+
+pub(crate) mod check;
+pub(crate) mod publish;
+pub(crate) mod scope;
+pub(crate) mod unmatched;

@@ -1,0 +1,23 @@
+//! The events that a filter is about, by its pattern and the contexts that it names.
+
+use trackway_filter::layout::Layout;
+use trackway_filter::span::Span;
+use trackway_filter::token::{Token, tokens};
+use trackway_kernel::record::context::Context;
+use trackway_session::FilterSpec;
+
+/// Whether an expression names a context that the kernel's events have, and programs' have not.
+pub(crate) fn is_kernels(text: &str) -> bool {
+    let of_programs = Layout::program_contexts();
+    let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
+    let is_kernels = |(token, _): &(Token, Span)| {
+        let Token::Context(name) = token else { return false };
+        !is_there(name) && Context::asked().any(|context| context.name == name)
+    };
+    tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
+}
+
+/// Whether a filter is about all events, programs' and the kernel's.
+pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
+    spec.rules() == "*"
+}

@@ -1,0 +1,271 @@
+//! Patterns of filters that mean no event that is known: mostly a name is misspelt then.
+//!
+//! A filter about nothing lets everything pass, and so must not go unsaid. All of the kernel's
+//! events are known; programs that are started later may bring what is meant.
+
+use std::collections::BTreeSet;
+
+use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_schema::{EventDescription, Rules, glob_matches};
+use trackway_session::FilterSpec;
+
+use crate::error::RecordError;
+use crate::filters::scope::is_everyones;
+
+/// A filter about none of the kernel's events that are recorded, but perhaps about a program's.
+#[derive(Debug)]
+pub(crate) struct Stray {
+    pub(crate) filter: FilterSpec,
+    /// Why it was meant for one of the kernel's, if it was, and what to do.
+    of_kernel: Option<(String, String)>,
+}
+
+/// Those of the filters that are about none of the kernel's events which these patterns select.
+///
+/// # Errors
+///
+/// If the kernel does not show its events, or the patterns are for none.
+pub(crate) fn strays(
+    patterns: &[String],
+    filters: &[FilterSpec],
+) -> Result<Vec<Stray>, RecordError> {
+    let named: Vec<&FilterSpec> = filters.iter().filter(|filter| !is_everyones(filter)).collect();
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    let catalogue = Catalogue::open()?;
+    let recorded = Selection::new(patterns)?;
+    let recorded: Vec<EventName> = recorded.of(catalogue.names())?.into_iter().cloned().collect();
+    let stray = |filter: &&FilterSpec| {
+        let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
+        let of_kernel = match found {
+            Meant::Recorded => return None,
+            Meant::Programs => None,
+            Meant::Kernels(why, hint) => Some((format!("filter '{filter}': {why}"), hint)),
+        };
+        Some(Stray { filter: (*filter).clone(), of_kernel })
+    };
+    Ok(named.iter().filter_map(stray).collect())
+}
+
+/// What a filter's pattern is for.
+enum Meant {
+    /// Events of the kernel that are recorded.
+    Recorded,
+    /// None of the kernel's, as far as can be seen.
+    Programs,
+    /// The kernel's, none of which are recorded: why, and what to do.
+    Kernels(String, String),
+}
+
+fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
+    let Ok(selection) = Selection::new(&[pattern]) else { return Meant::Programs };
+    let near = |error| match error {
+        CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => Some(meant),
+        _ => None,
+    };
+    let not_recorded = match selection.of(recorded) {
+        Ok(_) => return Meant::Recorded,
+        Err(error) => near(error),
+    };
+    match selection.of(all) {
+        Ok(_) if pattern.starts_with('*') => Meant::Programs,
+        Ok(_) => Meant::Kernels(
+            format!("'{pattern}' is for events of the kernel that are not recorded"),
+            format!("--kernel '{pattern}' records them, too"),
+        ),
+        Err(error) => {
+            let subsystem = pattern.split_once(':').map(|(subsystem, _)| subsystem);
+            let is_there = all.iter().any(|event| Some(event.subsystem.as_str()) == subsystem);
+            let why = format!("no kernel event that is recorded matches '{pattern}'");
+            let hint = || "trackway list --kernel shows what there is".to_owned();
+            match not_recorded.or_else(|| near(error)) {
+                Some(meant) => Meant::Kernels(format!("{why}; did you mean '{meant}'?"), hint()),
+                None if is_there => Meant::Kernels(why, hint()),
+                None => Meant::Programs,
+            }
+        }
+    }
+}
+
+/// Refuses the first of these that is about none of programs' events that are known, and was meant
+/// for the kernel's; what is to be said of the others.
+///
+/// # Errors
+///
+/// That.
+pub(crate) fn refuse(
+    strays: Vec<Stray>,
+    known: &[EventDescription],
+) -> Result<Vec<String>, RecordError> {
+    let mut hints = Vec::new();
+    for Stray { filter, of_kernel } in strays {
+        if is_about_some(&filter, known) {
+            continue;
+        }
+        if let Some((why, hint)) = of_kernel {
+            return Err(RecordError::Kernel(why, Some(hint)));
+        }
+        hints.push(format!(
+            "the filter '{filter}' is about no event that is known, neither of the kernel's that \
+             are recorded, nor of a program{}",
+            suggestion(&filter, known)
+        ));
+    }
+    Ok(hints)
+}
+
+/// What is to be said of a filter for programs if it is about none of these, which are all that
+/// are known; `are_own`: of the program that is to be traced.
+pub(crate) fn said(
+    filter: &FilterSpec,
+    known: &[EventDescription],
+    are_own: bool,
+) -> Option<String> {
+    let is_everyones = is_everyones(filter);
+    if is_everyones || known.is_empty() || is_about_some(filter, known) {
+        return None;
+    }
+    let near = suggestion(filter, known);
+    let said = format!("the filter '{filter}' is about no event that is known{near}");
+    (are_own || !near.is_empty()).then_some(said)
+}
+
+fn is_about_some(filter: &FilterSpec, known: &[EventDescription]) -> bool {
+    let rules = filter.rules();
+    let rules = Rules::new(rules.as_bytes());
+    known.iter().any(|event| rules.may_select(event.provider.as_bytes(), event.name.as_bytes()))
+}
+
+/// What was perhaps meant, to follow; empty: nothing like it is there.
+fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
+    let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
+    let meant = filter.pattern.as_deref().and_then(|pattern| meant_pattern(pattern, &names));
+    meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
+}
+
+/// What was perhaps meant by a filter's pattern, or by one of a list, that matches none of these
+/// names.
+pub fn meant_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
+    list.split(',').find_map(|pattern| meant_by_one(pattern.trim(), names))
+}
+
+fn meant_by_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+    if pattern.contains(':') {
+        return near_pattern(pattern, names);
+    }
+    // A name alone stands for a provider, but may be meant for an event.
+    let whole = |meant: String| match meant.strip_prefix("*:") {
+        Some(name) => names.iter().find(|full| full.ends_with(&format!(":{name}"))).cloned(),
+        None => Some(meant),
+    };
+    near_pattern(&format!("{pattern}:*"), names)
+        .or_else(|| near_pattern(&format!("*:{pattern}"), names).and_then(whole))
+}
+
+/// The pattern that is most like this one, of those that match one of the names: where provider or
+/// name does not match, it is taken from there.
+pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+    let (provider, name) = pattern.split_once(':')?;
+    let candidate = |full: &String| {
+        let (its_provider, its_name) = full.split_once(':')?;
+        let (provider_changes, provider) = like(provider, its_provider)?;
+        let (name_changes, name) = like(name, its_name)?;
+        Some((provider_changes + name_changes, format!("{provider}:{name}")))
+    };
+    names.iter().filter_map(candidate).min().map(|(_, near)| near)
+}
+
+/// What stands for a part of a pattern that is to match `there`, and how many changes that takes:
+/// itself, or `there` if that takes few.
+fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
+    if glob_matches(asked.as_bytes(), there.as_bytes()) {
+        return Some((0, asked));
+    }
+    let most = (asked.len() / 3).max(1);
+    let changes = strsim::levenshtein(&asked.to_lowercase(), &there.to_lowercase());
+    let is_like = !asked.contains('*') && changes <= most;
+    // Of another case only, it is another one nevertheless.
+    is_like.then_some((changes.max(1), there))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs() -> Vec<EventDescription> {
+        let named = |name: &str| {
+            let (provider, name) = name.split_once(':').expect("a full name");
+            EventDescription {
+                provider: provider.into(),
+                name: name.into(),
+                level: 6,
+                fields: vec![],
+            }
+        };
+        ["myapp:request", "myapp:noise", "sched:tick"].map(named).into()
+    }
+
+    #[test]
+    fn a_filter_for_nothing_is_refused_where_the_kernel_was_meant_and_said_where_not() {
+        let names = |names: &[&str]| -> Vec<EventName> {
+            names.iter().map(|name| name.parse().expect("a name")).collect()
+        };
+        let all = names(&[
+            "irq:softirq_entry",
+            "sched:sched_switch",
+            "syscalls:sys_enter_open",
+            "syscalls:sys_enter_openat",
+            "syscalls:sys_exit_openat",
+        ]);
+        let recorded = names(&["syscalls:sys_enter_openat", "syscalls:sys_exit_openat"]);
+        let said = |pattern: &str| {
+            let filter = FilterSpec::of(Some(pattern), "x == 1");
+            let of_kernel = match kernels(pattern, &recorded, &all) {
+                Meant::Recorded => return "recorded".to_owned(),
+                Meant::Programs => None,
+                Meant::Kernels(why, hint) => Some((why, hint)),
+            };
+            match refuse(vec![Stray { filter, of_kernel }], &programs()) {
+                Ok(hints) => hints.concat(),
+                Err(error) => error.to_string(),
+            }
+        };
+        for (pattern, then) in [
+            ("syscalls:openat", "recorded"),
+            ("sys_enter_openat", "recorded"),
+            ("syscalls:opennat", "did you mean 'syscalls:openat'?"),
+            ("syscals:openat", "did you mean 'syscalls:openat'?"),
+            ("openat", "did you mean 'syscalls:openat'?"),
+            ("syscalls:open", "not recorded"),
+            ("sched_switch", "not recorded"),
+            ("syscalls:openat,sched_switch", "not recorded"),
+            ("sched:nothing", "no kernel event that is recorded"),
+            ("foo:bar", "is about no event that is known"),
+            ("myapp:requst", "nor of a program; did you mean 'myapp:request'?"),
+            ("request", "nor of a program; did you mean 'myapp:request'?"),
+            ("requst", "nor of a program; did you mean 'myapp:request'?"),
+            ("*:whatever", "is about no event that is known"),
+            // They are programs', whatever the kernel has of that name.
+            ("myapp:*", ""),
+            ("sched:tick", ""),
+        ] {
+            let said = said(pattern);
+            assert!(said.contains(then) && said.is_empty() == then.is_empty(), "{said}");
+        }
+    }
+
+    #[test]
+    fn of_programs_filters_something_is_said_where_it_is_known_what_they_have() {
+        let said = |text: &str, are_own| super::said(&FilterSpec::new(text), &programs(), are_own);
+        let meant = said("requst: status > 3", false).expect("it is like one");
+        assert!(meant.ends_with("known; did you mean 'myapp:request'?"), "{meant}");
+        assert!(said("web:*: status > 3", true).is_some_and(|said| said.ends_with("known")));
+        assert_eq!(said("web:*: status > 3", false), None, "it may come later");
+        assert_eq!(said("status > 3", true), None);
+        assert_eq!(said("myapp:*: status > 3", true), None);
+        assert_eq!(super::said(&FilterSpec::new("web:*: a > 3"), &[], true), None);
+    }
+}

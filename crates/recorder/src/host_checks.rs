@@ -1,0 +1,128 @@
+//! What recorders go by on this machine, for whoever explains it to the user.
+//!
+//! Each function asks what the recorder itself asks, so that the explanation and what happens
+//! cannot differ. Nothing is changed, in the window or elsewhere.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::{SESSIONS_MAX, state};
+
+use crate::command::launch;
+use crate::error::RecordError;
+use crate::window::handle::Home;
+use crate::window::{clock_line, cpus, lease, memory_limit, rseq_self_test, shared_text};
+
+/// The machine's CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cpus {
+    /// How many it could ever have.
+    pub possible: u32,
+    /// Ids of those that are online.
+    pub online: Vec<u32>,
+    /// Ids of those that are online and on which this process may not run: there it cannot wait
+    /// for writers of before, and memory that they could still write to is not used again.
+    pub withheld: Vec<u32>,
+}
+
+impl Cpus {
+    /// Looks; the calling thread runs on each of them for a moment.
+    pub fn look() -> Self {
+        let online = cpus::online();
+        let mut withheld = online.clone();
+        cpus::visit(|visited| withheld.retain(|&cpu| cpu != visited));
+        Self { possible: cpus::possible(), online, withheld }
+    }
+}
+
+/// Who has a slot of the window: a channel of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupant {
+    /// Its session's trace folder; words for one that does not stand in the window.
+    pub folder: PathBuf,
+    /// Its recorder is dead: it can be recovered.
+    pub is_orphan: bool,
+}
+
+/// Who has slots of the window, of which there are [`SESSIONS_MAX`].
+pub fn occupants(home: &Home) -> Vec<Occupant> {
+    let session = |index| home.window().session(index);
+    (0..SESSIONS_MAX)
+        .map(session)
+        .filter(|session| session.state.load(Ordering::Relaxed) != state::FREE)
+        .map(|session| Occupant {
+            folder: shown(shared_text::path_of(session)),
+            is_orphan: lease::recorder_is_dead(session),
+        })
+        .collect()
+}
+
+/// A trace folder, for people: where a session over several users is, is not to be known here.
+fn shown(folder: PathBuf) -> PathBuf {
+    match folder.as_os_str().is_empty() {
+        true => "(a session over several users)".into(),
+        false => folder,
+    }
+}
+
+/// Bytes that may be allocated without coming near the limit of a control group; `u64::MAX` where
+/// there is none.
+pub fn headroom_bytes() -> u64 {
+    memory_limit::headroom_bytes()
+}
+
+/// Whether the processor's counter runs at one speed, in all states of sleep. If not, every record
+/// asks the system for the time.
+pub fn counter_is_invariant() -> bool {
+    clock_line::counter_is_invariant()
+}
+
+/// Whether restartable sequences abort here as they must; takes some milliseconds. `None` where it
+/// cannot be told, also without sequences.
+pub fn sequences_abort() -> Option<bool> {
+    let has_area = !trackway_sys::thread::rseq_area().is_null();
+    has_area.then(rseq_self_test::sequences_abort).flatten()
+}
+
+/// Whether the window says that they do not: then all records go by claim.
+pub fn window_refuses_sequences(home: &Home) -> bool {
+    home.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
+}
+
+/// Paths of these preload helpers and, last, of libtrackway.so, as they will be given to the
+/// traced command.
+///
+/// # Errors
+///
+/// If one of them is not beside this program, or its path cannot be preloaded.
+pub fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
+    launch::libraries(helpers)
+}
+
+/// The folder that the window is in, or will be.
+pub fn window_folder() -> PathBuf {
+    crate::window::handle::folder()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cpu_that_is_online_is_visited_or_withheld() {
+        let cpus = Cpus::look();
+        assert!(cpus.withheld.iter().all(|cpu| cpus.online.contains(cpu)));
+        let allowed = trackway_sys::thread::CpuSet::current().expect("where we may run");
+        let is_both = |cpu: &u32| cpus.withheld.contains(cpu) && allowed.contains(*cpu);
+        assert!(!cpus.online.iter().any(is_both), "{cpus:?}");
+        assert!(cpus.possible as usize >= cpus.online.len());
+    }
+
+    #[test]
+    fn an_empty_window_has_no_occupants() {
+        let folder = trackway_testkit::TemporaryFolder::new();
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        assert_eq!(occupants(&home), []);
+        assert!(!window_refuses_sequences(&home));
+    }
+}

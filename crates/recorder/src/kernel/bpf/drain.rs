@@ -1,0 +1,445 @@
+//! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
+//! has of it, [`Drainer`] what the thread has.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use trackway_console::IoError;
+use trackway_session::protocol::KernelStatus;
+use trackway_session::{KernelSpec, Tracefiles};
+use trackway_sys::clock::monotonic_ns;
+
+use super::Kernel;
+use super::cpu_hotplug::Newcomers;
+use super::drainer::{Drainer, KernelCounts, works};
+use super::summary::KernelSummary;
+use crate::command::launch::Entrance;
+use crate::error::RecordError;
+use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
+use crate::notices::Notices;
+use crate::recording::region::{Closed, Drain, RegionWork};
+use crate::recording::snapshot;
+use crate::summary::{LOST_SHOWN_MAX, Summary};
+use crate::trace::completion::{self, By};
+use crate::trace::folder::Place;
+use crate::trace::layout::{self, Trace};
+use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
+use crate::window::cpus;
+
+/// How long something may be under way, where the kernel does not say when they have ended.
+const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
+
+/// Buffers that a thread drains.
+#[derive(Debug)]
+pub(crate) struct Draining {
+    pub(super) kernel: Kernel,
+    pub(super) thread: DrainThread<Drainer>,
+    newcomers: Newcomers,
+    uuid: [u8; 16],
+    realtime_offset_ns: i64,
+    pub(super) is_stopped: bool,
+    /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
+    stopped_ts: u64,
+    /// Whether what is in a flight recorder goes into the trace at the end.
+    keeps_flight_recorder: bool,
+    /// What was lost when it was cleared last.
+    forgotten: Lost,
+}
+
+/// What was lost.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lost {
+    /// For want of room, of each event.
+    by_event: Vec<u64>,
+    /// Because the kernel passed over its program, of each event; and of none.
+    missed: Vec<u64>,
+    missed_of_none: u64,
+    /// Those of the former that are lost.
+    missed_lost: Vec<u64>,
+    /// Because programs interrupted each other.
+    too_deep: u64,
+    unasked: u64,
+    /// Not lost: of each event, those whose filters asked for what was not in memory.
+    unread: Vec<u64>,
+    /// Nor: of each event, texts and sequences of the kernel's that were cut.
+    cut: Vec<u64>,
+    /// System calls by unknown numbers, of 64 bits and of 32.
+    unknown_calls: [u64; 2],
+}
+
+impl Lost {
+    /// What came since.
+    fn since(mut self, before: &Self) -> Self {
+        let take = |now: &mut [u64], before: &[u64]| {
+            for (now, before) in now.iter_mut().zip(before) {
+                *now = now.saturating_sub(*before);
+            }
+        };
+        take(&mut self.by_event, &before.by_event);
+        take(&mut self.missed, &before.missed);
+        take(&mut self.missed_lost, &before.missed_lost);
+        take(&mut self.unread, &before.unread);
+        take(&mut self.cut, &before.cut);
+        take(&mut self.unknown_calls, &before.unknown_calls);
+        self.missed_of_none = self.missed_of_none.saturating_sub(before.missed_of_none);
+        self.too_deep = self.too_deep.saturating_sub(before.too_deep);
+        self.unasked = self.unasked.saturating_sub(before.unasked);
+        self
+    }
+
+    fn missed(&self) -> u64 {
+        self.missed.iter().sum::<u64>().saturating_add(self.missed_of_none)
+    }
+}
+
+/// What a snapshot has of the kernel's events.
+#[derive(Debug)]
+pub(crate) struct KernelSnapshot {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    /// What it lacks.
+    pub(crate) missing: Option<String>,
+}
+
+impl Kernel {
+    /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
+    fn make_trace(
+        &self,
+        root: &Place,
+        uuid: [u8; 16],
+        realtime_offset_ns: i64,
+    ) -> Result<Trace, RecordError> {
+        let contexts = self.contexts.fields();
+        let remarks = self.remarks().into();
+        let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
+        for (id, event) in (0..).zip(&self.events) {
+            trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
+        }
+        let path = || root.path().join(layout::KERNEL).join("metadata");
+        trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error.into()))?;
+        Ok(trace)
+    }
+
+    /// What the trace says of itself in its `env`: which fields are empty whatever happened, and
+    /// which are not recorded, of the events that are known so far.
+    pub(super) fn remarks(&self) -> [(&'static str, String); 2] {
+        let empty = self.events.iter().flat_map(|known| {
+            let event = known.description.name.as_str();
+            known.empty.iter().map(move |field| (event, field.as_str()))
+        });
+        [(EMPTY_FIELDS, fields(empty)), (LEFT_OUT_FIELDS, fields(self.left_out(0)))]
+    }
+
+    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
+    /// day is this.
+    pub(crate) fn begin(
+        mut self,
+        root: &Place,
+        realtime_offset_ns: i64,
+        tracefiles: Tracefiles,
+    ) -> Result<Draining, RecordError> {
+        // From here on signals are read.
+        self.leaving = None;
+        let uuid = crate::random::random_uuid()?;
+        let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
+        let mut works = works(self.buffers, self.overwrite);
+        if tracefiles.is_bounded() {
+            works.iter_mut().for_each(|work| work.cut(tracefiles));
+        }
+        let thread = DrainThread::start(Drainer {
+            buffers: self.buffers,
+            trace,
+            begin_ts: monotonic_ns(),
+            works,
+            buffer: Vec::new(),
+            live: None,
+            flushed: Instant::now(),
+            missed_lost: 0,
+            scope: self.scope.clone(),
+        })?;
+        let starts = self.starts;
+        let mut draining = Draining {
+            newcomers: Newcomers::new(self.buffers.cpus(), self.is_of_cpus),
+            kernel: self,
+            thread,
+            uuid,
+            realtime_offset_ns,
+            is_stopped: true,
+            stopped_ts: monotonic_ns(),
+            keeps_flight_recorder: true,
+            forgotten: Lost::default(),
+        };
+        // Not before somebody drains; what the kernel passed over until now was not to be recorded.
+        if starts {
+            draining.start();
+        }
+        Ok(draining)
+    }
+}
+
+impl Draining {
+    /// See [`Kernel::entrance`].
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        self.kernel.entrance()
+    }
+
+    /// See [`Kernel::files_limit`].
+    pub(crate) fn files_limit(&self) -> Option<u64> {
+        self.kernel.files_limit()
+    }
+
+    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    pub(crate) fn drop_flight_recorder(&mut self) {
+        self.keeps_flight_recorder = false;
+    }
+
+    /// Whether it is a flight recorder.
+    pub(crate) fn is_overwriting(&self) -> bool {
+        self.kernel.overwrite
+    }
+
+    /// Bytes of memory of its buffers.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.kernel.buffers.layout().cpu_bytes() * self.kernel.buffers.cpus()) as u64
+    }
+
+    /// Records nothing any more, until it is started.
+    pub(crate) fn stop(&mut self) {
+        if self.is_stopped {
+            return;
+        }
+        self.kernel.buffers.stop();
+        self.is_stopped = true;
+        wait_for_those_under_way();
+        self.stopped_ts = monotonic_ns();
+        self.kernel.count_missed();
+    }
+
+    /// Records again.
+    pub(crate) fn start(&mut self) {
+        if self.is_stopped {
+            self.kernel.pass_missed();
+            self.kernel.buffers.start();
+            self.is_stopped = false;
+        }
+    }
+
+    /// The same as [`Self::stop`]; and what was recorded is in the trace then, but for a flight
+    /// recorder's.
+    pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
+        self.stop();
+        self.tell_missed()?;
+        let written = self.thread.ask(|drainer| {
+            drainer.turn(true, false)?;
+            let is_flight = drainer.works.iter().any(|work| work.overwrite);
+            if is_flight { Ok(()) } else { drainer.close_streams(Closed::ForNow) }
+        })?;
+        written.map_err(unwritten)
+    }
+
+    /// Forgets what was recorded and lost; it is stopped while that is done.
+    pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
+        let was_stopped = self.is_stopped;
+        self.stop();
+        self.tell_missed()?;
+        let cleared = self.thread.clear();
+        self.forgotten = self.lost();
+        if !was_stopped {
+            self.start();
+        }
+        cleared
+    }
+
+    /// Writes events at once, because somebody follows, or not any more.
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        self.thread.set_followed(is_followed);
+    }
+
+    /// Says what happened since it was looked at last.
+    pub(crate) fn say_news(&self, notices: &Notices) {
+        self.thread.say_news(notices);
+        self.newcomers.say(notices);
+    }
+
+    /// Numbers so far, and what was lost.
+    fn counts(&mut self) -> Result<(KernelCounts, Lost), RecordError> {
+        if !self.is_stopped {
+            self.kernel.count_missed();
+        }
+        let counts = self.thread.ask(|drainer| {
+            drainer.works.iter_mut().for_each(RegionWork::look);
+            drainer.counts()
+        })?;
+        Ok((counts, self.lost().since(&self.forgotten)))
+    }
+
+    /// How it goes; nothing if nobody can say.
+    pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
+        let (counts, lost) = self.counts().ok()?;
+        Some(KernelStatus {
+            spec,
+            events: self.events_on(),
+            recorded: counts.recorded,
+            lost: self.total(&lost),
+            overwritten: counts.overwritten,
+            deleted: counts.deleted,
+            passed_over: lost.missed(),
+            lost_by_event: self.lost_by_event(&lost),
+            too_deep: lost.too_deep,
+            unasked: lost.unasked,
+            unread: lost.unread.iter().sum(),
+            unknown_calls: lost.unknown_calls,
+            has_calls_without_number: self.kernel.has_calls_without_number(),
+            bytes: counts.bytes,
+            memory_bytes: self.memory_bytes(),
+            ..KernelStatus::default()
+        })
+    }
+
+    /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
+    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
+        let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
+        self.thread
+            .ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
+    }
+
+    /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
+    /// every now and then. Streams end with their last packets, and do not last to its moment
+    /// ([`RegionWork::extend`]): the packet that was being written goes on in the next snapshot,
+    /// and in both together an empty one that tells the moment would lie within it.
+    pub(crate) fn write_snapshot(
+        &self,
+        mut works: Vec<RegionWork>,
+        folder: &Place,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<KernelSnapshot, RecordError> {
+        let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
+        let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
+        let begin_ts = self.thread.ask(|drainer| drainer.begin_ts)?;
+        let mut summary = Summary::default();
+        // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
+        works.iter_mut().for_each(RegionWork::look);
+        for work in &mut works {
+            let drained = work.drain(&mut Drain {
+                memory: self.kernel.buffers,
+                trace: &trace,
+                begin_ts,
+                partial: true,
+                is_last: false,
+                buffer: &mut Vec::new(),
+            });
+            drained.map_err(fail())?;
+            work.add_to(&mut summary);
+            meanwhile();
+        }
+        summary.bytes += trace.metadata.bytes();
+        let facts = trace.facts().map_err(fail())?;
+        completion::mark(&facts, By::Record(&summary)).map_err(fail())?;
+        let missing = snapshot::missing_of(&works);
+        Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
+    }
+
+    /// Ends it, and writes what is left.
+    pub(crate) fn finish(mut self) -> KernelSummary {
+        self.stop();
+        let keeps = self.keeps_flight_recorder;
+        let told = self.tell_missed().map_err(|error| error.to_string());
+        let end_ts = self.stopped_ts;
+        let Ended { counts, written, closed } =
+            self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
+        let tells_all = told.is_ok() && closed.is_ok();
+        let written = written.and(closed).map_err(|error| IoError::text(&error));
+        let lost = self.lost().since(&self.forgotten);
+        let events = &self.kernel.events;
+        let mut summary = KernelSummary {
+            recorded: counts.recorded,
+            overwritten: counts.overwritten,
+            deleted: counts.deleted,
+            damaged: counts.damaged,
+            bytes: counts.bytes,
+            lost: self.total(&lost).saturating_add(counts.unwritten),
+            lost_at_end: counts.unwritten,
+            lost_by_event: self.lost_by_event(&lost),
+            too_deep: lost.too_deep,
+            missed: lost.missed(),
+            missed_lost: self.missed_lost(&lost),
+            unasked: lost.unasked,
+            had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
+            unknown_calls: lost.unknown_calls,
+            has_calls_without_number: self.kernel.has_calls_without_number(),
+            cpus_later: self.newcomers.count(&cpus::online()),
+            unwritten: told.and(written).err(),
+            ..KernelSummary::default()
+        };
+        let of_each = |counts: &[u64]| {
+            let some = events.iter().zip(counts).filter(|(_, count)| **count > 0);
+            some.map(|(event, count)| (event.description.name.clone(), *count)).collect()
+        };
+        (summary.unread, summary.cut) = (of_each(&lost.unread), of_each(&lost.cut));
+        if tells_all && (keeps || !self.is_overwriting()) {
+            self.thread.mark(summary.as_summary());
+        }
+        let Self { kernel, thread, .. } = self;
+        thread.end();
+        drop(kernel);
+        summary
+    }
+
+    /// How many of those that the kernel passed over are lost.
+    fn missed_lost(&self, lost: &Lost) -> u64 {
+        let of_none = if self.kernel.is_of_some() { 0 } else { lost.missed_of_none };
+        lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
+    }
+
+    /// Tells the streams what the kernel passed over, as far as that is a loss.
+    fn tell_missed(&self) -> Result<(), RecordError> {
+        let missed = self.missed_lost(&self.lost());
+        self.thread.ask(move |drainer| {
+            drainer.missed_lost = missed;
+            drainer.tell_besides();
+        })
+    }
+
+    /// What was lost since the beginning.
+    fn lost(&self) -> Lost {
+        let Kernel { buffers, events, .. } = &self.kernel;
+        Lost {
+            by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
+            missed: events.iter().map(|event| event.missed).collect(),
+            missed_of_none: self.kernel.missed_of_none,
+            missed_lost: events.iter().map(|event| event.missed_lost).collect(),
+            too_deep: buffers.too_deep(),
+            unasked: buffers.unasked(),
+            unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
+            cut: (0..events.len()).map(|event| buffers.cut(event)).collect(),
+            unknown_calls: self.kernel.unknown_calls(),
+        }
+    }
+
+    /// Events with the most losses, most first.
+    fn lost_by_event(&self, lost: &Lost) -> Vec<(String, u64)> {
+        let of_event = |number: usize| {
+            let name = &self.kernel.events[number].description.name;
+            (name.clone(), lost.by_event[number].saturating_add(lost.missed_lost[number]))
+        };
+        let numbers = 0..self.kernel.events.len();
+        let mut all: Vec<_> = numbers.map(of_event).filter(|(_, lost)| *lost > 0).collect();
+        all.sort_by_key(|&(_, lost)| Reverse(lost));
+        all.truncate(LOST_SHOWN_MAX);
+        all
+    }
+
+    /// How many events that is.
+    fn total(&self, lost: &Lost) -> u64 {
+        let of_events = lost.by_event.iter().sum::<u64>();
+        of_events.saturating_add(lost.too_deep).saturating_add(self.missed_lost(lost))
+    }
+}
+
+/// Waits until whatever the kernel was recording is recorded. As a rule that takes a fraction of a
+/// microsecond, but a virtual CPU may stand still for long.
+pub(crate) fn wait_for_those_under_way() {
+    if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
+        std::thread::sleep(UNDER_WAY_MAX);
+    }
+}

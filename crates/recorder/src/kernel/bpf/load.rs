@@ -1,0 +1,223 @@
+//! Programs of many events, loaded by several threads: most of the time that it takes to begin is
+//! the kernel's verifier's, which goes through several programs at once for who may do anything.
+//!
+//! They are attached one after the other, in the order of events.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trackway_kernel::bpf_sys::bpf::LoadError;
+use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::model::{Event, Source};
+use trackway_kernel::record::arguments::raw_tracepoint;
+use trackway_kernel::record::attach::Loaded;
+use trackway_kernel::record::program::Code;
+use trackway_kernel::record::staging::{Ground, Staged};
+
+use super::calls::Slot;
+use super::{Kernel, refused, unknown};
+use crate::common::numbers::Grouped;
+use crate::error::RecordError;
+use crate::kernel::error::failed;
+use crate::notices::Notices;
+
+/// Programs that are loaded before they are attached, each with an open file.
+const SOME: usize = 64;
+/// Most threads that load.
+const THREADS_MAX: usize = 8;
+/// Files that are open for each event with a tracepoint of its own: program and tracepoint.
+const FILES_OF_AN_EVENT: u64 = 2;
+/// Files that are open besides: maps, programs that serve all events, those of filters, what is
+/// loaded and not yet attached, and what the rest of a recorder has.
+const FILES_BESIDE: u64 = SOME as u64 + 256;
+/// How long it takes before it is shown how far it is, and how often.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+
+/// A program that the kernel has taken, and where it belongs.
+pub(super) enum Program {
+    /// Filters let nothing pass.
+    None,
+    /// Of a system call, perhaps of several.
+    Call(Arc<Loaded>, Slot),
+    /// Of a raw tracepoint.
+    Raw(Loaded),
+    /// Of the tracepoint with this number.
+    Tracepoint(Loaded, u16),
+}
+
+/// What records an event, not attached yet.
+pub(super) struct Made {
+    pub(super) staged: Staged,
+    pub(super) program: Program,
+}
+
+/// Loads a program for an event's tracepoint.
+pub(super) fn tracepoint(code: &Code, event: &Event) -> Result<Program, RecordError> {
+    let id = event.id.ok_or_else(|| unknown(event))?;
+    let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
+    Ok(Program::Tracepoint(loaded, id))
+}
+
+/// Refuses it at once if there cannot be as many open files as so many more events take.
+pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), RecordError> {
+    let events = events.count() as u64;
+    let Ok(limit) = trackway_sys::process::descriptor_limit() else { return Ok(()) };
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    let needed = open + FILES_OF_AN_EVENT * events + FILES_BESIDE;
+    // A few are tried: what is open besides is less, mostly.
+    if needed <= limit || events < SOME as u64 {
+        return Ok(());
+    }
+    let why = format!(
+        "to record {} events of the kernel takes {} open files, and {} are allowed",
+        Grouped(events),
+        Grouped(needed),
+        Grouped(limit)
+    );
+    let hint = format!(
+        "raise the limit first (as root: ulimit -n {needed}; in a service: LimitNOFILE={needed}), \
+         or record fewer events"
+    );
+    Err(RecordError::Kernel(why, Some(hint)))
+}
+
+impl Kernel {
+    /// Loads what records an event: one that has this number, or the next one.
+    pub(super) fn make(
+        &self,
+        number: usize,
+        event: &Event,
+        btf: Option<&Btf>,
+    ) -> Result<Made, RecordError> {
+        let mut staged = self.staged(event, btf, self.filters.has(number));
+        staged.version = self.version(number);
+        let made = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
+            (None, ..) => Made { staged, program: Program::None },
+            (
+                Some(code),
+                Ground::Registers,
+                &Source::Syscall { number: Some(number), phase, is_compat },
+            ) => {
+                let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
+                let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
+                let slot = Slot { number, phase, is_compat };
+                let loaded = loaded.map_err(|error| refused(event, error))?;
+                Made { staged, program: Program::Call(loaded, slot) }
+            }
+            (Some(code), Ground::Arguments, _) => {
+                let btf_id = btf.and_then(|btf| raw_tracepoint(event, btf));
+                match btf_id.and_then(|btf_id| Loaded::raw(&code, btf_id).ok()) {
+                    Some(loaded) => Made { staged, program: Program::Raw(loaded) },
+                    None => self.load_otherwise(number, event)?,
+                }
+            }
+            (Some(code), ..) => Made { staged, program: tracepoint(&code, event)? },
+        };
+        // Who reads the trace takes records for what was declared when the event was new.
+        let declared = self.events.get(number).map(|known| &known.description);
+        match declared.is_none_or(|declared| *declared == made.staged.description) {
+            true => Ok(made),
+            false => Err(unknown(event)),
+        }
+    }
+
+    /// Loads the program of a call; of one by a number of 32 bits, the same one for all that are
+    /// recorded alike.
+    fn load_call(
+        &self,
+        code: &Code,
+        btf_id: u32,
+        is_compat: bool,
+    ) -> Result<Arc<Loaded>, LoadError> {
+        let key = code.key().filter(|_| is_compat);
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = key.and_then(|key| made().get(key).map(Arc::clone)) {
+            return Ok(loaded);
+        }
+        let loaded = Arc::new(Loaded::raw(code, btf_id)?);
+        if let Some(key) = key {
+            made().insert(key.to_vec(), Arc::clone(&loaded));
+        }
+        Ok(loaded)
+    }
+
+    /// Records these events, the first ones.
+    pub(super) fn record_all(
+        &mut self,
+        events: &[Event],
+        btf: Option<&Btf>,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let (begun, mut shown) = (Instant::now(), None);
+        let mut number = 0;
+        for some in events.chunks(SOME) {
+            for (event, made) in some.iter().zip(self.make_some(number, some, btf)) {
+                if is_to_end() {
+                    return Err(failed("cannot record kernel events", "a signal came"));
+                }
+                self.record(number, event, made?)?;
+                number += 1;
+                let since = shown.map_or(begun.elapsed() >= SHOWN_AFTER, |shown: Instant| {
+                    shown.elapsed() >= SHOWN_EVERY
+                });
+                if since && notices.wants_status() {
+                    notices.status(format_args!(
+                        "attaching {} of {} events of the kernel",
+                        Grouped(number as u64),
+                        Grouped(events.len() as u64)
+                    ));
+                    shown = Some(Instant::now());
+                }
+            }
+        }
+        notices.clear_status();
+        Ok(())
+    }
+
+    /// Loads what records some events, of which the first has this number.
+    fn make_some(
+        &self,
+        first: usize,
+        events: &[Event],
+        btf: Option<&Btf>,
+    ) -> Vec<Result<Made, RecordError>> {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(THREADS_MAX).min(events.len());
+        if threads < 2 {
+            let each = (first..).zip(events);
+            return each.map(|(number, event)| self.make(number, event, btf)).collect();
+        }
+        let made: Vec<_> = events.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some((at, event, place)) = {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                events.get(at).zip(made.get(at)).map(|(event, place)| (at, event, place))
+            } {
+                if let Ok(mut place) = place.lock() {
+                    *place = Some(self.make(first + at, event, btf));
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                let loader = thread::Builder::new().name("trackway-load".into());
+                // Where there can be no thread, this one does it all.
+                drop(loader.spawn_scoped(scope, work));
+            }
+            work();
+        });
+        let lost = || Err(failed("cannot record kernel events", ErrorKind::Interrupted));
+        let made = made.into_iter().map(|place| place.into_inner().ok().flatten());
+        made.map(|made| made.unwrap_or_else(lost)).collect()
+    }
+}
+
+/// Whether somebody wants the recorder to end, where it is he who reads signals.
+fn is_to_end() -> bool {
+    trackway_sys::signal::is_pending(&[libc::SIGINT, libc::SIGTERM])
+}

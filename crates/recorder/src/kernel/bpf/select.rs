@@ -1,0 +1,390 @@
+//! Events of the kernel switched on and off while others are recorded.
+//!
+//! An event keeps its id and the place where its losses are counted for as long as it is recorded
+//! into the same trace: off is a word in the buffers, which says at once that none of its programs
+//! records it; they go when the kernel lets go of them. On is a new program, of a version of its
+//! own, which that word names when all is there. There is room for so many events that were not
+//! there from the beginning ([`super::EVENTS_SPARE`]).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem;
+
+use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_session::FilterSpec;
+
+use super::load::Program;
+use super::{Attachment, Draining, Kernel, Known, detach, load};
+use crate::error::RecordError;
+use crate::kernel::error::{failed, io_failure};
+use crate::kernel::filters::{KernelFilters, Whose};
+use crate::kernel::selection::{name_of, selected};
+use crate::kernel::{omitted_fields, value_names};
+use crate::notices::Notices;
+use crate::window::cpus;
+
+impl Draining {
+    /// Records the events that these patterns select, and no others: how many are new, and how many
+    /// have gone. With `filters`, those are asked from now on, and no others. If that cannot be,
+    /// nothing has changed. `meanwhile` is called every now and then.
+    pub(crate) fn select(
+        &mut self,
+        patterns: &[String],
+        filters: Option<&[FilterSpec]>,
+        meanwhile: &mut dyn FnMut(),
+        notices: &Notices,
+    ) -> Result<(usize, usize), RecordError> {
+        // Here, too: it may be long after the limit was another one.
+        let _ = trackway_sys::process::raise_descriptor_limit();
+        let catalogue = Catalogue::open()?;
+        let events = selected(&catalogue, patterns)?;
+        let gone = self.kernel.without(&events);
+        let numbered = self.kernel.numbered(&events)?;
+        let with_tracepoint = |(_, event): &&(usize, &Event)| self.kernel.has_tracepoint(event);
+        load::check_limit(numbered.iter().filter(with_tracepoint))?;
+        self.filter(&numbered, catalogue.btf())?;
+        let known = self.kernel.events.len();
+        let mut others = Vec::new();
+        let mut before = None;
+        if let Some(filters) = filters {
+            let (asked, events) = self.kernel.asked(filters, &numbered, &gone, &catalogue)?;
+            before = Some(mem::replace(&mut self.kernel.filters, asked));
+            others = events;
+        }
+        let declared = self.declare(&numbered, catalogue.btf());
+        let attached = declared.and_then(|()| {
+            self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
+            self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)?;
+            self.name_fields()
+        });
+        let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
+        let mut changed: Vec<usize> = others.iter().map(|&(number, _)| number).collect();
+        changed.extend(&numbers);
+        if let Err(error) = attached {
+            self.kernel.let_go(&changed);
+            if let Some(before) = before {
+                self.kernel.filters = before;
+            }
+            return Err(error);
+        }
+        if !self.is_stopped {
+            // While events are known to be filtered, or not, as they have been until now.
+            self.kernel.count_missed_but(&changed);
+        }
+        self.kernel.switch(&changed, &gone);
+        changed.extend(&gone);
+        self.kernel.let_go(&changed);
+        let Kernel { events, filters, .. } = &mut self.kernel;
+        for (number, known) in events.iter_mut().enumerate() {
+            known.is_filtered = filters.has(number);
+        }
+        self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
+        omitted_fields::say(self.kernel.left_out(known), notices);
+        Ok((numbers.len(), gone.len()))
+    }
+
+    /// How many events are recorded.
+    pub(crate) fn events_on(&self) -> usize {
+        self.kernel.events.iter().filter(|event| event.is_on).count()
+    }
+
+    /// Has events that were never recorded asked what the session's filters ask.
+    fn filter(
+        &mut self,
+        numbered: &[(usize, &Event)],
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let kernel = &mut self.kernel;
+        let known = kernel.events.len();
+        let new: Vec<&Event> =
+            numbered.iter().filter(|(number, _)| *number >= known).map(|&(_, one)| one).collect();
+        let mut filters = mem::take(&mut kernel.filters);
+        let made = filters.extend(known, &new, |event| kernel.staged(event, btf, true));
+        kernel.filters = filters;
+        made
+    }
+
+    /// What its events are asked.
+    pub(crate) const fn filters(&self) -> &KernelFilters {
+        &self.kernel.filters
+    }
+
+    /// Declares events before there are any, so that readers know all that they find. From here on
+    /// each is known by its number, whatever becomes of it: none is given to two.
+    fn declare(
+        &mut self,
+        numbered: &[(usize, &Event)],
+        btf: Option<&Btf>,
+    ) -> Result<(), RecordError> {
+        let mut declared = Vec::new();
+        for &(number, event) in numbered {
+            if number < self.kernel.events.len() {
+                continue;
+            }
+            let staged = self.kernel.staged(event, btf, false);
+            let meanings = value_names::of(&staged);
+            self.kernel.buffers.set_version(number, None);
+            self.kernel.events.push(Known {
+                name: name_of(event),
+                description: staged.description.clone(),
+                meanings: meanings.clone(),
+                empty: staged.unknown_fields().map(str::to_owned).collect(),
+                left_out: staged.left_out,
+                is_filtered: self.kernel.filters.has(number),
+                call: None,
+                is_on: false,
+                version: 0,
+                recording: 0,
+                missed: 0,
+                missed_lost: 0,
+            });
+            declared.push((number as u32, meanings, staged.description));
+        }
+        let written = self.thread.ask(move |drainer| {
+            let metadata = &mut drainer.trace.metadata;
+            for (id, meanings, event) in &declared {
+                metadata.declare_meaning(0, *id, event, meanings);
+            }
+            metadata.write()
+        })?;
+        written.map_err(|error| io_failure("cannot write kernel events", error))
+    }
+
+    /// Has the trace say which fields are empty or left out, before events that have such.
+    fn name_fields(&self) -> Result<(), RecordError> {
+        let remarks = self.kernel.remarks();
+        let written = self.thread.ask(move |drainer| {
+            for (key, fields) in &remarks {
+                drainer.trace.metadata.name_fields(key, fields);
+            }
+            drainer.trace.metadata.write()
+        })?;
+        written.map_err(|error| io_failure("cannot write kernel events", error))
+    }
+}
+
+impl Kernel {
+    /// Numbers of events that are recorded, and are none of these.
+    fn without(&self, events: &[Event]) -> Vec<usize> {
+        let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
+        let numbered = self.events.iter().enumerate();
+        let gone = numbered.filter(|(_, known)| known.is_on && !names.contains(&known.name));
+        gone.map(|(number, _)| number).collect()
+    }
+
+    /// Those of the events that are not recorded, each with its number: those that were never
+    /// known behind all others.
+    fn numbered<'a>(&self, events: &'a [Event]) -> Result<Vec<(usize, &'a Event)>, RecordError> {
+        let known: BTreeMap<&EventName, usize> =
+            self.events.iter().enumerate().map(|(number, known)| (&known.name, number)).collect();
+        let mut next = self.events.len();
+        let mut numbered = Vec::new();
+        for event in events {
+            match known.get(&name_of(event)) {
+                Some(&number) if self.events[number].is_on => {}
+                Some(&number) => numbered.push((number, event)),
+                None => {
+                    numbered.push((next, event));
+                    next += 1;
+                }
+            }
+        }
+        if next > self.buffers.layout().events() {
+            let why = "too many events have come since this session began: begin another one";
+            return Err(failed("cannot record more kernel events", why));
+        }
+        Ok(numbered)
+    }
+
+    /// Attaches programs of events, which record nothing yet. Where it fails, some may be there.
+    fn attach_all(
+        &mut self,
+        numbered: &[(usize, &Event)],
+        catalogue: &Catalogue,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), RecordError> {
+        for &(number, event) in numbered {
+            meanwhile();
+            // Never one again that may be on its tracepoint still.
+            self.events[number].version += 1;
+            let made = self.make(number, event, catalogue.btf())?;
+            self.record(number, event, made)?;
+        }
+        self.attach_calls()
+    }
+
+    /// What these filters ask of all events that are known, and of the numbered ones; and which of
+    /// the former are recorded, stay so, and are asked something else then.
+    fn asked(
+        &self,
+        filters: &[FilterSpec],
+        numbered: &[(usize, &Event)],
+        gone: &[usize],
+        catalogue: &Catalogue,
+    ) -> Result<(KernelFilters, Vec<(usize, Event)>), RecordError> {
+        let known = self.events.len();
+        let mut names: Vec<EventName> =
+            self.events.iter().map(|event| event.name.clone()).collect();
+        let new = numbered.iter().filter(|(number, _)| *number >= known);
+        names.extend(new.map(|&(_, event)| name_of(event)));
+        let all = catalogue.events(&names).events;
+        if all.len() != names.len() {
+            let why = "some of those that were recorded are not there any more";
+            return Err(failed("cannot filter the kernel's events", why));
+        }
+        let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
+        let whose = Whose::Kernels(self.filters.taken().shared());
+        let with = (self.buffers.cpus(), catalogue.btf());
+        let asked = KernelFilters::new((filters, whose), &all, staged, with)?;
+        let is_other = |(number, _): &(usize, Event)| {
+            let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
+            is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))
+        };
+        let others = all.into_iter().enumerate().filter(is_other).collect();
+        Ok((asked, others))
+    }
+
+    /// Attaches other programs of events that are recorded, beside those that record them still.
+    /// Where it fails, some may be there.
+    fn attach_beside(
+        &mut self,
+        others: &[(usize, Event)],
+        btf: Option<&Btf>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), RecordError> {
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        let mut without = Vec::new();
+        for (number, event) in others {
+            meanwhile();
+            // A call has one program at a time, which the next one takes the place of: in one step,
+            // and last, when nothing else can fail.
+            let is_call = !self.has_tracepoint(event);
+            self.events[*number].version += u32::from(!is_call);
+            let made = self.make(*number, event, btf)?;
+            if is_call && matches!(made.program, Program::None) {
+                without.push(*number);
+            }
+            let list = if is_call { &mut last } else { &mut first };
+            list.push((*number, event, made));
+        }
+        // A side of calls may have had no program so far, since filters let nothing of it pass.
+        for (_, _, made) in &last {
+            if let (Program::Call(_, slot), Some(calls)) = (&made.program, &mut self.calls) {
+                calls.side(slot.phase).is_used = true;
+            }
+        }
+        self.attach_calls()?;
+        let mut made = first.into_iter().chain(last);
+        made.try_for_each(|(number, event, made)| self.record(number, event, made))?;
+        // What was there stays, and records no more. Not before nothing can fail: while a call's
+        // version is another one than records, its next program would record nothing, in the place
+        // of the one that does.
+        for number in without {
+            self.events[number].version += 1;
+        }
+        Ok(())
+    }
+
+    /// Has events recorded by their latest programs, and others not any more, wherever their
+    /// programs are. What happens meanwhile is recorded by the earlier program of its event or by
+    /// the later one, not by both and not by neither: each CPU is told by a thread that runs there.
+    fn switch(&mut self, on: &[usize], off: &[usize]) {
+        let numbers = on.iter().map(|&number| (number, true));
+        let numbers: Vec<(usize, bool)> =
+            numbers.chain(off.iter().map(|&number| (number, false))).collect();
+        for &(number, is_on) in &numbers {
+            let known = &mut self.events[number];
+            known.is_on = is_on;
+            known.recording = known.version;
+        }
+        let tell = |cpu: usize, is_gap: bool| {
+            for &(number, is_on) in &numbers {
+                let version = self.events[number].version;
+                self.buffers.set_version_on(cpu, number, (is_on && !is_gap).then_some(version));
+            }
+        };
+        let mut others: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
+        cpus::visit(|cpu| {
+            tell(cpu as usize, false);
+            others.remove(&(cpu as usize));
+        });
+        // Where we may not run (cpuset(7)) there is a moment in which neither records; where nobody
+        // runs it does not matter.
+        if others.is_empty() {
+            return;
+        }
+        others.iter().for_each(|&cpu| tell(cpu, true));
+        super::drain::wait_for_those_under_way();
+        others.iter().for_each(|&cpu| tell(cpu, false));
+    }
+
+    /// Takes those programs of these events away that record nothing, and goes on meanwhile.
+    fn let_go(&mut self, numbers: &[usize]) {
+        let numbers: HashSet<usize> = numbers.iter().copied().collect();
+        for &number in &numbers {
+            if self.events.get(number).is_none_or(|known| known.is_on) {
+                continue;
+            }
+            if let (Some(slot), Some(calls)) = (self.events[number].call, &self.calls) {
+                calls.remove(slot);
+            }
+        }
+        let events = &self.events;
+        let records = |number: usize, version: u32| {
+            events.get(number).is_some_and(|known| known.is_on && known.recording == version)
+        };
+        let goes = |one: &mut Attachment| {
+            let version = one.version;
+            one.event.is_some_and(|event| numbers.contains(&event) && !records(event, version))
+        };
+        detach::detach_beside(self.attached.extract_if(.., goes).collect());
+    }
+
+    /// Whether what the kernel passed over may be of others than are recorded: where those are
+    /// some threads alone, or some CPUs, most of it is. Of a filtered event nobody knows either
+    /// which were wanted.
+    pub(super) fn is_of_some(&self) -> bool {
+        self.scope.is_some() || self.is_of_cpus
+    }
+
+    /// Counts what the kernel passed over since the latest look.
+    pub(super) fn count_missed(&mut self) {
+        let is_of_some = self.is_of_some();
+        for one in self.attached.iter_mut() {
+            let now = one.attached.missed().unwrap_or(one.missed);
+            let more = now.saturating_sub(one.missed);
+            one.missed = now;
+            match one.event.and_then(|event| self.events.get_mut(event)) {
+                Some(event) => {
+                    event.missed += more;
+                    // By what is asked of it now: what is counted stays what it was.
+                    if !is_of_some && !event.is_filtered {
+                        event.missed_lost += more;
+                    }
+                }
+                None => self.missed_of_none += more,
+            }
+        }
+    }
+
+    /// The same, without what it passed over of the latest programs of these, which begin now.
+    fn count_missed_but(&mut self, numbers: &[usize]) {
+        let numbers: HashSet<usize> = numbers.iter().copied().collect();
+        let events = &self.events;
+        for one in self.attached.iter_mut() {
+            let is_latest = |event: usize| events[event].version == one.version;
+            if one.event.is_some_and(|event| numbers.contains(&event) && is_latest(event)) {
+                one.missed = one.attached.missed().unwrap_or(one.missed);
+            }
+        }
+        self.count_missed();
+    }
+
+    /// Passes over that: nothing was to be recorded.
+    pub(super) fn pass_missed(&mut self) {
+        for one in self.attached.iter_mut() {
+            one.missed = one.attached.missed().unwrap_or(one.missed);
+        }
+    }
+}

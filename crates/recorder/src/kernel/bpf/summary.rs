@@ -1,0 +1,243 @@
+//! What became of the kernel's events.
+
+use std::path::Path;
+
+use trackway_kernel::record::staging::VARIABLE_BYTES_MAX;
+
+use crate::common::numbers::{Counted, Grouped};
+use crate::notices::Notices;
+use crate::summary::{Summary, say_lost};
+
+/// What was recorded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KernelSummary {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
+    /// Those of them that were in memory, and could not be written at the end.
+    pub(super) lost_at_end: u64,
+    pub(super) overwritten: u64,
+    /// Of those recorded, in files that were deleted for newer ones.
+    pub(super) deleted: u64,
+    /// Programs that the kernel did not run because another one was under way: of all processes,
+    /// where some alone are recorded.
+    pub(super) missed: u64,
+    /// How many of those are some of `lost`.
+    pub(super) missed_lost: u64,
+    /// Events with filters that interrupted so many others that the filters could not be asked.
+    pub(super) unasked: u64,
+    /// Events whose filters asked for what was not in memory, and how many of each.
+    pub(super) unread: Vec<(String, u64)>,
+    /// Texts and sequences of the kernel's that were cut, and how many of each event.
+    pub(super) cut: Vec<(String, u64)>,
+    /// Events with the most losses, most first.
+    pub(super) lost_by_event: Vec<(String, u64)>,
+    /// Of those lost, events that interrupted so many others that there was no buffer for them.
+    pub(super) too_deep: u64,
+    /// Whether some found no room.
+    pub(super) had_no_room: bool,
+    /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
+    pub(super) unknown_calls: [u64; 2],
+    /// Whether some of those are recorded, as calls whose number is not known.
+    pub(super) has_calls_without_number: bool,
+    /// Sub-buffers that made no sense.
+    pub(super) damaged: u64,
+    /// Bytes of its files.
+    pub(super) bytes: u64,
+    /// CPUs that came when it was recorded.
+    pub(super) cpus_later: usize,
+    /// Why its trace is not whole, if it is not.
+    pub(crate) unwritten: Option<String>,
+}
+
+impl KernelSummary {
+    /// Says what was recorded; in which folder, unless that was said.
+    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+        let counts = self.as_summary();
+        counts.say_of_kernel(folder, notices);
+        say_lost(&self.lost_by_event, notices);
+        if let Some(why) = &self.unwritten {
+            notices.say(format_args!(
+                "the trace has not all of the kernel's events: {why}; of those lost, {} were still \
+                 to be written",
+                Grouped(self.lost_at_end)
+            ));
+        }
+        if self.missed > 0 {
+            self.say_missed(notices);
+        }
+        if self.too_deep > 0 {
+            notices.say(format_args!(
+                "{} of those lost interrupted too many others",
+                Grouped(self.too_deep)
+            ));
+        }
+        if self.unasked > 0 {
+            notices.say(format_args!(
+                "up to {} more may be lost: they interrupted too many others for their filters to \
+                 be asked",
+                Grouped(self.unasked)
+            ));
+        }
+        counts.say_deleted("kernel's events", notices);
+        self.say_unread(notices);
+        self.say_cut(notices);
+        self.say_odd(notices);
+        if self.had_no_room {
+            notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
+        }
+    }
+
+    fn say_missed(&self, notices: &Notices) {
+        let while_ = "while another of its events was recorded";
+        let maybe = self.missed.saturating_sub(self.missed_lost);
+        if self.missed_lost > 0 {
+            let missed = Grouped(self.missed_lost);
+            notices.say(format_args!("{missed} of those lost the kernel passed over {while_}"));
+        }
+        if maybe > 0 {
+            notices.say(format_args!(
+                "up to {} more may be lost: so many, of all processes, the kernel passed over \
+                 {while_}",
+                Grouped(maybe)
+            ));
+        }
+    }
+
+    fn say_unread(&self, notices: &Notices) {
+        let Some((all, named)) = most(&self.unread) else { return };
+        notices.say(format_args!(
+            "of {} something that a filter asks for was not in memory ({named}): where that \
+             was a text, the filter let them pass; numbers were 0, and lists empty",
+            Counted(all, "event"),
+        ));
+    }
+
+    fn say_cut(&self, notices: &Notices) {
+        let Some((all, named)) = most(&self.cut) else { return };
+        let texts = if all == 1 { "text or list" } else { "texts and lists" };
+        notices.say(format_args!(
+            "of {} {texts} of the kernel's only the first {VARIABLE_BYTES_MAX} bytes are recorded \
+             ({named})",
+            Grouped(all)
+        ));
+    }
+
+    fn say_odd(&self, notices: &Notices) {
+        if self.damaged > 0 {
+            notices.say(format_args!(
+                "{} of the kernel's could not be read",
+                Counted(self.damaged, "sub-buffer")
+            ));
+        }
+        let at_most = if self.has_calls_without_number { "up to " } else { "" };
+        let kinds = [("numbers", at_most), ("numbers of 32 bits", "")];
+        for (count, (kind, at_most)) in self.unknown_calls.into_iter().zip(kinds) {
+            if count > 0 {
+                notices.say(format_args!(
+                    "system calls by unknown {kind} are not recorded: {at_most}{} of them",
+                    Grouped(count)
+                ));
+            }
+        }
+        if self.cpus_later > 0 {
+            let cpus = if self.cpus_later == 1 { "CPU" } else { "CPUs" };
+            notices.say(format_args!(
+                "{} {cpus} came while the kernel's events were recorded: what happened there is \
+                 neither recorded nor counted",
+                self.cpus_later
+            ));
+        }
+    }
+
+    /// As the mark of the trace has it.
+    pub(crate) fn as_summary(&self) -> Summary {
+        let lost_by_event = self.lost_by_event.clone();
+        Summary {
+            recorded: self.recorded,
+            lost: self.lost,
+            overwritten: self.overwritten,
+            damaged: self.damaged,
+            deleted: self.deleted,
+            bytes: self.bytes,
+            lost_by_event,
+            ..Summary::default()
+        }
+    }
+}
+
+/// How many there are of all events, and those of which there are most by name; `None`: none.
+fn most(of_each: &[(String, u64)]) -> Option<(u64, String)> {
+    /// Most events that are named.
+    const NAMED_MAX: usize = 4;
+    let all: u64 = of_each.iter().map(|(_, count)| count).sum();
+    let mut most: Vec<_> = of_each.iter().collect();
+    most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named = most.iter().take(NAMED_MAX);
+    let named: Vec<String> =
+        named.map(|(event, count)| format!("{event} {}", Grouped(*count))).collect();
+    let more = if most.len() > NAMED_MAX { ", …" } else { "" };
+    (all > 0).then(|| (all, named.join(", ") + more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_events_is_said_in_sentences() {
+        let said = |summary: &KernelSummary| {
+            let notices = Notices::kept();
+            summary.say(None, &notices);
+            notices.lines().join("|")
+        };
+        let mut summary = KernelSummary { recorded: 1, missed: 1333, ..KernelSummary::default() };
+        assert_eq!(
+            said(&summary),
+            "kernel: 1 event recorded, 0 lost, 0 overwritten|up to 1,333 more may be lost: so \
+             many, of all processes, the kernel passed over while another of its events was \
+             recorded"
+        );
+        (summary.lost, summary.missed_lost, summary.damaged) = (2000, 1333, 1);
+        summary.unwritten = Some("No space left on device".into());
+        summary.lost_at_end = 667;
+        assert_eq!(
+            said(&summary),
+            "kernel: 1 event recorded, 2,000 lost, 0 overwritten|the trace has not all of the \
+             kernel's events: No space left on device; of those lost, 667 were still to be \
+             written|1,333 of those lost the kernel passed over while another of its events was \
+             recorded|1 sub-buffer of the kernel's could not be read"
+        );
+        let lost_by_event = vec![("sched_switch".to_owned(), 3000), ("kfree".to_owned(), 1)];
+        let too_deep = 2;
+        let summary =
+            KernelSummary { lost: 3003, lost_by_event, too_deep, ..KernelSummary::default() };
+        assert_eq!(
+            said(&summary),
+            "kernel: 0 events recorded, 3,003 lost, 0 overwritten|lost 3,000 × sched_switch|lost \
+             1 × kfree|2 of those lost interrupted too many others"
+        );
+        let mut summary = KernelSummary { unknown_calls: [7, 1], ..KernelSummary::default() };
+        let calls = "kernel: 0 events recorded, 0 lost, 0 overwritten|system calls by unknown \
+                     numbers are not recorded: 7 of them|system calls by unknown numbers of 32 \
+                     bits are not recorded: 1 of them";
+        assert_eq!(said(&summary), calls);
+        summary.has_calls_without_number = true;
+        assert_eq!(said(&summary), calls.replace("7", "up to 7"));
+        let cut = |name: &str, count| (name.to_owned(), count);
+        let mut cuts = vec![cut("a", 1), cut("b", 1000)];
+        let summary = KernelSummary { cut: cuts.clone(), ..KernelSummary::default() };
+        let of = "kernel: 0 events recorded, 0 lost, 0 overwritten|of 1,001 texts and lists of the \
+                  kernel's only the first 256 bytes are recorded (b 1,000, a 1)";
+        assert_eq!(said(&summary), of);
+        cuts.extend(["c", "d", "e"].map(|name| cut(name, 1)));
+        let summary = KernelSummary { cut: cuts, ..KernelSummary::default() };
+        assert!(said(&summary).contains("of 1,004 texts"), "{}", said(&summary));
+        assert!(said(&summary).ends_with("(b 1,000, a 1, c 1, d 1, …)"), "{}", said(&summary));
+        let summary = KernelSummary { unasked: 1234, ..KernelSummary::default() };
+        assert_eq!(
+            said(&summary),
+            "kernel: 0 events recorded, 0 lost, 0 overwritten|up to 1,234 more may be lost: they \
+             interrupted too many others for their filters to be asked"
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Which contexts programs' records have, and which the kernel's, of one list that names both.
+//!
+//! A name that both know is for both; one that only the kernel knows leaves programs as they are.
+
+use trackway_kernel::record::context::{ALL, Context};
+use trackway_session::{ContextList, OptionError, parse_contexts};
+
+use crate::error::RecordError;
+
+/// What programs' records have unless they are asked for others.
+const USUAL: &str = "vtid";
+
+/// A list of contexts, with whose they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BothContexts {
+    /// Of programs' records.
+    pub programs: ContextList,
+    /// Of the kernel's, besides `tid`.
+    pub kernel: Vec<Context>,
+}
+
+/// Why a list is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContextsError {
+    /// A word means nothing to programs, nor to the kernel.
+    Unknown(OptionError),
+    /// A context of the kernel's alone, and none of its events are recorded.
+    OfTheKernel(&'static str),
+}
+
+impl std::fmt::Display for ContextsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown(error @ OptionError::Context(_)) => {
+                write!(f, "{error}; of the kernel's events there are {}", names())
+            }
+            Self::Unknown(error) => error.fmt(f),
+            Self::OfTheKernel(name) => write!(
+                f,
+                "'{name}' is a context of the kernel's events alone, and none are recorded \
+                 (--kernel; of programs there are vpid, vtid, procname and '$app.PROVIDER:NAME')"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ContextsError {}
+
+/// Contexts of the kernel's events, by their names.
+///
+/// # Errors
+///
+/// If one has no meaning.
+pub(crate) fn of_kernel(list: &[String]) -> Result<Vec<Context>, RecordError> {
+    let known = |name: &String| {
+        Context::named(name).ok_or_else(|| {
+            let why = format!("there is no context '{name}' of the kernel's events");
+            RecordError::Kernel(why, Some(format!("there are {}", names())))
+        })
+    };
+    list.iter().map(known).collect()
+}
+
+/// All contexts of the kernel's events, for people.
+fn names() -> String {
+    ALL.map(|context| context.name).join(", ")
+}
+
+/// Reads such a list; none: what is usual.
+///
+/// # Errors
+///
+/// If a word means nothing, or nothing here.
+pub fn parse_both(list: Option<&str>, has_kernel: bool) -> Result<BothContexts, ContextsError> {
+    let Some(list) = list else {
+        let programs = parse_contexts(USUAL).map_err(ContextsError::Unknown)?;
+        return Ok(BothContexts { programs, kernel: Vec::new() });
+    };
+    let (mut programs, mut kernel) = (Vec::new(), Vec::new());
+    for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let context = Context::named(word);
+        let is_of_programs = parse_contexts(word).is_ok();
+        if let Some(context) = context {
+            if !has_kernel && !is_of_programs {
+                return Err(ContextsError::OfTheKernel(context.name));
+            }
+            kernel.push(context);
+        }
+        if context.is_none() || is_of_programs {
+            programs.push(word);
+        }
+    }
+    // Whoever names the kernel's alone says nothing of programs'.
+    if programs.is_empty() && !kernel.is_empty() {
+        programs.push(USUAL);
+    }
+    let programs = parse_contexts(&programs.join(",")).map_err(ContextsError::Unknown)?;
+    Ok(BothContexts { programs, kernel })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(list: &str) -> (Vec<String>, Vec<&'static str>) {
+        let both = parse_both(Some(list), true).unwrap_or_else(|error| panic!("{error}"));
+        (both.programs.names(), both.kernel.iter().map(|context| context.name).collect())
+    }
+
+    #[test]
+    fn a_name_is_for_whoever_has_it() {
+        let usual = vec!["vtid".to_owned()];
+        assert_eq!(read("ppid, prio"), (usual.clone(), vec!["ppid", "prio"]));
+        let both = vec!["vtid".to_owned(), "procname".to_owned()];
+        assert_eq!(read("procname,vtid,uid"), (both, vec!["procname", "vtid", "uid"]));
+        assert_eq!(read("none,nice"), (Vec::new(), vec!["nice"]));
+        assert_eq!(read("$app.a:b"), (vec!["$app.a:b".to_owned()], Vec::new()));
+        assert_eq!(read(""), (Vec::new(), Vec::new()));
+        let unsaid = parse_both(None, true).expect("what is usual");
+        assert_eq!((unsaid.programs.names(), unsaid.kernel), (usual, Vec::new()));
+    }
+
+    #[test]
+    fn what_means_nothing_is_told_with_what_there_is() {
+        let of = |list, has_kernel| parse_both(Some(list), has_kernel).unwrap_err().to_string();
+        let unknown = of("colour", true);
+        assert!(unknown.contains("no context 'colour'") && unknown.contains("cgroup_id"));
+        assert!(of("ppid", false).contains("--kernel"));
+        assert!(of("none,vtid", true).contains("'none' stands alone"));
+        assert!(parse_both(Some("vpid,procname"), false).is_ok());
+        assert_eq!(
+            of_kernel(&["prio".into()]).expect("there is such"),
+            Context::named("prio").as_slice()
+        );
+        assert!(of_kernel(&["$app.a:b".into()]).is_err());
+    }
+}

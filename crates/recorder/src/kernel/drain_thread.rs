@@ -1,0 +1,222 @@
+//! The thread that drains the kernel's buffers, whichever way they are filled.
+//!
+//! What the recorder wants done with what is drained it sends as a closure, and waits for the
+//! answer: so all that concerns it happens in one thread. That thread goes on whatever happens:
+//! where nothing can be written, it says so once and tries again, and what finds no room meanwhile
+//! is counted.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use trackway_console::IoError;
+
+use crate::error::RecordError;
+use crate::kernel::error::{failed, io_failure};
+use crate::notices::Notices;
+use crate::summary::Summary;
+use crate::trace::completion::{self, By};
+use crate::trace::layout::Trace;
+use crate::trace::progress_file::Live;
+
+/// How often buffers are looked at.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long until writing is tried again, once it has failed.
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+
+/// How many packets are given up at the end, one after the other, where a full disk has no room for
+/// those that say what was lost.
+const GIVEN_UP_MAX: usize = 4;
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Ended<C> {
+    pub(crate) counts: C,
+    /// Whether all could be written.
+    pub(crate) written: io::Result<()>,
+    /// Whether the streams tell all losses.
+    pub(crate) closed: io::Result<()>,
+}
+
+/// What is done with buffers by the thread.
+pub(crate) trait Drains: Send + Sized + 'static {
+    /// Moves what there is to the trace.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written now.
+    fn regular_turn(&mut self) -> io::Result<()>;
+
+    /// Forgets what was recorded and lost; it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// If what is in the trace cannot be removed.
+    fn clear(&mut self) -> io::Result<()>;
+
+    /// The trace, and how far it is written, while somebody follows.
+    fn live(&mut self) -> (&Trace, &mut Option<Live>);
+
+    /// Says in the trace what was lost at its end.
+    ///
+    /// # Errors
+    ///
+    /// If there is a stream that cannot say it; all others do.
+    fn close(&mut self) -> io::Result<()>;
+
+    /// Takes the largest of the streams' last packets out of the trace again, whose events are lost
+    /// then: whether there was one.
+    fn give_largest_up(&mut self) -> bool;
+
+    /// The same as [`Self::close`], where there may be no room for that.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, whatever is given up.
+    fn close_at_end(&mut self) -> io::Result<()> {
+        let mut closed = self.close();
+        for _ in 0..GIVEN_UP_MAX {
+            if closed.is_ok() || !self.give_largest_up() {
+                break;
+            }
+            closed = self.close();
+        }
+        closed
+    }
+
+    /// What has changed of whom is recorded, to be said.
+    fn news(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Writes events at once, because somebody follows, or not any more.
+    fn set_followed(&mut self, is_followed: bool) {
+        let (trace, live) = self.live();
+        if is_followed == live.is_some() {
+            return;
+        }
+        // Without it the trace is followed all the same, a second later.
+        *live = is_followed.then(|| Live::open(&trace.facts().ok()?).ok()).flatten();
+    }
+}
+
+/// What the thread is to do between two turns.
+type Order<D> = Box<dyn FnOnce(&mut D) + Send>;
+
+/// What the recorder has of the thread, which ends with this.
+#[derive(Debug)]
+pub(crate) struct DrainThread<D> {
+    orders: Sender<Order<D>>,
+    news: Receiver<String>,
+    thread: JoinHandle<()>,
+}
+
+impl<D: Drains> DrainThread<D> {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no thread.
+    pub(crate) fn start(mut drainer: D) -> Result<Self, RecordError> {
+        let (orders, ordered) = mpsc::channel();
+        let (teller, news) = mpsc::channel();
+        let run = move || run(&mut drainer, &ordered, &teller);
+        let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
+        let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
+        Ok(Self { orders, news, thread })
+    }
+
+    /// Has something done by the thread.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut D) -> T + Send + 'static,
+    ) -> Result<T, RecordError> {
+        let (teller, answer) = mpsc::channel();
+        let order: Order<D> = Box::new(move |drainer| drop(teller.send(act(drainer))));
+        let gone = || failed("cannot write kernel events", "the thread has ended");
+        self.orders.send(order).map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())
+    }
+
+    /// Has it write what is left, by `end`; if it has ended, nothing is known of it.
+    pub(crate) fn write_end<C: Default + Send + 'static>(
+        &self,
+        end: impl FnOnce(&mut D) -> Ended<C> + Send + 'static,
+    ) -> Ended<C> {
+        self.ask(end).unwrap_or_else(|error| {
+            let gone = || Err(io::Error::other(error.to_string()));
+            Ended { counts: C::default(), written: gone(), closed: gone() }
+        })
+    }
+
+    /// Marks the trace as whole. Where that cannot be, who reads it is told that it may not be.
+    pub(crate) fn mark(&self, summary: Summary) {
+        let _ = self.ask(move |drainer| {
+            let facts = drainer.live().0.facts()?;
+            completion::mark(&facts, By::Record(&summary))
+        });
+    }
+
+    /// See [`Drains::set_followed`].
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        let order: Order<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
+        // Whoever has ended has written all.
+        let _ = self.orders.send(order);
+    }
+
+    /// See [`Drains::clear`].
+    pub(crate) fn clear(&self) -> Result<(), RecordError> {
+        let cleared = self.ask(Drains::clear)?;
+        cleared.map_err(|error| io_failure("cannot remove what was recorded of the kernel", error))
+    }
+
+    /// Says what happened since it was looked at last.
+    pub(crate) fn say_news(&self, notices: &Notices) {
+        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+    }
+
+    /// Ends it: it has done what it was to do.
+    pub(crate) fn end(self) {
+        drop(self.orders);
+        let _ = self.thread.join();
+    }
+}
+
+/// Until nobody is left who could want anything.
+fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<String>) {
+    let mut is_failing = false;
+    let mut due = Instant::now();
+    loop {
+        match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(order) => order(drainer),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                drainer.news().into_iter().for_each(|news| drop(teller.send(news)));
+                let turned = drainer.regular_turn();
+                match (&turned, is_failing) {
+                    (Err(error), false) => drop(teller.send(format!(
+                        "cannot write kernel events: {}; what finds no room until it can be is \
+                         counted",
+                        IoError::text(error)
+                    ))),
+                    (Ok(()), true) => {
+                        drop(teller.send("kernel events are written again".to_owned()));
+                    }
+                    _ => {}
+                }
+                is_failing = turned.is_err();
+                due = Instant::now() + if is_failing { RETRY_PERIOD } else { PERIOD };
+            }
+        }
+    }
+}
+
+/// That events could not be written.
+pub(crate) fn unwritten(error: io::Error) -> RecordError {
+    io_failure("cannot write kernel events", error)
+}

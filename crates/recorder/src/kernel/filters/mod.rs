@@ -1,0 +1,523 @@
+//! Filters on the kernel's events, which the kernel asks, or the recorder where events are recorded
+//! by tracefs: which of a recording's are about them, and what is asked of each event.
+//!
+//! All of the kernel's events are known before anything begins. So each expression is compiled for
+//! each event that it is about, and what makes no sense is said then.
+
+mod asking;
+pub(crate) mod routing;
+
+use trackway_filter::checked::CheckedObject;
+use trackway_filter::compile::{Compiled, check_for, compile};
+use trackway_filter::error::{Error, Topic, Warning};
+use trackway_filter::layout::{Integer, Layout, Member, Type};
+use trackway_filter::span::Span;
+use trackway_filter::token::{Number, Token, tokens};
+use trackway_filter::types::{Need, Root};
+use trackway_kernel::bpf_filter::adapt::Unfit;
+use trackway_kernel::catalogue::EventName;
+use trackway_kernel::catalogue::btf::Btf;
+use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::catalogue::model::{Event, Meaning};
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::record::context::Context;
+use trackway_kernel::record::filter::{Filter, FilterError};
+use trackway_kernel::record::staging::Staged;
+use trackway_schema::{EventDescription, Field, Label};
+use trackway_session::{FilterSource, FilterSpec};
+
+use self::asking::Asking;
+use crate::error::RecordError;
+use crate::filters::check;
+use crate::filters::scope::is_everyones;
+use crate::kernel::{selection, value_names};
+use crate::notices::Notices;
+
+/// Most things that are said of filters that are taken, and most events that are named there.
+const HINTS_MAX: usize = 4;
+/// What to do about `rwbs == "WS"`.
+const LETTERS: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
+/// What to do where all events are meant, and the kernel's are not.
+const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
+
+/// What the kernel's events are asked, by what asks it.
+#[derive(Debug)]
+pub(crate) struct KernelFilters<F: Asking = Filter> {
+    /// Of each event its filters, all of which must take it; none: one of them never does.
+    events: Vec<Option<Vec<F>>>,
+    taken: TakenFilters,
+    /// For as long as filters are made that use it.
+    memory: Option<F::Memory>,
+}
+
+/// The filters that were taken, and what is said of them.
+#[derive(Debug, Default)]
+pub(crate) struct TakenFilters {
+    /// All filters, by their numbers; where events come later, for those, too.
+    specs: Vec<FilterSpec>,
+    /// Those that are about nothing else.
+    own: Vec<FilterSpec>,
+    /// Those about all events that none of the kernel's has what is asked for: why.
+    unmet: Vec<(FilterSpec, String)>,
+    hints: Vec<String>,
+    /// Those that are asked of programs' events, too.
+    shared: Vec<FilterSpec>,
+}
+
+/// Whose filters are compiled for the kernel's events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// Of a command line: what is about all events, or about none of the kernel's, may be meant
+    /// for programs'.
+    Anybodys,
+    /// The kernel's events', if perhaps about none that is recorded so far. These are asked of
+    /// programs' events, too.
+    Kernels(&'a [FilterSpec]),
+}
+
+impl Whose<'_> {
+    /// Whether a filter is about the kernel's events alone.
+    fn is_own(self, spec: &FilterSpec) -> bool {
+        match self {
+            Self::Anybodys => false,
+            Self::Kernels(shared) => !is_everyones(spec) || !shared.contains(spec),
+        }
+    }
+}
+
+impl<F: Asking> Default for KernelFilters<F> {
+    fn default() -> Self {
+        Self { events: Vec::new(), taken: TakenFilters::default(), memory: None }
+    }
+}
+
+/// The kernel's events that filters are compiled for.
+struct World {
+    names: Vec<EventName>,
+    staged: Vec<Staged>,
+    layouts: Vec<Layout>,
+}
+
+impl<F: Asking> KernelFilters<F> {
+    /// What these filters ask of these events, as they are staged.
+    ///
+    /// # Errors
+    ///
+    /// The first filter that makes no sense, or that the kernel cannot ask.
+    pub(crate) fn new(
+        (specs, whose): (&[FilterSpec], Whose<'_>),
+        events: &[Event],
+        staged: impl Fn(&Event) -> Staged,
+        (cpus, btf): (usize, Option<&Btf>),
+    ) -> Result<Self, RecordError> {
+        let mut filters = Self::default();
+        if specs.is_empty() {
+            return Ok(filters);
+        }
+        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::error::unavailable)?;
+        let staged = events.iter().map(staged).collect();
+        let world = World::new::<F>(staged, events.iter(), &memory);
+        filters.events = events.iter().map(|_| Some(Vec::new())).collect();
+        filters.taken.specs = specs.to_vec();
+        filters.taken.shared = match whose {
+            Whose::Anybodys => specs.iter().filter(|spec| is_everyones(spec)).cloned().collect(),
+            Whose::Kernels(shared) => shared.to_vec(),
+        };
+        for (number, spec) in specs.iter().enumerate() {
+            let is_own = whose.is_own(spec);
+            let about = match about(&world.names, spec) {
+                Err(_) if is_own => Vec::new(),
+                about => about?,
+            };
+            if about.is_empty() {
+                if is_own && !is_everyones(spec) {
+                    let hint =
+                        format!("no kernel event that is recorded is what '{spec}' is about");
+                    filters.taken.hints.push(hint);
+                }
+                continue;
+            }
+            if !is_everyones(spec) {
+                filters.taken.own.push(spec.clone());
+            }
+            let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
+            if lacking == about.len() {
+                let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
+                if is_own || !is_everyones(spec) {
+                    return Err(RecordError::Filter(why));
+                }
+                // Perhaps a program's has it.
+                filters.taken.unmet.push((spec.clone(), why));
+            }
+        }
+        filters.memory = Some(memory);
+        Ok(filters)
+    }
+
+    /// What the filters ask of these events, too, which are numbered from `known` on. One that
+    /// lacks what is asked for is not recorded, and that is said.
+    ///
+    /// # Errors
+    ///
+    /// The first filter that the kernel cannot ask.
+    pub(crate) fn extend(
+        &mut self,
+        known: usize,
+        events: &[&Event],
+        staged: impl Fn(&Event) -> Staged,
+    ) -> Result<(), RecordError> {
+        self.taken.hints.clear();
+        let Some(mut memory) = self.memory.take() else { return Ok(()) };
+        let staged = events.iter().map(|event| staged(event)).collect();
+        let world = World::new::<F>(staged, events.iter().copied(), &memory);
+        // Such as could not be recorded are not known.
+        self.events.truncate(known);
+        self.events.resize_with(known + events.len(), || Some(Vec::new()));
+        let mut made = Ok(());
+        for (number, spec) in self.taken.specs.clone().iter().enumerate() {
+            // What none of them is called may be what others are.
+            let about = about(&world.names, spec).unwrap_or_default();
+            let added = self.add((number, spec), (&world, known), &about, &mut memory);
+            made = made.and(added.map(drop));
+        }
+        self.memory = Some(memory);
+        made
+    }
+
+    /// Adds a filter to the events that it is about, whose numbers are `first` and beyond. How many
+    /// lack what it asks for.
+    fn add(
+        &mut self,
+        (number, spec): (usize, &FilterSpec),
+        (world, first): (&World, usize),
+        about: &[usize],
+        memory: &mut F::Memory,
+    ) -> Result<usize, RecordError> {
+        let mut lacking = Vec::new();
+        let mut warnings = Vec::new();
+        for &event in about {
+            let staged = &world.staged[event];
+            let is_unknown = |need: &Need| {
+                need.place.root == Root::Field && F::may_be_unknown(staged, &need.place.name)
+            };
+            let objects = objects_of(spec, (&world.layouts[event], &is_unknown), &mut warnings)?;
+            let make = |object: Vec<u8>| F::make(&object, number, staged, memory);
+            let made: Result<Option<Vec<F>>, FilterError> =
+                objects.map_or(Ok(None), |objects| objects.into_iter().map(make).collect());
+            match (made.map_err(|error| refused(spec, error))?, &mut self.events[first + event]) {
+                (Some(made), Some(filters)) => {
+                    filters.extend(made);
+                    F::check(filters).map_err(|error| refused(spec, error))?;
+                }
+                (Some(_), None) => {}
+                (None, filters) => {
+                    *filters = None;
+                    lacking.push(event);
+                }
+            }
+        }
+        warnings.truncate(HINTS_MAX);
+        self.taken.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
+        if !lacking.is_empty() {
+            let name = |&event: &usize| world.layouts[event].event.as_str();
+            let named: Vec<&str> = lacking.iter().take(HINTS_MAX).map(name).collect();
+            let more = match lacking.len().saturating_sub(HINTS_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let named = named.join(", ");
+            self.taken.hints.push(format!(
+                "not recorded, for want of what the filter '{spec}' asks for: {named}{more}"
+            ));
+        }
+        Ok(lacking.len())
+    }
+
+    /// What the event with this number is asked; `None`: it is never recorded.
+    pub(crate) fn of(&self, event: usize) -> Option<&[F]> {
+        self.events.get(event).map_or(Some(&[]), Option::as_deref)
+    }
+
+    /// Whether the event with this number is asked something.
+    pub(crate) fn has(&self, event: usize) -> bool {
+        self.of(event).is_none_or(|filters| !filters.is_empty())
+    }
+
+    /// The filters that were taken.
+    pub(crate) const fn taken(&self) -> &TakenFilters {
+        &self.taken
+    }
+
+    /// What the event with this number is asked, as [`Self::of`] has it, for whoever asks it.
+    pub(crate) fn take(&mut self, event: usize) -> Option<Vec<F>> {
+        match self.events.get_mut(event) {
+            Some(filters) => filters.take(),
+            None => Some(Vec::new()),
+        }
+    }
+}
+
+impl TakenFilters {
+    /// Whether a filter is about the kernel's events, perhaps besides others.
+    pub(crate) fn has_any(&self, spec: &FilterSpec) -> bool {
+        self.own.contains(spec) || is_everyones(spec)
+    }
+
+    /// Whether a filter is about all events, and some of the kernel's have what it asks for.
+    pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
+        is_everyones(spec) && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
+    }
+
+    /// Refuses filters that ask for what neither the kernel's events have, nor one of these.
+    pub(crate) fn refuse_unmet(&self, known: &[EventDescription]) -> Result<(), RecordError> {
+        let is_unmet = |(spec, _): &&(FilterSpec, String)| !check::is_met(spec, known);
+        let unmet = self.unmet.iter().find(is_unmet);
+        unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
+    }
+
+    /// Those that are asked of programs' events, too, as they were given.
+    pub(crate) fn shared(&self) -> &[FilterSpec] {
+        &self.shared
+    }
+
+    /// Whether a filter is about the kernel's events alone.
+    pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
+        self.own.contains(spec)
+    }
+
+    /// Says what is perhaps not meant.
+    pub(crate) fn say(&self, notices: &Notices) {
+        for hint in &self.hints {
+            notices.say(format_args!("{hint}"));
+        }
+    }
+}
+
+impl World {
+    fn new<'a, F: Asking>(
+        staged: Vec<Staged>,
+        events: impl Iterator<Item = &'a Event>,
+        memory: &F::Memory,
+    ) -> Self {
+        let layouts = staged.iter().map(|staged| layout_of::<F>(staged, memory)).collect();
+        Self { names: events.map(selection::name_of).collect(), staged, layouts }
+    }
+}
+
+/// Which of these events a filter is about.
+fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
+    if is_everyones(spec) {
+        return Ok((0..names.len()).collect());
+    }
+    let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
+    // What is none of the kernel's may be one of programs' events.
+    let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
+    match selection.of(names) {
+        Ok(_) => {
+            let named = names.iter().enumerate();
+            Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
+        }
+        Err(error) => match &error {
+            CatalogueError::NoEvent(_, Some(meant))
+                if !meant.starts_with('*') && *meant != format!("syscalls:{pattern}") =>
+            {
+                let why = format!(
+                    "filter '{spec}': no kernel event that is recorded matches '{pattern}'; did \
+                     you mean '{meant}'?"
+                );
+                Err(RecordError::Kernel(why, None))
+            }
+            _ => Ok(Vec::new()),
+        },
+    }
+}
+
+/// What filters may ask of an event: its fields, and what is known of whoever it happens in.
+fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
+    let fields = staged.description.fields.iter().zip(&staged.meanings);
+    let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
+        name: field.name.clone(),
+        of: withheld.map_or_else(|| named((&field.kind).into(), meaning), Type::Other),
+    };
+    let context = |context: Context| Member {
+        name: context.name.to_owned(),
+        of: match F::hidden(memory, context.name) {
+            Some((instead, _)) => Type::Other(instead),
+            None => context.scalar().map_or(Type::String, Type::from),
+        },
+    };
+    Layout {
+        event: staged.description.name.clone(),
+        fields: fields.zip(F::withheld(staged)).map(field).collect(),
+        contexts: Context::asked().map(context).collect(),
+        applications: Vec::new(),
+    }
+}
+
+/// Which contexts there are, if an expression names one that is not; and why not, if that is known.
+fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
+    let missing = |(token, _): (Token, Span)| {
+        let Token::Context(name) = token else { return None };
+        if Context::asked().any(|context| context.name == name) {
+            return F::hidden(memory, &name).map(|(_, why)| why);
+        }
+        Some(None)
+    };
+    let why = tokens(text).ok()?.into_iter().find_map(missing)?;
+    let why = why.map_or_else(String::new, |why| format!("{why}; "));
+    let there = Context::asked().filter(|context| F::hidden(memory, context.name).is_none());
+    let there: Vec<String> = there.map(|context| format!("$ctx.{}", context.name)).collect();
+    Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
+}
+
+/// A type with the names that its values have, as who reads the trace knows them.
+fn named(of: Type, meaning: &Meaning) -> Type {
+    match of {
+        Type::Integer(integer) if integer.labels.is_empty() => {
+            let label = |(name, value)| Label { name, first: value, last: value };
+            let labels = value_names::labels(meaning).into_iter().map(label).collect();
+            Type::Integer(Integer { labels, ..integer })
+        }
+        of => of,
+    }
+}
+
+/// The objects of a filter for an event, all of which it is asked, in order; `None`: the event
+/// lacks something. What is perhaps not meant is added to the warnings.
+///
+/// Where something may be unknown, for which the filter lets the event pass, the first object is
+/// what it asks whatever that is. (Of a filter that comes as an object nobody knows.)
+fn objects_of(
+    spec: &FilterSpec,
+    (layout, is_unknown): (&Layout, &dyn Fn(&Need) -> bool),
+    warnings: &mut Vec<String>,
+) -> Result<Option<Vec<Vec<u8>>>, RecordError> {
+    let text = match &spec.source {
+        FilterSource::Expression(text) => text,
+        FilterSource::Object(object) => return Ok(Some(vec![object.bytes.to_vec()])),
+        _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
+    };
+    let warn = |warning: &Warning| {
+        let rendered = warning.render(text);
+        if !warnings.contains(&rendered) {
+            warnings.push(rendered);
+        }
+    };
+    // It may lack something, or have it as something else: the exit of a call has its texts as what
+    // may or may not be there.
+    let Ok(compiled) = compile(text, layout) else { return Ok(None) };
+    compiled.filter.warnings.iter().for_each(warn);
+    let relaxed = compiled.relaxed(text, is_unknown);
+    let relaxed = relaxed.map_err(|error| RecordError::Filter(error.render(text)))?;
+    let encode = |compiled: Compiled| {
+        let object = compiled.into_object().encode();
+        object.map_err(|error| RecordError::Filter(format!("{text}\n{error}")))
+    };
+    relaxed.into_iter().chain([compiled]).map(encode).collect::<Result<_, _>>().map(Some)
+}
+
+/// That no event has what a filter asks for.
+fn lacking_everywhere<F: Asking>(
+    spec: &FilterSpec,
+    (world, memory): (&World, &F::Memory),
+    about: &[usize],
+) -> String {
+    let layouts: Vec<Layout> = about.iter().map(|&event| world.layouts[event].clone()).collect();
+    match &spec.source {
+        FilterSource::Expression(text) => match check_for(text, &layouts).err() {
+            Some(mut error) => {
+                let is_near = error.suggestion.is_some();
+                if let Some(hint) = contexts_instead::<F>(text, memory) {
+                    error.hint = Some(hint);
+                } else if compares_flags_with_text(&error, text) {
+                    error.hint = Some(LETTERS.to_owned());
+                } else if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
+                    error.hint = Some(NAME_THEM.to_owned());
+                }
+                error.render(text)
+            }
+            None => format!("{spec}: no kernel event that is recorded has what it asks for"),
+        },
+        FilterSource::Object(object) => {
+            let checked = CheckedObject::new(&object.bytes);
+            let lack = checked.map(|checked| checked.check_for(&layouts));
+            let file = &object.file;
+            match lack {
+                Ok(Err(lack)) => {
+                    let hint = if is_everyones(spec) { NAME_THEM } else { &lack.hint };
+                    format!("{file}: {}\nhint: {hint}", lack.message)
+                }
+                Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),
+                Err(why) => format!("{file}: {why}"),
+            }
+        }
+        _ => format!("{spec}: of a kind not known here"),
+    }
+}
+
+/// Whether what is wrong with an expression is a text that it compares with `rwbs` of blocks'
+/// events: as if those were the kernel's letters.
+fn compares_flags_with_text(error: &Error, text: &str) -> bool {
+    let is_wrong = |span: Span| error.span.from <= span.from && span.to <= error.span.to;
+    let is_flags = |token: &Token| matches!(token, Token::Name(name) if name == "rwbs");
+    tokens(text).unwrap_or_default().windows(3).any(|three| match three {
+        [(one, _), (Token::Symbol(_), _), (Token::Text(_), span)]
+        | [(Token::Text(_), span), (Token::Symbol(_), _), (one, _)] => {
+            is_flags(one) && is_wrong(*span)
+        }
+        _ => false,
+    })
+}
+
+/// Why the kernel cannot ask a filter.
+fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
+    match (&spec.source, error) {
+        (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),
+        (FilterSource::Expression(text), FilterError::Unfit(Unfit::Helper(..))) => {
+            RecordError::Filter(floating(text).render(text))
+        }
+        (_, error) => RecordError::Filter(format!("{spec}\n{error}")),
+    }
+}
+
+/// That an expression calculates with floating-point numbers, which the kernel does not: with the
+/// number that makes it do so.
+fn floating(text: &str) -> Error {
+    let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
+    let all = tokens(text).unwrap_or_default();
+    let float = all.into_iter().find(|(token, _)| is_float(token)).map(|(_, span)| span);
+    let span = float.unwrap_or(Span { from: 0, to: text.len() });
+    let message = "the kernel does not calculate with floating-point numbers";
+    Error::new(Topic::Limit, span, message).with_hint(
+        "say it in integers (x * 2 > 3 for x > 1.5), or ask the trace afterwards: trackway print \
+         --filter",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_are_taken_for_letters_are_known_by_what_is_wrong() {
+        let field =
+            |name: &str| Member { name: name.into(), of: Type::from(trackway_schema::Scalar::X32) };
+        let is_known_of = |rwbs: Type, text: &str| {
+            let fields = vec![Member { name: "rwbs".into(), of: rwbs }, field("sector")];
+            let layouts = [Layout { fields, ..Layout::default() }];
+            let error = check_for(text, &layouts).expect_err("that is no flag");
+            compares_flags_with_text(&error, text)
+        };
+        let is_known = |text: &str| {
+            let of = Type::from(trackway_schema::Scalar::X32);
+            let named = named(of.clone(), &Meaning::Request);
+            assert_ne!(named, of);
+            let is_known = is_known_of(named, text);
+            assert_eq!(is_known_of(of, text), is_known, "by tracefs, too");
+            is_known
+        };
+        assert!(is_known("sector > 5 && rwbs == \"WS\""));
+        assert!(is_known("\"W*\" != rwbs"));
+        assert!(!is_known("rwbs & 1 && sector == \"WS\""));
+    }
+}

@@ -1,0 +1,230 @@
+//! What a recorder that was killed left of the kernel's events.
+//!
+//! Their buffers were its own, and the kernel forgot them with it: nothing can be completed, but
+//! what is in the trace is made whole, and it is said that the rest is lost. Of a stream, the index
+//! says what was written: it gets an entry once the packet is there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use trackway_console::IoError;
+use trackway_ctf::read::Trace;
+use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
+
+use crate::notices::Notices;
+use crate::trace::completion::{self, By};
+use crate::trace::folder::Place;
+use crate::trace::layout::{FACTS, KERNEL};
+use crate::trace::prepare;
+
+/// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
+/// if its recorder was killed. A trace that somebody records into is left alone. Whether it said
+/// something.
+pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
+    if !is_left(root) {
+        return false;
+    }
+    // Who has it may just be completing it.
+    let Ok(Some(lock)) = prepare::lock(root) else { return false };
+    // What is at its path from here on may be another one.
+    let Ok(open) = Place::of(lock, root).below(&[KERNEL]) else { return false };
+    let Ok(kernel) = open.now() else { return false };
+    let facts = kernel.join(FACTS);
+    let is_for_others = open.metadata().map_or(true, |status| status.mode() & 0o022 != 0);
+    if is_for_others || !is_ours(&facts) || completion::is_marked(&facts) {
+        return false;
+    }
+    let place = root.display();
+    match cut(&kernel).and_then(|end_ns| completion::mark(&facts, By::Nobody).map(|()| end_ns)) {
+        Ok(last_ns) => {
+            let until = match last_ns {
+                0 => "nothing of them was written".to_owned(),
+                end_ns => match time_of_day(&kernel, end_ns) {
+                    Some(time) => format!("they end at {time} (UTC)"),
+                    None => "they end where their indices do".to_owned(),
+                },
+            };
+            notices.say(format_args!(
+                "the kernel's events in {place}: {until}; what was in buffers when the recorder \
+                 was killed (half a second at most, of a flight recorder all) is lost, and nobody \
+                 knows how much it was"
+            ));
+        }
+        Err(error) => {
+            let error = IoError::from(error);
+            notices.say(format_args!("cannot complete the kernel's events in {place}: {error}"));
+        }
+    }
+    true
+}
+
+/// Whether the trace in `root` has a part of the kernel's that is not complete: if nobody records
+/// into it, its recorder was killed.
+pub(crate) fn is_left(root: &Path) -> bool {
+    let kernel = root.join(KERNEL);
+    let facts = kernel.join(FACTS);
+    is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts)
+}
+
+/// A time of the trace in a folder, as people read it.
+fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
+    /// Metadata that is read for it, in bytes: the clock stands at its beginning, but it is read as
+    /// a whole.
+    const BYTES_MAX: u64 = 64 << 20;
+    let mut text = Vec::new();
+    open(&folder.join("metadata")).ok()?.take(BYTES_MAX).read_to_end(&mut text).ok()?;
+    let trace = Trace::parse(&text).ok()?;
+    let since_1970 = u64::try_from(trace.clocks().first()?.zero_ns()?).ok()?.checked_add(ns)?;
+    Some(crate::common::date::utc(since_1970 / 1_000_000_000))
+}
+
+/// Whether it is a folder of this user's own, that others cannot write to.
+fn is_ours(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|status| {
+        status.is_dir() && status.uid() == crate::common::user::user() && status.mode() & 0o022 == 0
+    })
+}
+
+/// Cuts the streams in a folder off where their indices end. The latest time in them, in ns.
+fn cut(folder: &Path) -> io::Result<u64> {
+    let mut latest = 0;
+    for entry in fs::read_dir(folder.join("index"))? {
+        let name = entry?.file_name();
+        let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".idx")) else { continue };
+        let index = open(&folder.join("index").join(&name))?;
+        let data = match open(&folder.join(stem)) {
+            // It was killed before it made that.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            data => data?,
+        };
+        latest = cut_stream(&index, &data)?.max(latest);
+    }
+    Ok(latest)
+}
+
+/// The same of one stream.
+fn cut_stream(index: &File, data: &File) -> io::Result<u64> {
+    let mut header = [0; INDEX_HEADER_BYTES];
+    let mut reader = index;
+    if reader.read_exact(&mut header).is_err() {
+        return Ok(0);
+    }
+    let data_bytes = data.metadata()?.len();
+    let entries = index.metadata()?.len().saturating_sub(INDEX_HEADER_BYTES as u64);
+    // From the end: no more than the last one can be without its packet.
+    for entry in (0..entries / INDEX_ENTRY_BYTES as u64).rev() {
+        let at = INDEX_HEADER_BYTES as u64 + entry * INDEX_ENTRY_BYTES as u64;
+        let mut words = [0; INDEX_ENTRY_BYTES];
+        index.read_exact_at(&mut words, at)?;
+        // The drawing is `index_entry`'s: offset, bits of the packet, …, time of its end.
+        let [begin, bits, end_ts] = [0, 8, 32].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&words[at..at + 8]);
+            u64::from_be_bytes(word)
+        });
+        if let Some(end) = begin.checked_add(bits / 8).filter(|&end| end <= data_bytes) {
+            data.set_len(end)?;
+            index.set_len(at + INDEX_ENTRY_BYTES as u64)?;
+            return Ok(end_ts);
+        }
+    }
+    data.set_len(0)?;
+    index.set_len(INDEX_HEADER_BYTES as u64)?;
+    Ok(0)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    let status = file.metadata()?;
+    if !status.is_file() || status.uid() != crate::common::user::user() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use trackway_session::Tracefiles;
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+    use crate::trace::stream::{Packet, Stream, StreamId};
+    use trackway_ctf::write::PACKET_HEADER_BYTES;
+
+    /// A trace whose recorder was killed when it had written three packets.
+    fn left(folder: &TemporaryFolder) -> PathBuf {
+        let place = Place::open(folder.path()).expect("a folder");
+        let trace =
+            crate::trace::layout::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
+                .expect("a trace");
+        let id = StreamId { uuid: [7; 16], class: 0, instance: 0, cpu: 0 };
+        let place = Arc::clone(&trace.channel);
+        let mut stream =
+            Stream::create(&place, "kernel_0", Tracefiles::default(), id, 10).expect("a stream");
+        for end_ts in [20, 30] {
+            let packet =
+                Packet { begin_ts: end_ts - 5, end_ts, discarded: 0, missing: 0, events: 0 };
+            stream.append(&mut vec![0; PACKET_HEADER_BYTES], &packet).expect("room");
+        }
+        folder.path().join(KERNEL)
+    }
+
+    fn said(folder: &TemporaryFolder) -> String {
+        let notices = Notices::kept();
+        settle(folder.path(), &notices);
+        notices.lines().join("\n")
+    }
+
+    #[test]
+    fn what_a_killed_recorder_wrote_of_the_kernel_is_whole_and_the_rest_is_said_to_be_lost() {
+        let folder = TemporaryFolder::new();
+        let kernel = left(&folder);
+        let data = kernel.join("kernel_0");
+        let whole = fs::read(&data).expect("a stream");
+        // It was writing the next one.
+        let more = [&whole[..], &[1, 2, 3]].concat();
+        fs::write(&data, more).expect("room");
+        let told = said(&folder);
+        assert!(
+            told.contains("they end at 19700101T000000 (UTC)") && told.contains("is lost"),
+            "{told}"
+        );
+        assert_eq!(fs::read(&data).expect("a stream"), whole);
+        assert!(completion::is_marked(&kernel.join(FACTS)));
+        assert_eq!(said(&folder), "", "once");
+    }
+
+    #[test]
+    fn an_entry_without_its_packet_goes() {
+        let folder = TemporaryFolder::new();
+        let kernel = left(&folder);
+        let (data, index) = (kernel.join("kernel_0"), kernel.join("index/kernel_0.idx"));
+        let bytes = fs::metadata(&data).expect("a stream").len();
+        let open = |path| OpenOptions::new().write(true).open(path).expect("a file");
+        open(&data).set_len(bytes - 1).expect("shorter");
+        assert!(said(&folder).contains("they end at"));
+        assert_eq!(fs::metadata(&data).expect("a stream").len(), bytes / 3 * 2);
+        let entries = fs::metadata(&index).expect("an index").len() - INDEX_HEADER_BYTES as u64;
+        assert_eq!(entries, 2 * INDEX_ENTRY_BYTES as u64);
+        open(&data).set_len(0).expect("shorter");
+        fs::remove_file(kernel.join(FACTS).join("complete")).expect("a mark");
+        assert!(said(&folder).contains("nothing of them was written"));
+    }
+
+    #[test]
+    fn what_is_being_recorded_is_left_alone() {
+        let folder = TemporaryFolder::new();
+        let kernel = left(&folder);
+        let lock = prepare::lock(folder.path()).expect("a folder").expect("it is there");
+        assert_eq!(said(&folder), "");
+        drop(lock);
+        assert!(!completion::is_marked(&kernel.join(FACTS)));
+        assert_ne!(said(&folder), "");
+    }
+}

@@ -1,0 +1,220 @@
+//! The threads of control groups, followed by looking at them: ftrace knows threads only.
+//!
+//! What a member forks the kernel follows by itself (`event-fork`). Whoever comes from elsewhere is
+//! taken in at the next look, and whoever has gone is left out, once two looks have not found him:
+//! one that moves from group to group may be seen in none. Who was started by a member straight
+//! into another group (clone3(2) with CLONE_INTO_CGROUP), or was moved there before a look found
+//! him, is followed by the kernel and in no group's list: so every now and then its own list is
+//! asked who else is in it ([`Looking::find_strangers`]). How often that was, and how far looks
+//! were apart, is said at the end: nobody knows who has come and gone between two of them.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use trackway_console::IoError;
+use trackway_kernel::record::cgroup::Folders;
+
+use super::Shared;
+use crate::error::RecordError;
+use crate::kernel::error::io_failure;
+use crate::window::processes::read_proc;
+
+/// How often groups are looked at.
+const PERIOD: Duration = Duration::from_millis(5);
+/// How many looks go by until the kernel is asked whom else it follows.
+const STRANGERS_EVERY: u32 = 4;
+/// How many times as long as a look takes the next one is waited for, at least.
+const REST: u32 = 20;
+/// PF_EXITING (include/linux/sched.h).
+const EXITING: u64 = 4;
+
+/// What was seen of who came and went.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moves {
+    /// How many threads have come that no member has started.
+    pub(super) came: u64,
+    /// How many have gone, and were recorded on, since the kernel cannot leave them out.
+    pub(super) kept: u64,
+    /// How far two looks were apart, at most.
+    pub(super) apart: Duration,
+    /// Why it could not be followed who came or went, if that was so.
+    pub(super) failed: Option<String>,
+}
+
+/// The thread that looks; it ends with this.
+#[derive(Debug)]
+pub(super) struct Follower {
+    end: Sender<()>,
+    thread: JoinHandle<()>,
+    moves: Arc<Mutex<Moves>>,
+}
+
+/// What that thread has.
+struct Looking {
+    shared: Arc<Shared>,
+    folders: Folders,
+    /// Who was there, and those that the latest look did not find.
+    known: HashSet<u32>,
+    absent: HashSet<u32>,
+    /// Whether somebody was left out at some time.
+    has_left_out: bool,
+    /// Looks until the kernel is asked whom else it follows.
+    until_asked: u32,
+}
+
+/// Finds control groups, and has nobody but their threads recorded from when recording begins.
+pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<Folders, RecordError> {
+    let folders = Folders::find(paths)?;
+    let refused = |error| io_failure("cannot record control groups by tracefs", error);
+    shared.instance.take_in_nobody().map_err(refused)?;
+    let (threads, read) = folders.threads();
+    read.and_then(|()| shared.instance.take_in_all(&threads)).map_err(refused)?;
+    Ok(folders)
+}
+
+impl Follower {
+    /// Begins to look.
+    pub(super) fn start(shared: &Arc<Shared>, folders: Folders) -> Result<Self, RecordError> {
+        let shared = Arc::clone(shared);
+        let (known, absent) = (HashSet::new(), HashSet::new());
+        let until_asked = STRANGERS_EVERY;
+        let mut looking =
+            Looking { shared, folders, known, absent, has_left_out: false, until_asked };
+        // Who came before anything is recorded has missed nothing.
+        let looked = looking.look(&mut Moves::default());
+        looked.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
+        let moves = Arc::new(Mutex::new(Moves::default()));
+        let (end, ended) = mpsc::channel();
+        let noted = Arc::clone(&moves);
+        let run = move || looking.run(&ended, &noted);
+        let thread = std::thread::Builder::new().name("trackway-cgroup".into()).spawn(run);
+        let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
+        Ok(Self { end, thread, moves })
+    }
+
+    /// Ends it: what it has seen.
+    pub(super) fn finish(self) -> Moves {
+        drop(self.end);
+        // It has done what it was to do.
+        let _ = self.thread.join();
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Looking {
+    /// Until nobody wants it any more.
+    fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<Moves>) {
+        let mut moves = Moves::default();
+        let (mut before, mut rest) = (Instant::now(), PERIOD);
+        while ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+            let begun = Instant::now();
+            let looked = self.look(&mut moves);
+            if let Err(error) = looked {
+                moves.failed = Some(IoError::text(&error));
+            }
+            // Who has come since the look before may not have been recorded until this one's end.
+            let (now, took) = (Instant::now(), begun.elapsed());
+            moves.apart = moves.apart.max(now - before);
+            (before, rest) = (begun, PERIOD.max(took * REST));
+            noted.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&moves);
+        }
+    }
+
+    /// Takes in who has come, and leaves out who has gone.
+    fn look(&mut self, moves: &mut Moves) -> io::Result<()> {
+        let (threads, read) = self.folders.threads();
+        read?;
+        let now: HashSet<u32> = threads.into_iter().collect();
+        let new: Vec<u32> = now.difference(&self.known).copied().collect();
+        // Whoever cannot be taken in keeps nobody from being left out.
+        let taken = if new.is_empty() { Ok(()) } else { self.take_in(&new, &now, moves) };
+        let missing: HashSet<u32> = self.known.difference(&now).copied().collect();
+        let (twice, once): (Vec<u32>, Vec<u32>) =
+            missing.into_iter().partition(|tid| self.absent.contains(tid));
+        let gone: Vec<u32> = twice.into_iter().filter(|&tid| is_at_work(tid)).collect();
+        if !gone.is_empty() {
+            if self.shared.instance.leave_out(&gone)? {
+                self.has_left_out = true;
+            } else {
+                moves.kept = moves.kept.saturating_add(gone.len() as u64);
+            }
+        }
+        self.absent = once.into_iter().collect();
+        self.known = now;
+        self.known.extend(&self.absent);
+        taken.and_then(|()| self.find_strangers())
+    }
+
+    /// Finds those, every now and then, whom the kernel follows since a member has started them,
+    /// and who are in no group of ours. They are taken for some that a look has found before: so
+    /// they are left out once two more have not, as one may have been started since this one.
+    fn find_strangers(&mut self) -> io::Result<()> {
+        self.until_asked = self.until_asked.saturating_sub(1);
+        if self.until_asked > 0 {
+            return Ok(());
+        }
+        self.until_asked = STRANGERS_EVERY;
+        let instance = &self.shared.instance;
+        let followed = instance.taken_in()?;
+        let left_out = if self.has_left_out { instance.left_out()? } else { Vec::new() };
+        let left_out: HashSet<u32> = left_out.into_iter().collect();
+        self.known.extend(followed.iter().filter(|tid| !left_out.contains(tid)));
+        Ok(())
+    }
+
+    /// Takes in those of the new ones that the kernel does not follow by itself, and those that it
+    /// leaves out, since they, or who started them, were elsewhere.
+    fn take_in(&self, new: &[u32], now: &HashSet<u32>, moves: &mut Moves) -> io::Result<()> {
+        let instance = &self.shared.instance;
+        let followed: HashSet<u32> = instance.taken_in()?.into_iter().collect();
+        let came: HashSet<u32> =
+            new.iter().filter(|tid| !followed.contains(tid)).copied().collect();
+        instance.take_in_all(&came.iter().copied().collect::<Vec<_>>())?;
+        moves.came = moves.came.saturating_add(came.len() as u64);
+        if self.has_left_out {
+            let left_out = instance.left_out()?;
+            let (back, others): (Vec<u32>, Vec<u32>) =
+                left_out.into_iter().partition(|tid| now.contains(tid));
+            if !back.is_empty() {
+                instance.leave_out_only(&others)?;
+                let back = back.iter().filter(|tid| !came.contains(tid)).count();
+                moves.came = moves.came.saturating_add(back as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is such a thread that is not about to end: those that are, are in no group's list,
+/// and are to be recorded to their last switch.
+fn is_at_work(tid: u32) -> bool {
+    let stat = read_proc(&format!("/proc/{tid}/stat")).unwrap_or_default();
+    flags_of(&stat).is_some_and(|flags| flags & EXITING == 0)
+}
+
+/// The field `flags` of /proc/PID/stat: the seventh behind the name.
+fn flags_of(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_at_work_until_it_ends() {
+        assert!(is_at_work(std::process::id()));
+        let stat = "7 (a) b) c) Z 1 7 7 0 -1 4227084 0 0";
+        assert_eq!(flags_of(stat).map(|flags| flags & EXITING), Some(EXITING));
+        assert_eq!(flags_of("7 (sh"), None);
+        let mut child = std::process::Command::new("true").spawn().expect("true runs");
+        let pid = child.id();
+        let _ = child.wait();
+        assert!(!is_at_work(pid));
+    }
+}

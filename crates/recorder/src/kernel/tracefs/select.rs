@@ -1,0 +1,236 @@
+//! Events of the kernel switched on and off, and asked something else, while others are recorded by
+//! tracefs.
+//!
+//! An event keeps its number in the trace, however often it is switched: off is only that the
+//! kernel writes no more of it. Records that it wrote before are turned all the same.
+
+use std::io;
+use std::sync::Arc;
+
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::ftrace::convert::{Converter, staged};
+use trackway_kernel::ftrace::filter::Filter;
+use trackway_session::FilterSpec;
+
+use super::drain::Drainer;
+use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
+use crate::error::RecordError;
+use crate::kernel::drain_thread::unwritten;
+use crate::kernel::error::failed;
+use crate::kernel::filters::{KernelFilters, Whose};
+use crate::kernel::{bpf, omitted_fields, selection, value_names};
+use crate::notices::Notices;
+
+/// What all events that are known, and new ones, are to be asked.
+struct Asked {
+    filters: KernelFilters<Filter>,
+    /// By their numbers in [`Draining::events`], and beyond.
+    events: Vec<Event>,
+}
+
+/// What was asked, to be asked again.
+struct Before {
+    filters: KernelFilters<Filter>,
+    converter: Arc<Converter>,
+    can_be: Vec<bool>,
+}
+
+impl Draining {
+    /// Records the events that these patterns select, and no others: how many are new, and how many
+    /// have gone. With `filters`, those are asked of what happens from now on, and no others. If
+    /// that cannot be, nothing has changed. `meanwhile` is called every now and then.
+    pub(crate) fn select(
+        &mut self,
+        patterns: &[String],
+        filters: Option<&[FilterSpec]>,
+        meanwhile: &mut dyn FnMut(),
+        notices: &Notices,
+    ) -> Result<(usize, usize), RecordError> {
+        let catalogue = Catalogue::open()?;
+        let events = selection::selected_of_tracefs(&catalogue, patterns)?;
+        let is_known = |event: &&Event| {
+            let name = selection::name_of(event);
+            self.events.iter().any(|known| known.name == name)
+        };
+        let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();
+        let asked = filters.map(|filters| self.asked(filters, &new, &catalogue)).transpose()?;
+        if !new.is_empty() {
+            self.know(&new, notices)?;
+        }
+        let mut before = None;
+        if let Some(asked) = asked {
+            self.know_unasked(&asked.events, notices)?;
+            before = Some(self.ask_anew(asked)?);
+        }
+        if filters.is_some() || !new.is_empty() {
+            self.filters.taken().say(notices);
+        }
+        let switched = self.switch_to(&events, meanwhile);
+        if let (Err(_), Some(before)) = (&switched, before) {
+            self.ask_as_before(before);
+        }
+        switched
+    }
+
+    /// Has the kernel write these events, and no others: how many are new, and how many have gone.
+    fn switch_to(
+        &mut self,
+        events: &[Event],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(usize, usize), RecordError> {
+        let mut changed: Vec<usize> = Vec::new();
+        for (number, known) in self.events.iter().enumerate() {
+            let is_selected = events.iter().any(|event| selection::name_of(event) == known.name);
+            let is_wanted = is_selected && known.can_be;
+            if is_wanted == known.is_on {
+                continue;
+            }
+            meanwhile();
+            if let Err(error) = self.shared.instance.switch(&known.name, is_wanted) {
+                for known in changed.iter().map(|&number| &self.events[number]) {
+                    let _ = self.shared.instance.switch(&known.name, known.is_on);
+                }
+                return Err(error.into());
+            }
+            changed.push(number);
+        }
+        let (mut more, mut fewer) = (0, 0);
+        for number in changed {
+            let known = &mut self.events[number];
+            known.is_on = !known.is_on;
+            *if known.is_on { &mut more } else { &mut fewer } += 1;
+        }
+        Ok((more, fewer))
+    }
+
+    /// What these filters ask of all events that are known, and of new ones.
+    fn asked(
+        &self,
+        filters: &[FilterSpec],
+        new: &[&Event],
+        catalogue: &Catalogue,
+    ) -> Result<Asked, RecordError> {
+        let known = self.events.iter().map(|known| known.name.clone());
+        let names: Vec<EventName> =
+            known.chain(new.iter().map(|event| selection::name_of(event))).collect();
+        let events = catalogue.events(&names).events;
+        if events.len() != names.len() {
+            let why = "some of those that were recorded are not there any more";
+            return Err(failed("cannot filter the kernel's events", why));
+        }
+        let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
+        let cpus = crate::window::cpus::online().len().max(1);
+        let whose = Whose::Kernels(self.filters.taken().shared());
+        let filters = KernelFilters::new((filters, whose), &events, as_staged, (cpus, None))?;
+        Ok(Asked { filters, events })
+    }
+
+    /// Has all events that are known asked something else, from now on.
+    fn ask_anew(&mut self, asked: Asked) -> Result<Before, RecordError> {
+        let Asked { mut filters, events } = asked;
+        let mut converter = self.converter.unasked();
+        let can_be = self.events.iter().map(|known| known.can_be).collect();
+        let known = self.events.iter_mut().take(events.len());
+        for (at, known) in known.enumerate() {
+            let of_event = filters.take(at);
+            known.can_be = of_event.is_some() && known.number.is_some();
+            if let Some(number) = known.number {
+                converter.ask(number, of_event);
+            }
+        }
+        let asks = Arc::new(converter);
+        let turns = Arc::clone(&asks);
+        self.was_filtered |= self.converter.asks_any();
+        let before = Before {
+            filters: std::mem::replace(&mut self.filters, filters),
+            converter: std::mem::replace(&mut self.converter, asks),
+            can_be,
+        };
+        if let Err(error) = self.thread.ask(move |drainer| drainer.ask_anew(turns)) {
+            self.ask_as_before(before);
+            return Err(error);
+        }
+        Ok(before)
+    }
+
+    fn ask_as_before(&mut self, before: Before) {
+        (self.filters, self.converter) = (before.filters, before.converter);
+        for (known, can_be) in self.events.iter_mut().zip(before.can_be) {
+            known.can_be = can_be;
+        }
+        let asked = Arc::clone(&self.converter);
+        // Where the thread has ended nothing is asked any more.
+        let _ = self.thread.ask(move |drainer| drainer.output.ask_as_before(asked));
+    }
+
+    /// Has records of more events turned, asked about, and declared before there are any.
+    fn know(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
+        let known = self.events.len();
+        let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
+        self.filters.extend(known, new, as_staged)?;
+        let mut converter = Converter::clone(&self.converter);
+        let filters = (known..).map(|number| self.filters.take(number)).take(new.len());
+        let filters: Vec<_> = filters.collect();
+        let added = new.iter().zip(filters).map(|(event, of)| add(&mut converter, event, of));
+        let added: Vec<_> = added.collect();
+        let written = self.declare(converter, notices)?;
+        self.events.extend(added);
+        written.map_err(unwritten)
+    }
+
+    /// The same of those of all events that were not asked about so far, for want of something, so
+    /// that their records could not be turned: none is taken until it is asked something.
+    fn know_unasked(&mut self, all: &[Event], notices: &Notices) -> Result<(), RecordError> {
+        let mut converter = Converter::clone(&self.converter);
+        let mut added = Vec::new();
+        for (at, (event, known)) in all.iter().zip(&self.events).enumerate() {
+            if known.number.is_none() && event.id.is_some() {
+                let number = converter.add(event, Vec::new());
+                number.into_iter().for_each(|number| converter.ask(number, None));
+                added.push((at, number));
+            }
+        }
+        if added.is_empty() {
+            return Ok(());
+        }
+        let written = self.declare(converter, notices)?;
+        for (at, number) in added {
+            self.events[at].number = number;
+        }
+        written.map_err(unwritten)
+    }
+
+    /// Has records turned by this, which knows more events than what turned them, and those
+    /// declared: whether that could be written. They are known all the same.
+    fn declare(
+        &mut self,
+        converter: Converter,
+        notices: &Notices,
+    ) -> Result<io::Result<()>, RecordError> {
+        let before = &*self.converter;
+        let (left_out, empty) = (before.left_out.len(), before.empty.len());
+        say_what_is_missing(&converter.left_out[left_out..], &converter.empty[empty..], notices);
+        let left_out = &converter.left_out_fields[before.left_out_fields.len()..];
+        omitted_fields::say(names(left_out), notices);
+        let remarks = remarks_of_fields(&converter);
+        let first = before.descriptions().len();
+        let converter = Arc::new(converter);
+        let turns = Arc::clone(&converter);
+        let written = self.thread.ask(move |drainer: &mut Drainer| {
+            drainer.output.extend(Arc::clone(&turns));
+            let metadata = &mut drainer.output.trace.metadata;
+            let events = turns.descriptions().iter().zip(turns.meanings());
+            for (id, (event, meanings)) in (0..).zip(events).skip(first) {
+                let meanings = value_names::of_fields(meanings);
+                metadata.declare_meaning(0, id, event, &meanings);
+            }
+            for (key, fields) in &remarks {
+                metadata.name_fields(key, fields);
+            }
+            metadata.write()
+        })?;
+        self.converter = converter;
+        Ok(written)
+    }
+}

@@ -1,0 +1,153 @@
+//! A free slot of the window for a new channel: where all are taken, a dead recorder's is freed.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use trackway_abi::session::{SESSIONS_MAX, state};
+
+use crate::error::RecordError;
+use crate::recording::abandoned_channel::{Left, Stranded};
+use crate::window::given_up::GivenUp;
+use crate::window::handle::Home;
+use crate::window::lease;
+use crate::window::shared_text::uuid_of;
+use crate::window::slot::{self, Slot};
+
+/// How long a new recording waits for a place where others are about to end.
+const ENDING_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it looks.
+const ENDING_PERIOD: Duration = Duration::from_millis(5);
+
+/// Takes a free slot of the window; where there is none, gives up the recording of a dead recorder,
+/// the oldest first, which [`given_up::tell`](crate::window::given_up::tell) reports later. Parts
+/// of sessions over several users go last: the records are their recorders' users'. Not in another
+/// user's window: what is there is that user's.
+///
+/// # Errors
+///
+/// [`RecordError::NoSlot`] if all are taken by recorders that live.
+pub(crate) fn take_slot(home: &Home) -> Result<Slot, RecordError> {
+    let begun = Instant::now();
+    loop {
+        match Slot::take(home) {
+            Err(RecordError::NoSlot) if home.uid() == crate::common::user::user() => {}
+            other => return other,
+        }
+        let is_given_up = match oldest_dead(home) {
+            Some((uuid, recording)) => {
+                let is_given_up = give_up(home, uuid)?;
+                home.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
+                is_given_up
+            }
+            None => false,
+        };
+        if !is_given_up {
+            // Another command may look at what is left just now: it holds all of it for a moment.
+            if !is_ending(home) || begun.elapsed() >= ENDING_PATIENCE {
+                return Err(RecordError::NoSlot);
+            }
+            std::thread::sleep(ENDING_PERIOD);
+        }
+    }
+}
+
+/// Whether a session ends, or is looked at by who recovers: a slot is about to be free, or its
+/// recorder's death about to show again.
+fn is_ending(home: &Home) -> bool {
+    let state = |index| home.window().session(index).state.load(Ordering::Relaxed);
+    (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))
+}
+
+/// The recording whose dead recorder began first, and its identity: one of the window's user, if
+/// there is one. One that is complete is nothing to give up, but its place may be free by now.
+fn oldest_dead(home: &Home) -> Option<([u8; 16], Option<GivenUp>)> {
+    let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+    let dead = sessions.filter(|session| {
+        session.state.load(Ordering::Relaxed) != state::FREE && lease::recorder_is_dead(session)
+    });
+    let oldest = dead.min_by_key(|session| {
+        let is_part = matches!(GivenUp::of(session), GivenUp::Part(_));
+        let since_ns = session.recorder_since_ns.load(Ordering::Relaxed);
+        (slot::is_complete(session), is_part, since_ns)
+    })?;
+    let recording = (!slot::is_complete(oldest)).then(|| GivenUp::of(oldest));
+    Some((uuid_of(oldest), recording))
+}
+
+/// Gives up the channels of a recording, as far as its recorder is dead. Whether any was given up
+/// by this process: two that do this at once take each place over once.
+fn give_up(home: &Home, uuid: [u8; 16]) -> Result<bool, RecordError> {
+    let mut is_given_up = false;
+    for index in 0..SESSIONS_MAX {
+        if uuid_of(home.window().session(index)) != uuid {
+            continue;
+        }
+        let Some(slot) = Slot::take_over(home, index)? else { continue };
+        if let Some(left) = Left::of(home, slot, Stranded::Discard)? {
+            left.discard(home)?;
+        }
+        let state = home.window().session(index).state.load(Ordering::Relaxed);
+        is_given_up |= state == state::FREE;
+    }
+    Ok(is_given_up)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+    use crate::notices::Notices;
+    use crate::recording::{PartPlace, Recording};
+    use crate::trace::layout::WindowFolder;
+    use crate::window::given_up;
+    use crate::window::settings::{ChannelSettings, SessionSettings};
+
+    /// Leaves a dead recording into `trace` below `folder`, the window's; a part of a session of
+    /// user 65531 over several users has no path there.
+    fn leave(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let path = folder.join(trace);
+        std::fs::create_dir(&path).expect("a folder");
+        let place = PartPlace {
+            root: std::sync::Arc::new(crate::trace::folder::Place::open(&path).expect("a folder")),
+            folder: WindowFolder::own(),
+            realtime_offset_ns: None,
+        };
+        let path = if is_part { PathBuf::new() } else { path };
+        let session =
+            SessionSettings { name: String::new(), token: None, uuid: [number; 16], path };
+        let channels = [(ChannelSettings { thrifty: true, ..ChannelSettings::default() }, 0)];
+        let built = Recording::build_part(home, &session, &place, &channels);
+        let recording = built.expect("a recording");
+        if is_part {
+            recording.channels[0].session().uid.store(65_531, Ordering::Relaxed);
+        }
+        recording.channels.iter().for_each(|channel| channel.slot.abandon());
+    }
+
+    #[test]
+    fn own_recordings_are_given_up_before_parts_of_sessions_over_several_users() {
+        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        for number in 0..SESSIONS_MAX {
+            leave(&folder, number as u8 + 1, &format!("trace-{number}"), number != 2);
+        }
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let taken = || {
+            // It stays taken: its recorder is this process.
+            take_slot(&home).expect("a slot");
+            let notices = Notices::kept();
+            given_up::tell(&home, &notices);
+            notices.lines()
+        };
+        let own = folder.join("trace-2");
+        let all = format!("all {SESSIONS_MAX} places were taken");
+        let first = format!("gave up the unfinished recording of {}: {all}", own.display());
+        assert_eq!(taken(), [first], "it is not the oldest");
+        let part = "gave up this user's part of an unfinished session over several users, \
+                    recorded by user 65531";
+        assert_eq!(taken(), [format!("{part}: {all}")]);
+    }
+}

@@ -1,0 +1,288 @@
+//! Draining a lockless buffer: whole sub-buffers, from its ring to its CPU's stream.
+//!
+//! The recorder is the paper's consumer. What it has taken is in the file before it says so, and it
+//! says so (in the control line of the CPU's other region, which such a session does not use)
+//! before it gives the sub-buffer back: whoever recovers finds each sub-buffer in the file, or in
+//! the buffer, or in both, and then knows that it is the same one.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::region::SUB_HEADER_BYTES;
+use trackway_ctf::write::PACKET_HEADER_BYTES;
+use trackway_ring::lockless::{Buffer, Got, Mode, Reference, SubBuffer, header};
+use trackway_ring::{Memory, Snapshot};
+use trackway_sys::clock::monotonic_ns;
+use trackway_window::{SlotMemory, Window};
+
+use crate::recording::region::{Drain, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionWork};
+use crate::trace::stream::Packet;
+
+/// A lockless buffer and what we know of it.
+pub(crate) struct Lockless {
+    buffer: Buffer<'static>,
+    window: Window,
+    /// The consumer's own place.
+    own: u32,
+    /// Read count when this was opened.
+    begun: u64,
+    /// Records in sub-buffers that had a hole.
+    lost: u64,
+    /// How many those were.
+    pub(crate) holes: u64,
+}
+
+impl core::fmt::Debug for Lockless {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("Lockless")
+    }
+}
+
+/// What a sub-buffer says of itself.
+struct Header {
+    begin: u64,
+    lost: u64,
+    end: u64,
+    content: u64,
+    records: u64,
+}
+
+impl Lockless {
+    pub(crate) fn new(buffer: Buffer<'static>, window: Window) -> Self {
+        // The place that no sub-buffer has: after a recorder that was killed it may be any.
+        let word = |one: &SubBuffer| one.reference.load(Ordering::Relaxed);
+        let place = |one| Reference::from_word(word(one)).place;
+        let used: Vec<u32> = buffer.sub_buffers.iter().map(place).collect();
+        let places = 0..buffer.places.len() as u32;
+        let own = places.clone().find(|place| !used.contains(place)).unwrap_or(places.end - 1);
+        let begun = buffer.counters.read_count.load(Ordering::Relaxed);
+        Self { buffer, window, own, begun, lost: 0, holes: 0 }
+    }
+
+    /// How many pieces of memory it needs: one for each sub-buffer, and ours.
+    pub(crate) fn places(&self) -> u64 {
+        self.buffer.places.len() as u64
+    }
+
+    /// Gives the next place that has none the memory at `offset`; how many have some.
+    pub(crate) fn back(&self, offset: u64) -> u64 {
+        self.buffer.give_memory(offset)
+    }
+
+    /// How many places have memory.
+    pub(crate) fn backed(&self) -> u64 {
+        self.buffer.places.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count() as u64
+    }
+
+    /// Records lost, as far as they were counted.
+    pub(crate) fn lost(&self) -> u64 {
+        let counters = self.buffer.counters;
+        [&counters.lost_full, &counters.lost_nested]
+            .into_iter()
+            .fold(self.lost, |sum, count| sum.saturating_add(count.load(Ordering::Relaxed)))
+    }
+
+    /// Records lost because the buffer was full.
+    pub(crate) fn lost_full(&self) -> u64 {
+        self.buffer.counters.lost_full.load(Ordering::Relaxed)
+    }
+
+    /// Its state, for whoever shows it.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let counters = self.buffer.counters;
+        Snapshot {
+            head: counters.write_count.load(Ordering::Relaxed),
+            last_ts: Some(counters.last_ts.load(Ordering::Relaxed)),
+            events: Some(self.buffer.records()),
+            discarded: self.lost(),
+        }
+    }
+
+    /// Part of the buffer that waits to be read, in 1/256.
+    pub(crate) fn fill(&self) -> u64 {
+        let counters = self.buffer.counters;
+        let write = counters.write_count.load(Ordering::Relaxed);
+        let waiting = write.wrapping_sub(counters.read_count.load(Ordering::Relaxed));
+        (waiting.saturating_mul(256) / self.buffer.geometry.ring_bytes()).min(256)
+    }
+
+    /// Whether slots are reserved that are not committed: by writers at work, or by dead ones.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.buffer.holes().next().is_some()
+    }
+
+    /// The buffer.
+    pub(crate) fn buffer(&self) -> Buffer<'static> {
+        self.buffer
+    }
+
+    /// Ends the sub-buffer that is open, if there is anything in it.
+    pub(crate) fn switch(&self) {
+        // SAFETY: so much is mapped and backed, as the window says.
+        let memory = unsafe { SlotMemory::new(self.window.base(), self.window.usable_bytes()) };
+        self.buffer.force_switch(&memory, monotonic_ns);
+    }
+
+    /// Passes over all that is there; where that ends.
+    pub(crate) fn pass_all(&mut self) -> u64 {
+        self.switch();
+        for _ in 0..2 * self.buffer.geometry.sub_count() {
+            let Ok(got) = self.buffer.get(&mut self.own) else { break };
+            self.buffer.put(got);
+        }
+        self.buffer.counters.read_count.load(Ordering::Relaxed)
+    }
+
+    /// Has what was taken since this was opened read once more. Only where all was taken in place,
+    /// and no writer is left, so that it is still there.
+    pub(crate) fn put_back(&self) {
+        self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
+    }
+
+    /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
+    /// of one that was not delivered comes the number of its records.
+    fn next(&mut self, with: &Drain<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
+        if !with.is_last {
+            return self.buffer.get(&mut self.own).ok().map(|got| (got, None));
+        }
+        // At the end there are no more than those there are.
+        for _ in 0..=self.buffer.geometry.sub_count() {
+            if let Ok(got) = self.buffer.get_in_place() {
+                return Some((got, None));
+            }
+            if let Some((got, records)) = self.buffer.get_undelivered(with.memory) {
+                return Some((got, Some(records)));
+            }
+            self.pass_hole()?;
+        }
+        None
+    }
+
+    /// Passes over the sub-buffer at read count if it has a hole.
+    fn pass_hole(&mut self) -> Option<()> {
+        let read_count = self.buffer.counters.read_count.load(Ordering::Relaxed);
+        let hole = self.buffer.holes().find(|hole| hole.position == read_count)?;
+        self.holes += 1;
+        self.lost = self.lost.saturating_add(hole.records);
+        self.buffer.put(Got { position: read_count, at: 0, place: 0 });
+        Some(())
+    }
+
+    fn header(memory: &impl Memory, got: &Got) -> Option<Header> {
+        let mut bytes = [0; header::BYTES];
+        memory.load(got.at, &mut bytes).ok()?;
+        let field = |at: usize| {
+            let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        (field(header::POSITION) == got.position).then(|| Header {
+            begin: field(header::BEGIN),
+            lost: field(header::LOST),
+            end: field(header::END),
+            content: field(header::CONTENT),
+            records: field(header::RECORDS),
+        })
+    }
+}
+
+impl RegionWork {
+    /// Notes where a lockless buffer begins, before anybody writes: what was overwritten when we
+    /// look first is missing from there.
+    pub(crate) fn begin_lockless(&mut self) {
+        if let Some(lockless) = &self.lockless {
+            self.drained.position = lockless.buffer.counters.read_count.load(Ordering::Relaxed);
+            self.publish();
+        }
+    }
+
+    /// As [`RegionWork::drain`], of a lockless buffer.
+    pub(crate) fn drain_lockless<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+        let Some(mut lockless) = self.lockless.take() else { return Ok(()) };
+        if with.is_last {
+            lockless.buffer.push_for_the_dead();
+        }
+        if with.partial {
+            lockless.switch();
+        }
+        let mut result = Ok(());
+        // Twice round is more than there can be to take before others look at the clock again.
+        for _ in 0..2 * lockless.buffer.geometry.sub_count() {
+            let Some((got, records)) = lockless.next(with) else { break };
+            let end = got.position.wrapping_add(lockless.buffer.geometry.sub_bytes());
+            // Else it is in the file: a recorder was killed before it gave it back.
+            if self.drained.position != end {
+                match self.take_sub_buffer(&lockless, (&got, records), with) {
+                    Ok(true) => {}
+                    Ok(false) => self.damaged += 1,
+                    Err(error) => {
+                        result = Err(error);
+                        break;
+                    }
+                }
+                self.drained.position = end;
+                self.publish();
+            }
+            lockless.buffer.put(got);
+        }
+        if with.is_last {
+            // What was committed and not read: in holes and in what made no sense, also in those
+            // that a recorder before us passed over.
+            let unread = lockless.buffer.records().saturating_sub(self.drained.events);
+            match lockless.buffer.mode {
+                Mode::Discard => lockless.lost = unread,
+                Mode::FlightRecorder => {
+                    lockless.lost = lockless.lost.min(unread);
+                    self.overwritten = unread - lockless.lost;
+                }
+            }
+        }
+        self.lockless = Some(lockless);
+        result
+    }
+
+    /// Writes one sub-buffer as a packet; whether it made sense.
+    fn take_sub_buffer<M: Memory>(
+        &mut self,
+        lockless: &Lockless,
+        (got, records): (&Got, Option<u64>),
+        with: &mut Drain<'_, M>,
+    ) -> io::Result<bool> {
+        let Some(mut found) = Lockless::header(with.memory, got) else { return Ok(false) };
+        found.records = records.unwrap_or(found.records);
+        let sub_bytes = lockless.buffer.geometry.sub_bytes();
+        let content = found.content.wrapping_sub(got.position);
+        let end_before = self.stream.as_ref().map_or(0, |stream| stream.end_ts);
+        // Times are in the order of slots as far as processors' clocks agree.
+        found.begin = found.begin.max(end_before);
+        found.end = found.end.max(found.begin);
+        let sensible = (SUB_HEADER_BYTES as u64..=sub_bytes).contains(&content)
+            && found.records <= content / RECORD_BYTES_MIN
+            && found.end <= monotonic_ns().saturating_add(FUTURE_NS_MAX);
+        if !sensible {
+            return Ok(false);
+        }
+        let length = content as usize - SUB_HEADER_BYTES;
+        with.buffer.clear();
+        with.buffer.resize(PACKET_HEADER_BYTES + length, 0);
+        let room = with.buffer.get_mut(PACKET_HEADER_BYTES..).unwrap_or_default();
+        if with.memory.load(got.at + SUB_HEADER_BYTES as u64, room).is_err() {
+            return Ok(false);
+        }
+        // In order, as what is overwritten is: the gap shows as packets that are missing.
+        let missing = got.position.wrapping_sub(self.drained.position) / sub_bytes;
+        let discarded = found.lost.saturating_sub(self.forgotten.discarded);
+        let packet = Packet {
+            begin_ts: found.begin,
+            end_ts: found.end,
+            discarded,
+            missing,
+            events: found.records,
+        };
+        let first_ts = with.begin_ts.min(found.begin);
+        self.open_stream(with.trace, first_ts)?.append(with.buffer, &packet)?;
+        self.written += found.records;
+        self.drained.last_ts = found.end;
+        self.drained.events = self.drained.events.saturating_add(found.records);
+        Ok(true)
+    }
+}

@@ -1,0 +1,476 @@
+//! A session under way in one window: its channels looked at, drained, grown, kept on time, ended.
+
+pub(crate) mod abandoned_channel;
+pub(crate) mod changes;
+pub(crate) mod channel;
+pub(crate) mod free_slot;
+pub(crate) mod lockless;
+pub(crate) mod memory_return;
+pub(crate) mod region;
+pub(crate) mod snapshot;
+pub(crate) mod totals;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use trackway_abi::session::PATH_BYTES_MAX;
+use trackway_session::{Calibrator, Change, Line, Ticker};
+use trackway_sys::clock::monotonic_ns;
+
+use crate::error::RecordError;
+use crate::notices::Notices;
+use crate::recording::channel::{Channel, End};
+use crate::recording::region::RegionWork;
+use crate::summary::Summary;
+use crate::trace::completion::{self, By};
+use crate::trace::folder::Place;
+use crate::trace::layout::{FACTS, Particulars, Trace, WindowFolder};
+use crate::trace::progress_file::Live;
+use crate::window::cpu_barrier::Visits;
+use crate::window::handle::Home;
+use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::{clock_line, slot};
+
+/// How often the lease is renewed, in ns.
+const LEASE_PERIOD_NS: u64 = 500_000_000;
+/// How often the clock is calibrated, and slow things are looked at, in ns.
+const SLOW_PERIOD_NS: u64 = 100_000_000;
+/// How often sub-buffers that are still open are written as far as they are, in ns: who follows the
+/// trace sees events that much later at most, however few there are.
+const FLUSH_PERIOD_NS: u64 = 500_000_000;
+/// Longest period while memory is being taken from regions whose writers may come back, in ns.
+const SHRINKING_PERIOD_NS: u64 = 1_000_000;
+/// How often open sub-buffers are written while somebody follows who knows of it, in ns.
+const LIVE_PERIOD_NS: u64 = 20_000_000;
+/// How much later than its time a record may be committed and still be shown in order: a writer may
+/// be preempted between reading the clock and its sequence.
+const LATE_NS_MAX: u64 = 5_000_000;
+/// Least time between the first two readings of the clock.
+const FIRST_BASELINE: Duration = Duration::from_millis(6);
+
+/// A session that this process records, as far as it is in one window.
+#[derive(Debug)]
+pub struct Recording {
+    pub(crate) home: Home,
+    pub(crate) trace: Trace,
+    pub(crate) channels: Vec<Channel>,
+    /// What it was built as; none of one that is only completed.
+    pub(crate) session: Option<SessionSettings>,
+    /// What became of channels that ended before the session.
+    pub(crate) ended: Summary,
+    calibrator: Option<Calibrator>,
+    epoch: u64,
+    /// The clock as writers have it.
+    line: Option<Line>,
+    ticker: Ticker,
+    /// Whether it completes what another recorder left.
+    pub(crate) is_recovery: bool,
+    /// What becomes of records that cannot be written.
+    pub(crate) unwritten: Unwritten,
+    /// Whether somebody follows, and where that is noted.
+    live: Option<Live>,
+    /// Whether what is in flight recorders goes with them.
+    pub(crate) drops_flight_recorders: bool,
+    /// Whether the buffers of channels that have ended are left for `trackway recover`.
+    pub(crate) has_left_behind: bool,
+    /// Whether writers were seen to have gone on, between looks that choose the period.
+    has_data: bool,
+    /// The window's, when its events were looked at last.
+    events_revision: u32,
+    visits: Visits,
+    lease_due_ns: u64,
+    slow_due_ns: u64,
+    flush_due_ns: u64,
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// What becomes of records in memory that cannot be written at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unwritten {
+    /// They stay for whoever completes their trace; if that was removed, they are discarded.
+    KeepForTrace,
+    /// They stay, whatever became of the trace: another one can be made for them.
+    Keep,
+    /// They are discarded.
+    Discard,
+}
+
+/// Where the trace of one window's part of a session is.
+#[derive(Debug, Clone)]
+pub(crate) struct PartPlace {
+    /// The folder of the session's trace.
+    pub(crate) root: Arc<Place>,
+    /// The part's below it.
+    pub(crate) folder: WindowFolder,
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as the other parts have it: so their times compare.
+    /// None: as it is.
+    pub(crate) realtime_offset_ns: Option<i64>,
+}
+
+impl PartPlace {
+    /// Of a session in the calling user's window alone.
+    fn of(session: &SessionSettings) -> Result<Self, RecordError> {
+        let (folder, path) = (WindowFolder::own(), &session.path);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let root = made.and_then(|()| Place::open(path));
+        let root = Arc::new(root.map_err(RecordError::io("use", path))?);
+        Ok(Self { root, folder, realtime_offset_ns: None })
+    }
+}
+
+impl Recording {
+    /// Builds a session with these channels (one at least), each in a free slot, with streams of
+    /// the classes 0, 1, …; its trace folder is made; writers may come in as soon as
+    /// [`Self::activate`] is called.
+    pub fn build(
+        home: Home,
+        session: &SessionSettings,
+        channels: &[ChannelSettings],
+    ) -> Result<Self, RecordError> {
+        let classes = |(class, settings): (u32, &ChannelSettings)| (settings.clone(), class);
+        let channels: Vec<_> = (0..).zip(channels).map(classes).collect();
+        let place = PartPlace::of(session)?;
+        Self::build_part(home, session, &place, &channels)
+    }
+
+    /// Builds one window's part of a session, with these channels (one at least) and the classes of
+    /// their streams. What is in the window of the session is `session`'s; where the trace is, and
+    /// what it says of time, is `place`'s.
+    pub(crate) fn build_part(
+        home: Home,
+        session: &SessionSettings,
+        place: &PartPlace,
+        channels: &[(ChannelSettings, u32)],
+    ) -> Result<Self, RecordError> {
+        let mut calibrator = clock_line::counter_is_invariant().then(Calibrator::default);
+        if let Some(calibrator) = &mut calibrator {
+            calibrator.update(clock_line::read());
+        }
+        let begun = Instant::now();
+        if session.path.as_os_str().len() > PATH_BYTES_MAX {
+            let why = format!("its absolute path is longer than {PATH_BYTES_MAX} bytes");
+            return Err(RecordError::io("use", &session.path)(std::io::Error::other(why)));
+        }
+        let mut built = Vec::new();
+        let made = build_all(&home, session, channels, &mut built).and_then(|()| {
+            let here = channel::particulars(session.uuid, &built);
+            let realtime_offset_ns = place.realtime_offset_ns.unwrap_or(here.realtime_offset_ns);
+            let of = Particulars { folder: place.folder, realtime_offset_ns, ..here };
+            Trace::create(&place.root, of)
+        });
+        let trace = match made {
+            Ok(trace) => trace,
+            Err(error) => {
+                built.iter().for_each(|channel| channel.undo(&home));
+                return Err(error);
+            }
+        };
+        let mut recording = Self::assemble(home, trace, built);
+        recording.session = Some(session.clone());
+        recording.calibrator = calibrator;
+        recording.calibrate_first(begun);
+        Ok(recording)
+    }
+
+    /// Puts the parts together, without a clock.
+    pub(crate) fn assemble(home: Home, trace: Trace, channels: Vec<Channel>) -> Self {
+        Self {
+            home,
+            trace,
+            channels,
+            session: None,
+            ended: Summary::default(),
+            calibrator: None,
+            epoch: 0,
+            line: None,
+            ticker: Ticker::default(),
+            is_recovery: false,
+            unwritten: Unwritten::KeepForTrace,
+            live: None,
+            drops_flight_recorders: false,
+            has_left_behind: false,
+            has_data: false,
+            events_revision: 0,
+            visits: Visits::default(),
+            lease_due_ns: 0,
+            slow_due_ns: 0,
+            flush_due_ns: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    fn calibrate_first(&mut self, begun: Instant) {
+        if self.calibrator.is_some() {
+            // Most of it has passed already, or the calibration is not due yet.
+            std::thread::sleep(FIRST_BASELINE.saturating_sub(begun.elapsed()));
+        }
+        self.publish(None);
+        self.calibrate();
+        let now = monotonic_ns();
+        self.channels.iter_mut().for_each(|channel| channel.begin_at(now));
+    }
+
+    /// Lets writers in.
+    pub fn activate(&mut self) {
+        self.channels.iter_mut().for_each(Channel::activate);
+        let now = monotonic_ns();
+        self.lease_due_ns = now + LEASE_PERIOD_NS;
+        self.slow_due_ns = now + SLOW_PERIOD_NS / 2;
+        self.flush_due_ns = now + FLUSH_PERIOD_NS;
+    }
+
+    /// The folder of the trace.
+    pub fn folder(&self) -> PathBuf {
+        self.trace.root.clone()
+    }
+
+    /// One look at everything: drains what is complete (twice a second also what is not), gives
+    /// memory back to writers, grows, keeps lease and clock. How long to wait until the next look,
+    /// in ns.
+    pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
+        self.check_window()?;
+        let now = monotonic_ns();
+        if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
+            self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
+        }
+        self.visits.look(self.home.window().header(), now);
+        let flush_period = if self.live.is_some() { LIVE_PERIOD_NS } else { FLUSH_PERIOD_NS };
+        let partial = is_due(&mut self.flush_due_ns, flush_period, now);
+        let (mut fill, mut is_shrinking) = (0, false);
+        let mut data = std::mem::take(&mut self.has_data);
+        for channel in &mut self.channels {
+            let look = channel.look();
+            data |= look.data;
+            if !channel.is_overwriting() {
+                channel.drain(&self.home, &mut self.trace, partial, &mut self.buffer)?;
+            }
+            channel.grow(&self.home, notices);
+            is_shrinking |= channel.give_back_in_time(&self.home);
+            fill = fill.max(look.fill);
+        }
+        if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
+            self.calibrate();
+            let revision = self.home.window().header().events_revision.load(Ordering::Relaxed);
+            let is_news = std::mem::replace(&mut self.events_revision, revision) != revision;
+            for channel in &mut self.channels {
+                channel.free_claims_of_the_dead(self.home.window());
+                channel.adopt_regions(&self.home);
+                if is_news {
+                    // First what is about them: no event of a kind that is new passes by chance.
+                    channel.look_at_new_events(&self.home, notices);
+                    // Who described them may have been killed before it set their bits.
+                    slot::enable_selected(self.home.window(), &channel.layout);
+                }
+            }
+        }
+        let mut period = self.ticker.next(fill, data);
+        if is_shrinking {
+            period = period.min(SHRINKING_PERIOD_NS);
+        }
+        match &mut self.live {
+            Some(live) => {
+                if partial {
+                    // Who follows goes on without it, a little later.
+                    let _ = live.note(now.saturating_sub(LATE_NS_MAX));
+                }
+                Ok(period.min(LIVE_PERIOD_NS))
+            }
+            None => Ok(period),
+        }
+    }
+
+    /// Sees how far writers are by now. Counts are those of the last look, which may be as old as
+    /// the longest period.
+    pub(crate) fn look(&mut self) {
+        // What is wrong with the window is for the next tick.
+        if self.check_window().is_ok() {
+            let looks = self.channels.iter_mut().map(|channel| channel.look().data);
+            self.has_data |= looks.fold(false, |found, data| found | data);
+        }
+    }
+
+    /// Gives memory back that writers have not needed since this was done last, however little it
+    /// is. It is done now and then by itself.
+    pub fn trim(&mut self) {
+        self.channels.iter_mut().for_each(|channel| channel.give_back(&self.home));
+    }
+
+    /// Writes events to the trace at once from now on, or as usual.
+    pub fn set_followed(&mut self, is_followed: bool) {
+        if is_followed == self.live.is_some() {
+            return;
+        }
+        self.live = None;
+        if is_followed && let Ok(facts) = self.trace.facts() {
+            self.live = Live::open(&facts).ok();
+            self.flush_due_ns = 0;
+        }
+    }
+
+    pub(crate) fn check_window(&self) -> Result<(), RecordError> {
+        if !self.home.is_whole() {
+            return Err(RecordError::Lost("the window was truncated"));
+        }
+        if !self.channels.iter().all(|channel| channel.slot.is_ours()) {
+            return Err(RecordError::Lost(
+                "another program wrote over the session, or another recorder took it over",
+            ));
+        }
+        Ok(())
+    }
+
+    fn calibrate(&mut self) {
+        let Some(calibrator) = &mut self.calibrator else { return };
+        match calibrator.update(clock_line::read()) {
+            Change::Keep => {}
+            Change::Line(line) => self.publish_line(line),
+            Change::Jump(line) => self.begin_epoch(line),
+        }
+    }
+
+    /// Begins a clock epoch, as after a jump: no packet has times of two.
+    pub fn begin_epoch(&mut self, line: Line) {
+        self.epoch += 1;
+        // Writers ask the system until every region has begun a packet of the new epoch.
+        self.publish(None);
+        self.channels.iter().for_each(|channel| channel.begin_epoch(&self.home, self.epoch));
+        self.publish_line(line);
+    }
+
+    fn publish_line(&mut self, line: Line) {
+        self.publish(Some(line));
+        self.trace.note_calibration(self.epoch, &line);
+    }
+
+    fn publish(&mut self, line: Option<Line>) {
+        self.line = line;
+        for channel in &self.channels {
+            clock_line::publish(&channel.session().clock, line, self.epoch);
+        }
+    }
+
+    /// Gives a channel that was built later the clock that the others have.
+    pub(crate) fn publish_to(&self, channel: &Channel) {
+        clock_line::publish(&channel.session().clock, self.line, self.epoch);
+    }
+
+    /// What is due however long something else takes: the lease, and the clock.
+    pub(crate) fn keep_alive(&mut self) {
+        let now = monotonic_ns();
+        if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
+            self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
+        }
+        if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
+            self.calibrate();
+        }
+    }
+
+    /// Ends the session: keeps writers out, takes what is in the buffers, marks the trace as
+    /// complete, frees the slots. When `interrupted` says so, what is left is left to
+    /// `trackway recover`.
+    pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
+        self.check_window()?;
+        // First out of all of them: so they end at one moment.
+        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
+        let taken = self.take_the_rest(interrupted);
+        let summary = self.summary();
+        let ended = taken.and_then(|end| {
+            if end == End::Whole && !self.has_left_behind {
+                self.mark(&summary)?;
+            }
+            Ok(end)
+        });
+        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
+            match &ended {
+                Ok(End::Whole) => channel.dispose(&self.home, kept_out),
+                Err(_) if self.discards_unwritten() => channel.dispose(&self.home, kept_out),
+                // What is left is for whoever recovers it.
+                Ok(End::Interrupted) | Err(_) => {
+                    channel.regions.iter().for_each(RegionWork::put_back);
+                    channel.slot.abandon();
+                }
+            }
+        }
+        let ended = ended.and_then(|end| match end {
+            End::Whole if self.has_left_behind => {
+                Err(RecordError::LeftBehind(self.trace.channel.path().to_owned()))
+            }
+            _ => Ok(summary),
+        });
+        if self.is_recovery {
+            // Whoever recovers has the window open besides, and makes it compact in the end.
+            self.home.close();
+        } else {
+            self.home.compact_soon();
+        }
+        ended
+    }
+
+    fn discards_unwritten(&self) -> bool {
+        match self.unwritten {
+            Unwritten::KeepForTrace => self.trace.channel.is_removed(),
+            Unwritten::Keep => false,
+            Unwritten::Discard => true,
+        }
+    }
+
+    /// Ends a session that is recovered without writing: discards what is in the buffers, frees the
+    /// slots.
+    pub(crate) fn discard(mut self) -> Result<(), RecordError> {
+        self.check_window()?;
+        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
+        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
+            channel.dispose(&self.home, kept_out);
+        }
+        self.home.close();
+        Ok(())
+    }
+
+    fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<End, RecordError> {
+        let is_wanted =
+            |channel: &&mut Channel| !self.drops_flight_recorders || !channel.is_overwriting();
+        for channel in self.channels.iter_mut().filter(is_wanted) {
+            let (trace, buffer) = (&mut self.trace, &mut self.buffer);
+            let end = channel.take_the_rest(&self.home, trace, buffer, interrupted)?;
+            if end != End::Whole {
+                return Ok(end);
+            }
+        }
+        Ok(End::Whole)
+    }
+
+    /// Says in the trace that it is complete.
+    fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
+        let by = if self.is_recovery { By::Recover(summary) } else { By::Record(summary) };
+        let path = self.trace.channel.path().join(FACTS);
+        self.trace
+            .facts()
+            .and_then(|facts| completion::mark(&facts, by))
+            .map_err(RecordError::io("write", path))
+    }
+}
+
+fn build_all(
+    home: &Home,
+    session: &SessionSettings,
+    channels: &[(ChannelSettings, u32)],
+    built: &mut Vec<Channel>,
+) -> Result<(), RecordError> {
+    for (settings, class) in channels {
+        built.push(Channel::build(home, session, settings, *class, None)?);
+    }
+    Ok(())
+}
+
+/// Whether something that happens every `period` is due; then it is so again after that time.
+fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
+    let is_due = now >= *due;
+    if is_due {
+        *due = now + period;
+    }
+    is_due
+}

@@ -1,0 +1,216 @@
+//! A region in plain memory, written as programs write theirs, and what its stream says then.
+
+use std::cell::{Cell, RefCell};
+
+use trackway_abi::region::SUB_HEADER_BYTES;
+use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
+use trackway_ring::{Control, Geometry, Plan, Refusal};
+use trackway_sys::clock::monotonic_ns;
+use trackway_testkit::TemporaryFolder;
+
+use super::*;
+
+const SUB_SHIFT: u32 = 12;
+const PAGE_BYTES: u64 = 4096;
+/// Bytes of a record's fields.
+const BODY_BYTES: usize = 1000;
+
+/// A region of four sub-buffers, its memory, and where its stream goes.
+struct Ground {
+    region: Region<'static>,
+    bytes: RefCell<Vec<u8>>,
+    /// Records that are written each time that somebody reads, so many times.
+    interfering: Cell<(u64, u64)>,
+    folder: TemporaryFolder,
+    trace: Trace,
+    begin_ts: u64,
+}
+
+impl Memory for Ground {
+    fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
+        let (records, times) = self.interfering.get();
+        if times > 0 {
+            self.interfering.set((records, times - 1));
+            (0..records).for_each(|_| assert!(self.record(monotonic_ns())));
+        }
+        let at = at as usize;
+        into.copy_from_slice(&self.bytes.borrow()[at..at + into.len()]);
+        Ok(())
+    }
+}
+
+impl Ground {
+    /// Whose writers may fill it once, or go round without end.
+    fn new(overwrite: bool) -> Self {
+        let geometry = Geometry::new(SUB_SHIFT, 2).expect("sizes");
+        // Of static life, as windows are.
+        let control: &'static Control = Box::leak(Box::default());
+        let table = (1..=geometry.sub_count() as u32).map(Into::into).collect::<Vec<_>>().leak();
+        let region = Region { control, table, geometry };
+        region.raise_limit(if overwrite { u64::MAX } else { geometry.ring_bytes() });
+        let folder = TemporaryFolder::new();
+        let fields = Vec::new();
+        let place = crate::trace::folder::Place::open(folder.path()).expect("a folder");
+        let trace = Trace::create_kernel(&place, [7; 16], 0, fields, Vec::new());
+        let bytes = vec![0; (PAGE_BYTES + geometry.ring_bytes()) as usize];
+        Self {
+            region,
+            bytes: RefCell::new(bytes),
+            interfering: Cell::default(),
+            folder,
+            trace: trace.expect("a trace"),
+            begin_ts: monotonic_ns(),
+        }
+    }
+
+    fn work(&self) -> RegionWork {
+        let names = Arc::new(StreamNames::new("channel", 0));
+        let overwrite = self.region.control.limit.load(Ordering::Relaxed) == u64::MAX;
+        RegionWork::new(self.region, names, 0, Way::Sequence, overwrite)
+    }
+
+    /// Writes a record at time `now`; or counts it, where there is no room.
+    fn record(&self, now: u64) -> bool {
+        for _ in 0..2 {
+            match self.region.plan_record(self.region.expected(), now, 0, BODY_BYTES) {
+                Ok((plan, header_bytes)) => {
+                    assert_eq!(header_bytes, 4, "no time passes");
+                    let header = ((plan.timestamp as u32) << 5).to_le_bytes();
+                    self.commit(&plan, &header);
+                    return true;
+                }
+                Err(Refusal::Switch) => {}
+                Err(refusal) => panic!("{refusal:?}"),
+            }
+            match self.region.plan_switch(self.region.expected(), now, 0) {
+                Ok((plan, header)) => self.commit(&plan, &header[..SUB_HEADER_BYTES]),
+                Err(Refusal::Full) => break,
+                Err(refusal) => panic!("{refusal:?}"),
+            }
+        }
+        self.region.control.count_discarded(trackway_ring::Discard::Full);
+        false
+    }
+
+    fn commit(&self, plan: &Plan, bytes: &[u8]) {
+        let at = plan.at as usize;
+        self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        let control = self.region.control;
+        let slot = &control.slots[(plan.next & 1) as usize];
+        slot.last_ts.store(plan.timestamp, Ordering::Relaxed);
+        slot.events.store(plan.events, Ordering::Relaxed);
+        // ORDERING: as a claimer's; there is one thread.
+        control.commit.store(plan.next, Ordering::Release);
+    }
+
+    /// As the recorder does, which lets writers go on where it has been.
+    fn drain(&self, work: &mut RegionWork, partial: bool) {
+        work.look();
+        let drained = work.drain(&mut Drain {
+            memory: self,
+            trace: &self.trace,
+            begin_ts: self.begin_ts,
+            partial,
+            is_last: false,
+            buffer: &mut Vec::new(),
+        });
+        drained.expect("a disk with room");
+        if !work.overwrite {
+            let geometry = self.region.geometry;
+            let drained = geometry.index_of(work.drained.position) << geometry.sub_shift();
+            self.region.raise_limit(drained + geometry.ring_bytes());
+        }
+    }
+
+    /// End of each packet, and what was lost until then, in the order of the stream.
+    fn packets(&self) -> Vec<(u64, u64)> {
+        let index = self.folder.join("kernel/index/channel_0.idx");
+        let index = std::fs::read(index).expect("an index");
+        let entries = index[INDEX_HEADER_BYTES..].chunks_exact(INDEX_ENTRY_BYTES);
+        let word = |entry: &[u8], number: usize| {
+            let bytes = entry[8 * number..8 * number + 8].try_into().expect("8 bytes");
+            u64::from_be_bytes(bytes)
+        };
+        entries.map(|entry| (word(entry, 4), word(entry, 5))).collect()
+    }
+}
+
+#[test]
+fn what_is_recorded_after_a_stop_is_kept_whatever_was_lost_before_it() {
+    let ground = Ground::new(false);
+    let mut work = ground.work();
+    assert!(ground.record(monotonic_ns()));
+    ground.drain(&mut work, true);
+    // As a program that the kernel passed over: it comes to no region.
+    work.lost_besides = 3;
+    work.close(&ground.trace, ground.begin_ts, Closed::ForNow).expect("a disk with room");
+    assert_eq!(ground.packets().last().map(|packet| packet.1), Some(3), "it is told at once");
+    assert!(ground.record(monotonic_ns()));
+    ground.drain(&mut work, true);
+    assert_eq!((work.written, work.damaged), (2, 0));
+    work.close(&ground.trace, ground.begin_ts, Closed::ForGood).expect("a disk with room");
+    let ends: Vec<_> = ground.packets().iter().map(|packet| packet.0).collect();
+    assert!(ends.is_sorted(), "{ends:?}");
+}
+
+#[test]
+fn what_found_no_room_is_told_behind_the_last_record_before_it() {
+    let ground = Ground::new(false);
+    let mut work = ground.work();
+    while ground.record(monotonic_ns()) {}
+    let last_ts = work.region.0.snapshot().expect("a snapshot").last_ts.expect("a time");
+    assert!(!ground.record(monotonic_ns()));
+    // Open sub-buffers too, and again: what is lost meanwhile is later than all of them.
+    for _ in 0..3 {
+        ground.drain(&mut work, true);
+    }
+    let lost_ts = monotonic_ns();
+    assert!(ground.record(monotonic_ns()));
+    ground.drain(&mut work, true);
+    let packets = ground.packets();
+    let told = packets.iter().position(|packet| packet.1 == 2).expect("both are told of");
+    assert!(packets[..told].iter().all(|packet| packet.1 == 0), "{packets:?}");
+    assert_eq!(packets[told - 1].0, last_ts, "{packets:?}");
+    assert!(packets[told].0 >= lost_ts, "{packets:?}");
+}
+
+#[test]
+fn what_no_region_counts_is_told_by_the_first_packet_that_ends_later() {
+    let ground = Ground::new(false);
+    let mut work = ground.work();
+    assert!(ground.record(monotonic_ns()));
+    work.lost_besides = 5;
+    ground.drain(&mut work, true);
+    // It is not known whether that was before the record, so it was later.
+    assert_eq!(ground.packets().last().map(|packet| packet.1), Some(0));
+    for lost in [6, 7, 8] {
+        work.lost_besides = lost;
+        ground.drain(&mut work, true);
+    }
+    assert!(ground.record(monotonic_ns()));
+    ground.drain(&mut work, true);
+    assert_eq!(ground.packets().last().map(|packet| packet.1), Some(5));
+    assert!(ground.record(monotonic_ns()));
+    ground.drain(&mut work, true);
+    work.close(&ground.trace, ground.begin_ts, Closed::ForGood).expect("a disk with room");
+    assert_eq!(ground.packets().iter().map(|packet| packet.1).collect::<Vec<_>>(), [0, 0, 5, 8]);
+}
+
+#[test]
+fn a_snapshot_that_writers_overtake_is_begun_anew_and_says_if_it_has_nothing() {
+    let ground = Ground::new(true);
+    (0..20).for_each(|_| assert!(ground.record(monotonic_ns())));
+    let snapshot = |interfering| {
+        let mut work = ground.work().beside(0);
+        work.look();
+        ground.interfering.set(interfering);
+        ground.drain(&mut work, true);
+        (work.written, work.is_missed(), work.damaged)
+    };
+    // A ring holds fewer records.
+    let (written, is_missed, damaged) = snapshot((20, 30));
+    assert!(written > 0 && !is_missed && damaged == 0, "{written} {is_missed} {damaged}");
+    assert_eq!(snapshot((20, u64::MAX)), (0, true, 0));
+    let (written, is_missed, damaged) = snapshot((0, 0));
+    assert!(written > 0 && !is_missed && damaged == 0, "{written} {is_missed} {damaged}");
+}

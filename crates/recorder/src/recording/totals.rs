@@ -1,0 +1,241 @@
+//! How much a recording has so far: for the status line and the summary.
+
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::window::EVENTS_MAX;
+use trackway_ring::Geometry;
+use trackway_schema::EventDescription;
+use trackway_session::BufferOptions;
+use trackway_sys::file::free_bytes;
+use trackway_window::Window;
+
+use crate::recording::Recording;
+use crate::recording::channel::Channel;
+use crate::recording::region::RegionWork;
+use crate::summary::shortfall::Shortfall;
+use crate::summary::{LOST_SHOWN_MAX, Summary};
+use crate::trace::stream::Stream;
+use crate::window::handle::Home;
+use crate::window::{cpus, shared_text};
+
+/// As many processes are believed to have taken part in a session: a process for each id that Linux
+/// has (PID_MAX_LIMIT, 64 bits). What is beyond was written by somebody who means to confuse.
+const PROCESSES_BELIEVED: u64 = 1 << 22;
+
+/// So many parts of what was lost are added to it, lest the next time as much is too little.
+const MARGIN_PART: u64 = 8;
+
+/// How much there is so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events recorded: in the trace, or still in the buffers.
+    pub events: u64,
+    /// Events lost.
+    pub lost: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Processes that took part.
+    pub processes: u64,
+}
+
+impl Recording {
+    /// How much there is so far.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            events: self.ended.recorded,
+            lost: self.ended.lost,
+            bytes: self.ended.bytes + self.trace.metadata.bytes(),
+            processes: self.ended.processes,
+        };
+        for channel in &self.channels {
+            let processes = channel.session().processes.load(Ordering::Relaxed);
+            totals.processes = totals.processes.max(processes.into());
+            for work in &channel.regions {
+                totals.events = totals.events.saturating_add(work.committed());
+                totals.lost = totals.lost.saturating_add(work.discarded());
+                totals.bytes += work.stream.as_ref().map_or(0, Stream::bytes);
+            }
+        }
+        totals
+    }
+
+    /// Full names of the events that have an id in this session.
+    pub fn event_names(&self) -> Vec<String> {
+        let window = self.home.window();
+        let has_id = |&event: &usize| {
+            self.channels
+                .iter()
+                .any(|channel| channel.layout.id(window, event).load(Ordering::Relaxed) != 0)
+        };
+        (0..EVENTS_MAX).filter(has_id).filter_map(|event| event_name(window, event)).collect()
+    }
+
+    /// What became of the session: of the channels that it has, and those that it had.
+    pub(crate) fn summary(&self) -> Summary {
+        let mut summary = self.ended.clone();
+        for channel in &self.channels {
+            summary.add(channel.summary(&self.home));
+        }
+        summary.bytes += self.trace.metadata.bytes();
+        summary
+    }
+}
+
+impl Channel {
+    /// What became of it.
+    pub(crate) fn summary(&self, home: &Home) -> Summary {
+        let (session, window) = (self.session(), home.window());
+        // Anybody may write there whose window it is.
+        let most = PROCESSES_BELIEVED;
+        let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
+        let departed = u64::from(session.departed.load(Ordering::Relaxed));
+        let mut summary = Summary {
+            processes,
+            // Who became another user has taken part before.
+            departed: departed.min(processes),
+            cut: session.records_cut.load(Ordering::Relaxed),
+            cut_last: event_name(window, session.cut_event.load(Ordering::Relaxed) as usize),
+            ..Summary::default()
+        };
+        self.regions.iter().for_each(|work| work.add_to(&mut summary));
+        if summary.lost > 0 {
+            summary.lost_by_event = self.lost_by_event(window);
+            let shortfall = self.shortfall(home);
+            summary.shortfalls.extend((!shortfall.is_empty()).then_some(shortfall));
+        }
+        summary
+    }
+
+    /// What would have kept what it lost.
+    fn shortfall(&self, home: &Home) -> Shortfall {
+        let oversized_bytes = self.regions.iter().filter_map(RegionWork::oversized_bytes).max();
+        let sum = |count: fn(&RegionWork) -> u64| {
+            self.regions.iter().map(count).fold(0, u64::saturating_add)
+        };
+        Shortfall {
+            channel: shared_text::channel_name(self.session()).unwrap_or_default(),
+            roomless: sum(RegionWork::roomless),
+            enough_bytes: self.enough_bytes(home),
+            is_memory_short: self.is_memory_short(),
+            oversized_bytes,
+            holding_bytes: oversized_bytes.and_then(|bytes| self.holding_bytes(bytes)),
+            unmapped: sum(|work| work.hopeless().unmapped),
+        }
+    }
+
+    /// SIZE of `--buffer-size` that would have held what its regions lost for want of room: their
+    /// parts of it would have been large enough. `None` if it is not known, or cannot be had.
+    fn enough_bytes(&self, home: &Home) -> Option<u64> {
+        let of_size = self.layout.geometry.sub_shift();
+        let mut most = None;
+        for work in self.regions.iter().filter(|work| work.roomless() > 0) {
+            let part = of_size.saturating_sub(work.region.0.geometry.sub_shift());
+            most = most.max(Some(work.needed_bytes()?.checked_mul(1 << part)?));
+        }
+        // Lost records may be larger than those that were written.
+        let needed = most?.saturating_add(most? / MARGIN_PART);
+        let bytes = needed.checked_next_power_of_two()?;
+        let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
+        let for_all = bytes.checked_mul(cpus::online().len() as u64)?;
+        let free = free_bytes(home.allocator.file()).ok()?;
+        let can_be_had = for_all <= free.saturating_add(self.memory_bytes(home));
+        (options.plan().is_ok() && can_be_had).then_some(bytes)
+    }
+
+    /// SIZE of `--buffer-size` with sub-buffers that can hold a record of so many bytes, whether
+    /// there are as many as now, or as by default.
+    fn holding_bytes(&self, record_bytes: u64) -> Option<u64> {
+        let sub_count = self.layout.geometry.sub_count();
+        let holds = |size_bytes: u64, sub_buffers| {
+            let options =
+                BufferOptions { size_bytes: Some(size_bytes), sub_buffers, overwrite: false };
+            let geometry = options
+                .plan()
+                .ok()
+                .and_then(|plan| Geometry::new(plan.sub_shift, plan.count_shift).ok());
+            geometry.is_some_and(|geometry| geometry.record_bytes_max() as u64 >= record_bytes)
+        };
+        let mut sizes = (0..u64::BITS).map(|shift| 1 << shift);
+        sizes.find(|&bytes| holds(bytes, None) && holds(bytes, Some(sub_count)))
+    }
+
+    /// Forgets what was recorded, lost and cut so far, after writers were kept out.
+    pub(crate) fn forget(&mut self, window: &Window) {
+        self.regions.iter_mut().for_each(RegionWork::forget);
+        self.layout.forget_discards(window);
+        self.session().records_cut.store(0, Ordering::Relaxed);
+    }
+
+    fn lost_by_event(&self, window: &Window) -> Vec<(String, u64)> {
+        let mut lost: Vec<(usize, u64)> = (0..EVENTS_MAX)
+            .map(|event| (event, self.layout.discards(window, event).load(Ordering::Relaxed)))
+            .filter(|&(_, lost)| lost > 0)
+            .collect();
+        lost.sort_by_key(|&(_, lost)| Reverse(lost));
+        lost.truncate(LOST_SHOWN_MAX);
+        lost.into_iter()
+            .filter_map(|(event, lost)| Some((event_name(window, event)?, lost)))
+            .collect()
+    }
+}
+
+impl RegionWork {
+    /// Adds its numbers.
+    pub(crate) fn add_to(&self, summary: &mut Summary) {
+        summary.recorded = summary.recorded.saturating_add(self.written);
+        summary.lost = summary.lost.saturating_add(self.discarded());
+        summary.overwritten = summary.overwritten.saturating_add(self.overwritten);
+        summary.damaged = summary.damaged.saturating_add(self.damaged);
+        summary.holes += self.lockless.as_ref().map_or(0, |lockless| lockless.holes);
+        summary.bytes += self.stream.as_ref().map_or(0, Stream::bytes);
+        let deleted = self.stream.as_ref().map_or(0, Stream::deleted);
+        summary.deleted = summary.deleted.saturating_add(deleted);
+    }
+}
+
+impl Summary {
+    /// Begins to count anew, as a session does that is cleared; who took part did.
+    pub(crate) fn forget_counts(&mut self) {
+        *self = Self { processes: self.processes, departed: self.departed, ..Self::default() };
+    }
+
+    /// Takes in what became of another channel of the same session.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.recorded, other.recorded),
+            (&mut self.lost, other.lost),
+            (&mut self.overwritten, other.overwritten),
+            (&mut self.deleted, other.deleted),
+            (&mut self.cut, other.cut),
+            (&mut self.damaged, other.damaged),
+            (&mut self.holes, other.holes),
+            (&mut self.bytes, other.bytes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        // The same processes take part in several channels.
+        self.processes = self.processes.max(other.processes);
+        self.departed = self.departed.max(other.departed);
+        for part in other.shortfalls {
+            match self.shortfalls.iter_mut().find(|one| one.channel == part.channel) {
+                Some(sum) => sum.add(&part),
+                None => self.shortfalls.push(part),
+            }
+        }
+        self.cut_last = other.cut_last.or(self.cut_last.take());
+        for (event, lost) in other.lost_by_event {
+            match self.lost_by_event.iter_mut().find(|(name, _)| *name == event) {
+                Some((_, sum)) => *sum = sum.saturating_add(lost),
+                None => self.lost_by_event.push((event, lost)),
+            }
+        }
+        self.lost_by_event.sort_by_key(|&(_, lost)| Reverse(lost));
+        self.lost_by_event.truncate(LOST_SHOWN_MAX);
+    }
+}
+
+fn event_name(window: &Window, event: usize) -> Option<String> {
+    let bytes = window.description(event)?;
+    Some(EventDescription::decode(bytes.as_slice()).ok()?.full_name())
+}

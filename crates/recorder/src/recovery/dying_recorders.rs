@@ -1,0 +1,121 @@
+//! Recorders that were killed a moment ago, and are not gone yet.
+//!
+//! Who sends SIGKILL and calls `trackway recover` at once may find the recorder alive: its locks
+//! are held, and its process is there, until the kernel has taken down its memory. Whether it is
+//! about to end the kernel says: the signal is pending (proc(5): SigPnd, ShdPnd), or it is ending
+//! already. So it is waited for, for no longer than that takes as a rule.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use trackway_sys::wait;
+
+use crate::window::processes::read_proc;
+
+/// For how long those that are about to end are waited for, all together.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// SIGKILL, as a bit of a set of signals.
+const KILL: u64 = 1 << (libc::SIGKILL - 1);
+/// PF_EXITING (include/linux/sched.h).
+const EXITING: u64 = 4;
+
+/// Waits until those of these processes are gone that are about to end.
+pub(crate) fn wait_for(pids: impl Iterator<Item = u32>) {
+    let until = Instant::now() + PATIENCE;
+    for pid in pids.collect::<BTreeSet<u32>>() {
+        // First its descriptor: the number may be another's by then, who is not about to end.
+        let Ok(process) = wait::process_fd(pid) else { continue };
+        let left = until.saturating_duration_since(Instant::now());
+        if is_dying(pid) && !left.is_zero() {
+            // Whoever does not end is found alive, as ever.
+            let _ = wait::readable([Some(&process), None], left.as_nanos() as u64);
+        }
+    }
+}
+
+/// Those who hold locks (flock(2)) of files with these numbers.
+pub(crate) fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    holders_in(&locks, inodes)
+}
+
+/// By the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of this
+/// number may be on another file system: then somebody else is waited for who is about to end.)
+fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
+    let holder = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, file, ..] = words[..] else { return None };
+        let inode = file.rsplit(':').next()?.parse().ok()?;
+        inodes.contains(&inode).then(|| pid.parse().ok())?
+    };
+    locks.lines().filter_map(holder).collect()
+}
+
+/// Whether a process is about to end: killed, or ending already.
+fn is_dying(pid: u32) -> bool {
+    let read = |name: &str| read_proc(&format!("/proc/{pid}/{name}")).unwrap_or_default();
+    is_killed(&read("status")) || is_ending(&read("stat"))
+}
+
+fn is_killed(status: &str) -> bool {
+    status.lines().any(|line| {
+        let pending = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        let set = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        set.is_some_and(|set| set & KILL != 0)
+    })
+}
+
+/// By its state, and its flags: the first and the seventh field behind the name.
+fn is_ending(stat: &str) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_whitespace();
+    let is_gone = matches!(fields.next(), Some("Z" | "X"));
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    is_gone || flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn who_is_about_to_end_is_told_by_the_kernel() {
+        assert!(is_killed("State:\tR (running)\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"));
+        assert!(is_killed("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000101\n"));
+        assert!(!is_killed(
+            "SigPnd:\t0000000000000200\nShdPnd:\tnone\nSigBlk:\t0000000000000100\n"
+        ));
+        assert!(is_ending("7 (a) b) Z 1 7 7 0 -1 4227084 0 0"));
+        assert!(is_ending("7 (a) b) R 1 7 7 0 -1 4194308 0 0"));
+        assert!(!is_ending("7 (a) b) R 1 7 7 0 -1 4194304 0 0") && !is_ending(""));
+        assert!(!is_dying(std::process::id()));
+    }
+
+    #[test]
+    fn who_was_killed_is_gone_once_he_was_waited_for() {
+        for _ in 0..20 {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
+            let pid = child.id();
+            child.kill().expect("ours");
+            wait_for([pid].into_iter());
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("nobody has waited");
+            assert!(
+                stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")),
+                "{stat}"
+            );
+            let _ = child.wait();
+        }
+    }
+
+    #[test]
+    fn who_holds_a_lock_is_found_by_the_files_number() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF\n\
+            2: POSIX  ADVISORY  WRITE 78 00:1b:4711 0 EOF\n\
+            3: FLOCK  ADVISORY  WRITE 79 00:1b:4712 0 EOF\n\
+            3: -> FLOCK  ADVISORY  WRITE 80 00:1b:4711 0 EOF\n";
+        assert_eq!(holders_in(locks, &BTreeSet::from([4711])), [77]);
+    }
+}

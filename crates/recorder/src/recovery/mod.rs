@@ -1,0 +1,588 @@
+//! What dead recorders left: their traces completed, their slots freed.
+
+pub(crate) mod dying_recorders;
+pub(crate) mod in_passing;
+pub(crate) mod recovered_trace;
+mod requested_trace;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::{SESSIONS_MAX, state};
+use trackway_console::IoError;
+use trackway_window::OpenError;
+
+use self::requested_trace::Named;
+use crate::control::RunFolder;
+use crate::control::origin_file::{self, Kept, Origin};
+use crate::error::RecordError;
+use crate::kernel;
+use crate::notices::Notices;
+use crate::recording::abandoned_channel::{Left, Stranded};
+use crate::recording::channel::Channel;
+use crate::recording::region::RegionWork;
+use crate::recording::{Recording, Unwritten, changes};
+use crate::summary::Summary;
+use crate::trace::completion::{self, By};
+use crate::trace::folder::Place;
+use crate::trace::layout::{FACTS, Trace, WindowFolder};
+use crate::trace::metadata::Metadata;
+use crate::trace::prepare;
+use crate::trace::stream::is_progress_in;
+use crate::window::handle::Home;
+use crate::window::shared_text::{self, uuid_of};
+use crate::window::slot::Slot;
+
+/// A session that was recovered.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Its trace's folder, where it was recorded or the user named it.
+    pub folder: PathBuf,
+    /// What became of its records that were in memory.
+    pub end: RecoveryEnd,
+    /// How it went; events of before the recorder's death are not counted.
+    pub result: Result<Summary, RecordError>,
+}
+
+/// What [`recover`] did.
+#[derive(Debug)]
+pub struct Recovery {
+    /// The sessions that had records in memory.
+    pub sessions: Vec<Recovered>,
+    /// Whether another trace was completed, or could not be: one without records in memory.
+    pub has_settled: bool,
+}
+
+impl Recovery {
+    /// Whether there was nothing to do.
+    pub const fn is_nothing(&self) -> bool {
+        self.sessions.is_empty() && !self.has_settled
+    }
+}
+
+/// What became of records that a dead recorder left in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryEnd {
+    /// They are in the trace; or are in memory still, where recovering failed.
+    InPlace,
+    /// They are in a trace of their own, in this folder: the other is gone, or cannot be written.
+    Beside(PathBuf),
+    /// They were given up.
+    Discarded,
+}
+
+/// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
+/// only the one in `only`, wherever it was when it was recorded.
+///
+/// If nothing of the trace in `only` is in memory any more, it is marked as complete: what is
+/// written of it is all there is.
+pub fn recover(
+    notices: &Notices,
+    only: Option<&Path>,
+    stranded: Stranded,
+) -> Result<Recovery, RecordError> {
+    recover_as(&crate::window::handle::folder(), Some(&RunFolder::new()), notices, only, stranded)
+}
+
+/// As [`recover`], in the window in `folder`, beside where it cannot be in place.
+pub fn recover_in(
+    folder: &Path,
+    notices: &Notices,
+    only: Option<&Path>,
+) -> Result<Vec<Recovered>, RecordError> {
+    recover_in_as(folder, notices, only, Stranded::Beside)
+}
+
+/// As [`recover`], in the window in `folder`.
+pub fn recover_in_as(
+    folder: &Path,
+    notices: &Notices,
+    only: Option<&Path>,
+    stranded: Stranded,
+) -> Result<Vec<Recovered>, RecordError> {
+    recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
+}
+
+/// As [`recover`], for a command that the user gave for something else: nothing is discarded.
+pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
+    recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
+}
+
+/// `run`: where it stands which traces sessions in other users' windows are of.
+fn recover_as(
+    folder: &Path,
+    run: Option<&RunFolder>,
+    notices: &Notices,
+    only: Option<&Path>,
+    stranded: Stranded,
+) -> Result<Recovery, RecordError> {
+    let only = only.map(Named::new);
+    let recovery = Recoverer { folder, notices, stranded, may_be_here: run.is_some() };
+    recovery.wait_for_the_dying(run)?;
+    let mut in_memory = Vec::new();
+    let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
+    for part in recovery.parts(run, only.as_ref())? {
+        let uuid = part.origin().uuid;
+        match recovery.part(part) {
+            Ok(Found::Nothing) => {}
+            Ok(Found::InMemory(one)) => {
+                in_memory.push(uuid);
+                recovered.extend(one);
+            }
+            Err((folder, error)) => {
+                in_memory.push(uuid);
+                recovered.push(Recovered::failed(folder, error));
+            }
+        }
+    }
+    // What was recorded of the kernel is in no window.
+    recovered.iter().for_each(|one| _ = kernel::recover::settle(&one.folder, notices));
+    let has_settled = match (&only, run) {
+        (Some(named), _) => {
+            let is_marked = named.settle(&in_memory, notices)?;
+            kernel::recover::settle(&named.path, notices) || is_marked
+        }
+        (None, Some(run)) => run.settle_kernels(notices),
+        (None, None) => false,
+    };
+    // Names that stay are no harm.
+    let _ = run.map(|run| run.clean_recovered(folder));
+    Ok(Recovery { sessions: recovered, has_settled })
+}
+
+/// What was found of a part in its user's window.
+enum Found {
+    /// Nothing.
+    Nothing,
+    /// Something; if its recorder was dead, this is what became of it.
+    InMemory(Option<Recovered>),
+}
+
+/// A part of a session over several users, whose recorder is dead.
+enum Part {
+    /// It stands where its recorder kept it.
+    Kept(Kept),
+    /// The user named its trace.
+    Named(Origin),
+}
+
+impl Part {
+    fn origin(&self) -> &Origin {
+        match self {
+            Self::Kept(kept) => &kept.origin,
+            Self::Named(origin) => origin,
+        }
+    }
+
+    fn forget(self) {
+        if let Self::Kept(kept) = self {
+            kept.forget();
+        }
+    }
+}
+
+/// What is recovered, and how.
+struct Recoverer<'a> {
+    /// Of the windows.
+    folder: &'a Path,
+    notices: &'a Notices,
+    stranded: Stranded,
+    /// Whether traces may be made in the current folder: for who asked, at a command line.
+    may_be_here: bool,
+}
+
+impl Recoverer<'_> {
+    fn open(&self, uid: u32) -> Result<Option<Home>, RecordError> {
+        match Home::open_for(self.folder, uid, false) {
+            Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Waits for recorders that were killed, and are not gone yet: those of the user's own window,
+    /// and those who hold the locks of sessions.
+    fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
+        let mut pids = Vec::new();
+        if let Some(home) = self.open(crate::common::user::user())? {
+            let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+            let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
+            pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
+            home.close();
+        }
+        let files = run.map(|run| fs::read_dir(run.path())).into_iter().flatten().flatten();
+        let inodes = files.flatten().filter_map(|file| Some(file.metadata().ok()?.ino()));
+        pids.extend(dying_recorders::holders(&inodes.collect()));
+        dying_recorders::wait_for(pids.into_iter().filter(|&pid| pid != 0));
+        Ok(())
+    }
+
+    /// Recovers what is in the user's own window, but for parts of sessions over several users.
+    /// Identities of what was found goes to `in_memory`.
+    fn own(
+        &self,
+        only: Option<&Named>,
+        in_memory: &mut Vec<[u8; 16]>,
+    ) -> Result<Vec<Recovered>, RecordError> {
+        let (mut recovered, mut left) = (Vec::new(), Vec::new());
+        let Some(home) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+        let mut elsewhere = 0;
+        for index in 0..SESSIONS_MAX {
+            let session = home.window().session(index);
+            let state = session.state.load(Ordering::Relaxed);
+            let place = shared_text::path_of(session);
+            if state == state::FREE {
+                continue;
+            }
+            if place.as_os_str().is_empty() && state != state::BUILDING {
+                // Where its trace is does not stand in the window.
+                elsewhere +=
+                    u32::from(session.uid.load(Ordering::Relaxed) != crate::common::user::user());
+                continue;
+            }
+            let folder = match only {
+                Some(named) if !named.is_of(session)? => continue,
+                Some(named) => named.path.clone(),
+                None => place,
+            };
+            in_memory.push(uuid_of(session));
+            if let Some(slot) = Slot::take_over(&home, index)? {
+                match Left::of(&home, slot, self.stranded) {
+                    Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
+                    Err(error) => recovered.push(Recovered::failed(folder, error)),
+                }
+            }
+        }
+        if elsewhere > 0 && self.stranded != Stranded::Keep && only.is_none() {
+            self.notices.say(format_args!(
+                "{elsewhere} channels in this user's window are of another user's session, who \
+                 recovers them"
+            ));
+        }
+        while let Some((folder, channel)) = left.pop() {
+            // The channels of one session, in the order of their slots.
+            let uuid = uuid_of(channel.slot.session());
+            let is_other = |(_, other): &(_, Left)| uuid_of(other.slot.session()) != uuid;
+            let (others, mut channels): (Vec<_>, Vec<_>) = left.into_iter().partition(is_other);
+            left = others;
+            channels.push((folder, channel));
+            let root = channels[0].0.clone();
+            let channels = channels.into_iter().map(|(_, channel)| channel).collect();
+            // An open file of its own, because it is kept with the session's parts.
+            let Some(home) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+            let origin = Origin { uuid, folder: WindowFolder::own(), root };
+            recovered.extend(self.one(home, channels, &origin));
+        }
+        // The slots that were taken over showed its memory.
+        home.close();
+        Ok(recovered)
+    }
+
+    /// The parts of sessions over several users whose recorders are dead: all, or those of the
+    /// trace that the user named.
+    fn parts(
+        &self,
+        run: Option<&RunFolder>,
+        only: Option<&Named>,
+    ) -> Result<Vec<Part>, RecordError> {
+        let kept = run.map(origin_file::left_behind).transpose()?.unwrap_or_default();
+        let Some(named) = only else { return Ok(kept.into_iter().map(Part::Kept).collect()) };
+        let mut parts = Vec::new();
+        for mut one in kept {
+            let Some(folder) = named.folder_of(&one.origin.uuid) else { continue };
+            named.check_no_copy(&one.origin.root, folder, one.origin.uuid)?;
+            one.origin.root.clone_from(&named.path);
+            one.origin.folder = folder;
+            parts.push(Part::Kept(one));
+        }
+        for &(folder, uuid) in &named.parts {
+            if run.is_some() && parts.iter().all(|part| part.origin().uuid != uuid) {
+                let root = named.path.clone();
+                parts.push(Part::Named(Origin { uuid, folder, root }));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Recovers one part, if something of it is in its user's window.
+    fn part(&self, part: Part) -> Result<Found, (PathBuf, RecordError)> {
+        let origin = part.origin().clone();
+        let fail = |error| (origin.root.clone(), error);
+        let home = match self.open(origin.folder.uid) {
+            Ok(Some(home)) => home,
+            // Its memory went with it.
+            Ok(None)
+            | Err(RecordError::Window(
+                _,
+                OpenError::NotOurs | OpenError::Truncated | OpenError::NotAWindow,
+            )) => {
+                part.forget();
+                return Ok(Found::Nothing);
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let (mut is_there, mut left): (bool, Vec<Left>) = (false, Vec::new());
+        for index in 0..SESSIONS_MAX {
+            let session = home.window().session(index);
+            let is_free = session.state.load(Ordering::Relaxed) == state::FREE;
+            // Those with a path are of a session of the window's user alone.
+            if is_free
+                || uuid_of(session) != origin.uuid
+                || !shared_text::path_of(session).as_os_str().is_empty()
+            {
+                continue;
+            }
+            is_there = true;
+            let Some(slot) = Slot::take_over(&home, index).map_err(fail)? else { continue };
+            let Some(channel) = Left::of(&home, slot, self.stranded).map_err(fail)? else {
+                continue;
+            };
+            // Each writes to files of its own; who says otherwise wrote over the window.
+            match left.iter().any(|other| other.names.class == channel.names.class) {
+                true => channel.slot.abandon(),
+                false => left.push(channel),
+            }
+        }
+        if !is_there {
+            part.forget();
+            return Ok(Found::Nothing);
+        }
+        if left.is_empty() {
+            return Ok(Found::InMemory(None));
+        }
+        let one = self.one(home, left, &origin);
+        if one.as_ref().is_none_or(|one| one.result.is_ok()) {
+            part.forget();
+        }
+        Ok(Found::InMemory(one))
+    }
+}
+
+/// Keeps recorders and others who recover away from the trace in `folder`, and lets readers see
+/// that it is being written, until it is dropped.
+fn lock(folder: &Path) -> Result<File, RecordError> {
+    match prepare::lock(folder) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(RecordError::io("open", folder)(ErrorKind::NotFound.into())),
+        Err(RecordError::FolderBusy(folder)) => Err(RecordError::TraceBusy(folder)),
+        Err(error) => Err(error),
+    }
+}
+
+impl Recovered {
+    fn failed(folder: PathBuf, error: RecordError) -> Self {
+        Self { folder, end: RecoveryEnd::InPlace, result: Err(error) }
+    }
+}
+
+impl Recoverer<'_> {
+    /// Completes the trace of a session with these channels, or does with their records what is to
+    /// be done where that cannot be. `None`: nothing was left of them.
+    fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {
+        let Origin { root: folder, uuid, .. } = origin;
+        let opened = lock(folder).and_then(|lock| {
+            let trace = Trace::reopen(folder, &lock, origin.folder, *uuid)?;
+            Ok((lock, trace))
+        });
+        match opened {
+            Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
+            // Its own recorder ends, or another process is recovering it.
+            Err(RecordError::TraceBusy(_)) if is_there(origin) => {
+                Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
+            }
+            Err(_) if self.stranded == Stranded::Discard => {
+                Some(discard(home, &channels, folder.clone()))
+            }
+            Err(_) if self.stranded == Stranded::Beside => {
+                let channels = assemble(&home, channels);
+                Some(match recovered_trace::make(origin, &channels, self.may_be_here) {
+                    Ok(made) => self.finish_beside(home, channels, made, origin),
+                    Err(error) => {
+                        channels.iter().for_each(|channel| channel.slot.abandon());
+                        Recovered::failed(folder.clone(), error)
+                    }
+                })
+            }
+            Err(error) => Some(keep(&channels, folder.clone(), error)),
+        }
+    }
+
+    /// Completes a trace that is where it was.
+    fn in_place(
+        &self,
+        home: Home,
+        channels: Vec<Left>,
+        trace: Trace,
+        origin: &Origin,
+    ) -> Recovered {
+        let folder = trace.root.clone();
+        let channels = assemble(&home, channels);
+        let mut recording = Recording::assemble(home, trace, channels);
+        recording.is_recovery = true;
+        let channel = Arc::clone(&recording.trace.channel);
+        if let Err(error) = recording.reopen_streams() {
+            let made = match self.stranded {
+                Stranded::Beside => {
+                    recovered_trace::make(origin, &recording.channels, self.may_be_here)
+                }
+                Stranded::Keep => Err(error),
+                Stranded::Discard => {
+                    let discarded = recording.discard();
+                    return self.incomplete(folder, &channel, &error, discarded);
+                }
+            };
+            return match made {
+                Ok(made) => {
+                    let Recording { home, channels, .. } = recording;
+                    self.finish_beside(home, channels, made, origin)
+                }
+                Err(error) => {
+                    recording.channels.iter().for_each(|channel| channel.slot.abandon());
+                    Recovered::failed(folder, error)
+                }
+            };
+        }
+        if self.stranded == Stranded::Discard {
+            recording.unwritten = Unwritten::Discard;
+        }
+        let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
+        let result = recording.finish(&|| false);
+        if was_cleared && result.is_ok() {
+            self.notices.say(format_args!(
+                "{} was being cleared when its recorder was killed: of what was recorded before, \
+                 there is what had not been removed yet",
+                folder.display()
+            ));
+        }
+        match result {
+            // Of a window that was lost, nothing was discarded.
+            Err(error)
+                if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
+            {
+                self.incomplete(folder, &channel, &error, Ok(()))
+            }
+            result => Recovered { folder, end: RecoveryEnd::InPlace, result },
+        }
+    }
+
+    /// Writes what is in memory into a trace of its own, or nothing: as long as that is not
+    /// complete, all stays in memory, and where it cannot be completed it is removed.
+    fn finish_beside(
+        &self,
+        home: Home,
+        channels: Vec<Channel>,
+        mut made: recovered_trace::Beside,
+        origin: &Origin,
+    ) -> Recovered {
+        let mut recording = Recording::assemble(home, made.trace, channels);
+        recording.is_recovery = true;
+        recording.unwritten = Unwritten::Keep;
+        let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
+        regions.for_each(RegionWork::begin_beside);
+        match recording.finish(&|| false) {
+            Ok(summary) => {
+                made.room.settle();
+                let end = RecoveryEnd::Beside(made.room.path.clone());
+                Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
+            }
+            Err(error) => {
+                if let Err(why) = recovered_trace::remove(&made.room) {
+                    self.notices.say(format_args!(
+                        "{} is not complete, and cannot be removed: {}",
+                        made.room.path.display(),
+                        IoError::from(why)
+                    ));
+                }
+                Recovered::failed(origin.root.clone(), error)
+            }
+        }
+    }
+
+    /// Reports a trace that could not be completed, and marks it: what was still in memory was
+    /// `discarded`, and what is written is all there is.
+    fn incomplete(
+        &self,
+        folder: PathBuf,
+        channel: &Place,
+        error: &RecordError,
+        discarded: Result<(), RecordError>,
+    ) -> Recovered {
+        self.notices.say(format_args!("{} cannot be completed: {error}", folder.display()));
+        if discarded.is_ok() {
+            // Without a mark, readers report the trace as incomplete, which it is.
+            let _ = channel.now().and_then(|now| completion::mark(&now.join(FACTS), By::Nobody));
+        }
+        let result = discarded.map(|()| Summary::default());
+        Recovered { folder, end: RecoveryEnd::Discarded, result }
+    }
+}
+
+/// Puts channels of dead recorders together.
+fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
+    let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
+    channels.into_iter().map(one).collect()
+}
+
+/// Whether the trace is where it was recorded.
+fn is_there(origin: &Origin) -> bool {
+    Metadata::uuid_in(&origin.folder.in_trace(&origin.root)) == Some(origin.uuid)
+}
+
+/// Leaves records in memory.
+fn keep(channels: &[Left], folder: PathBuf, error: RecordError) -> Recovered {
+    channels.iter().for_each(|left| left.slot.abandon());
+    Recovered::failed(folder, error)
+}
+
+/// Gives records up.
+fn discard(home: Home, channels: &[Left], folder: PathBuf) -> Recovered {
+    let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
+    home.close();
+    let result = discarded.into_iter().find_map(Result::err);
+    let result = result.map_or_else(|| Ok(Summary::default()), Err);
+    Recovered { folder, end: RecoveryEnd::Discarded, result }
+}
+
+impl Recording {
+    /// Goes on where the progress in the window says that the dead recorder was.
+    fn reopen_streams(&mut self) -> Result<(), RecordError> {
+        let channel = &self.trace.channel;
+        let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
+        let is_of_another = self.home.uid() != crate::common::user::user();
+        for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
+            let drained = work.region.0.control.drained();
+            // What is written already is not that user's to take back.
+            if is_of_another && !is_progress_in(&folder, &work.name(), &drained) {
+                work.drained = drained;
+                work.given_up = true;
+                work.damaged += 1;
+                continue;
+            }
+            match work.reopen_stream(&self.trace) {
+                Ok(()) => {}
+                // Somebody removed or cut the file, or wrote over the progress.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+                    ) =>
+                {
+                    work.given_up = true;
+                    work.damaged += 1;
+                }
+                Err(error) => {
+                    let path = channel.path().join(work.name());
+                    return Err(RecordError::io("open", path)(error));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

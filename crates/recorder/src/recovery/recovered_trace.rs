@@ -1,0 +1,90 @@
+//! A trace beside another: for what is left in memory of one that is gone, or cannot be written.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::control::origin_file::Origin;
+use crate::error::RecordError;
+use crate::recording::channel::{self, Channel};
+use crate::trace::layout::{Particulars, Trace};
+use crate::trace::prepare::{self, Room};
+
+/// Most names that are tried.
+const NAMES_MAX: u32 = 1000;
+
+/// A trace that was made, and where.
+pub(crate) struct Beside {
+    pub(crate) room: Room,
+    pub(crate) trace: Trace,
+}
+
+/// Makes an empty trace of these channels beside the one that they are of: `DIR.recovered`, or
+/// `DIR.recovered-2`, …; in the current folder, if the one that DIR was in is gone and it
+/// `may_be_here`.
+///
+/// # Errors
+///
+/// If it cannot be made.
+pub(crate) fn make(
+    origin: &Origin,
+    channels: &[Channel],
+    may_be_here: bool,
+) -> Result<Beside, RecordError> {
+    let path = claim(&origin.root, may_be_here)?;
+    let room = prepare::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
+    let of = Particulars { folder: origin.folder, ..channel::particulars(origin.uuid, channels) };
+    match Trace::create(&room.place(), of) {
+        Ok(trace) => Ok(Beside { room, trace }),
+        Err(error) => {
+            // What cannot be removed is no harm.
+            let _ = remove(&room);
+            Err(error)
+        }
+    }
+}
+
+/// Removes a trace that could not be written: all of its records are in memory still.
+///
+/// # Errors
+///
+/// If something is left of its folder.
+pub(crate) fn remove(room: &Room) -> io::Result<()> {
+    let place = room.place();
+    // If it has not been begun, there is none.
+    let _ = place.remove_below(&["ust"]);
+    place.remove_if_empty()
+}
+
+/// Makes the folder, under a name that nobody has.
+fn claim(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
+    if !root.is_absolute() {
+        // Recorders write absolute paths: somebody wrote over this one.
+        return Err(RecordError::io("use", root)(ErrorKind::InvalidInput.into()));
+    }
+    let is_there = root.parent().is_some_and(Path::is_dir);
+    let base = if is_there || !may_be_here {
+        root
+    } else {
+        Path::new(root.file_name().unwrap_or_default())
+    };
+    let mut name = with_suffix(base, ".recovered");
+    for number in 2..NAMES_MAX {
+        match DirBuilder::new().mode(0o700).create(&name) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                name = with_suffix(base, &format!(".recovered-{number}"));
+            }
+            Err(error) => return Err(RecordError::io("make", &name)(error)),
+        }
+    }
+    Err(RecordError::FolderInUse(name))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}

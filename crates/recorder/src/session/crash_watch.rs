@@ -1,0 +1,183 @@
+//! Traced processes that die of a crash signal.
+//!
+//! The window's table says which processes have the library; of each a descriptor is held, which
+//! is readable when the process has ended, and then the kernel says by which signal (Linux 6.15;
+//! [`exit_of`]). A process that crashes within a look of its start is missed, and so are those of
+//! other process-id namespaces, whose ids mean nothing here.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
+use trackway_schema::{ProcessFacts, ProcessRules};
+use trackway_sys::file::Fd;
+use trackway_sys::process::{ExitStatus, Identity, Life, exit_of, life_of, pid_namespace};
+use trackway_sys::wait::{self, Awaited};
+use trackway_window::Window;
+
+/// Signals that a program ends by when something is wrong with it: those whose action in signal(7)
+/// is to dump core, but for SIGQUIT, which people send, and SIGXCPU and SIGXFSZ, which limits do.
+const SIGNALS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+];
+
+/// A process that crashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Crash {
+    /// Its process id.
+    pub(crate) pid: u32,
+    /// Number of the signal.
+    pub(crate) signal: i32,
+}
+
+/// Most processes of another user that are watched at a time: each takes a descriptor, of which
+/// the other users' parts of the session need some, too.
+const OTHERS_MAX: usize = 256;
+
+/// Most places of another user's table that are new in one look.
+const OTHERS_NEWS_MAX: usize = 64;
+
+/// Processes that are watched, by their place in the window's table.
+#[derive(Debug, Default)]
+pub(crate) struct Crashes {
+    known: HashMap<usize, Known>,
+    /// Only this user's: what stands in his window may name any process.
+    only: Option<u32>,
+}
+
+/// A process that was in the table.
+#[derive(Debug)]
+struct Known {
+    incarnation: u32,
+    pid: u32,
+    pid_namespace: u64,
+    executable: PathBuf,
+    /// None: there is nothing more to know of it.
+    fd: Option<Fd>,
+    /// It has ended, and its parent has not been told yet: only then is it known how.
+    has_ended: bool,
+}
+
+impl Crashes {
+    /// In the window of user `uid`.
+    pub(crate) fn of(uid: u32) -> Self {
+        Self { known: HashMap::new(), only: (uid != crate::common::user::user()).then_some(uid) }
+    }
+
+    /// Whether a process may be watched.
+    fn may_watch(&self, pid: u32) -> bool {
+        let Some(uid) = self.only else { return true };
+        let watched = self.known.values().filter(|known| known.fd.is_some()).count();
+        // Its folder is its effective user's.
+        let is_his = |status: fs::Metadata| status.uid() == uid;
+        watched < OTHERS_MAX && fs::metadata(format!("/proc/{pid}")).is_ok_and(is_his)
+    }
+
+    /// Watches the processes that are new in the table.
+    pub(crate) fn look(&mut self, window: &Window) {
+        let here = pid_namespace();
+        let mut news = 0;
+        for place in 0..PROCESSES_MAX {
+            let incarnation = window.process(place).incarnation.load(Ordering::Relaxed);
+            let is_known = |known: &Known| known.incarnation == incarnation;
+            if incarnation == 0 || self.known.get(&place).is_some_and(is_known) {
+                continue;
+            }
+            news += 1;
+            if self.only.is_some() && news > OTHERS_NEWS_MAX {
+                // The next look will do.
+                return;
+            }
+            let who = window.identity_at(place);
+            if who.pid != 0 && who.pid & PROCESS_ENTERING == 0 {
+                let mut known = Known::of(&who, incarnation);
+                // Another may have its number by now. First the descriptor, so that it is of the
+                // one that is looked at.
+                if who.pid_namespace == here
+                    && self.may_watch(who.pid)
+                    && life_of(&who, 0) == Life::Alive
+                {
+                    known.executable =
+                        fs::read_link(format!("/proc/{}/exe", who.pid)).unwrap_or_default();
+                    known.fd = wait::process_fd(who.pid).ok();
+                    known.fd = known.fd.filter(|_| life_of(&who, 0) != Life::Dead);
+                }
+                self.known.insert(place, known);
+            }
+        }
+    }
+
+    /// What to wait for.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
+        // One that has ended stays ready until its parent collects it.
+        let alive = self.known.values().filter(|known| !known.has_ended);
+        alive.filter_map(|known| Some(Awaited::readable(known.fd.as_ref()?.raw())))
+    }
+
+    /// Processes that crashed since this was asked last, of those that rules of one of the channels
+    /// select.
+    pub(crate) fn take(&mut self, rules: &[String]) -> Vec<Crash> {
+        let mut crashes = Vec::new();
+        for known in self.known.values_mut() {
+            if let Some(signal) = known.signal()
+                && SIGNALS.contains(&signal)
+                && rules.iter().any(|rules| known.is_selected(rules))
+            {
+                crashes.push(Crash { pid: known.pid, signal });
+            }
+        }
+        crashes
+    }
+}
+
+impl Known {
+    fn of(who: &Identity, incarnation: u32) -> Self {
+        Self {
+            incarnation,
+            pid: who.pid,
+            pid_namespace: who.pid_namespace,
+            executable: PathBuf::new(),
+            fd: None,
+            has_ended: false,
+        }
+    }
+
+    /// The signal that it died of, once.
+    fn signal(&mut self) -> Option<i32> {
+        let fd = self.fd.as_ref()?;
+        let [has_ended, _] = wait::readable([Some(fd), None], 0).ok()?;
+        if !has_ended {
+            return None;
+        }
+        let status = exit_of(fd);
+        self.has_ended = true;
+        if let Ok(None) = status {
+            return None;
+        }
+        self.fd = None;
+        match status {
+            Ok(Some(ExitStatus::Killed { signal, .. })) => Some(signal),
+            _ => None,
+        }
+    }
+
+    fn is_selected(&self, rules: &str) -> bool {
+        let (pid, pid_namespace) = (self.pid, self.pid_namespace);
+        let executable = self.executable.as_os_str().as_bytes();
+        ProcessRules::new(rules.as_bytes()).selects(&ProcessFacts {
+            pid,
+            pid_namespace,
+            executable,
+        })
+    }
+}

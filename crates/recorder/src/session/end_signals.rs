@@ -1,0 +1,166 @@
+//! When signals end a recording whose command goes on.
+//!
+//! Signals are for the command, and nearly always it ends by them. One that ignores SIGTERM, or is
+//! stopped, must not keep the recording: a second signal ends it, or [`GRACE`] after the first. The
+//! command is left alone, as strace(1) leaves it.
+//!
+//! SIGHUP and SIGQUIT alone end nothing: daemons reload their configuration by SIGHUP, Java prints
+//! its threads by SIGQUIT, and nohup(1) has SIGHUP ignored. Nor does a signal that the recorder was
+//! started to ignore. Keys (Ctrl-C) are different: interactive programs take them for something
+//! else, so it takes [`KEYS`] of them within [`KEYS_TIME`], and no time alone ends anything.
+
+use std::time::{Duration, Instant};
+
+use trackway_sys::signal;
+
+use crate::command::launch::Received;
+
+/// How long the command has to end.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+/// After how long it is said that it has not.
+const WARN_AFTER: Duration = Duration::from_secs(1);
+/// How many keys end a recording, and within which time.
+const KEYS: u32 = 3;
+const KEYS_TIME: Duration = Duration::from_secs(2);
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    GoOn,
+    /// The command has not ended after this signal: the recording ends in so much time. Once.
+    Warn(i32, Duration),
+    /// This signal ends the recording.
+    End(i32),
+}
+
+/// The signals so far that have asked for an end.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    /// The first one that was sent: which, and when.
+    sent: Option<(i32, Instant)>,
+    has_warned: bool,
+    /// Keys in a row: how many, and when the first was.
+    keys: Option<(u32, Instant)>,
+    ended_by: Option<i32>,
+}
+
+impl Ending {
+    /// Takes note of a signal that came `now`, unless this process was started to ignore it.
+    pub(crate) fn receive(&mut self, received: Received, now: Instant) {
+        if !signal::is_ignored(received.signal()) {
+            self.count(received, now);
+        }
+    }
+
+    fn count(&mut self, received: Received, now: Instant) {
+        let ends = if received.is_key() {
+            let row = self.keys.filter(|(_, first)| now.duration_since(*first) < KEYS_TIME);
+            let (count, first) = row.unwrap_or((0, now));
+            self.keys = Some((count + 1, first));
+            count + 1 >= KEYS
+        } else if self.sent.is_some() {
+            received.confirms_end()
+        } else {
+            self.sent = received.requests_end().then(|| (received.signal(), now));
+            false
+        };
+        if ends {
+            self.ended_by.get_or_insert(received.signal());
+        }
+    }
+
+    /// What is to be done `now`, while the command runs.
+    pub(crate) fn verdict(&mut self, now: Instant) -> Verdict {
+        if let Some(signal) = self.ended_by {
+            return Verdict::End(signal);
+        }
+        let Some((signal, since)) = self.sent else { return Verdict::GoOn };
+        let elapsed = now.duration_since(since);
+        if elapsed >= GRACE {
+            self.ended_by = Some(signal);
+            return Verdict::End(signal);
+        }
+        if elapsed >= WARN_AFTER && !std::mem::replace(&mut self.has_warned, true) {
+            return Verdict::Warn(signal, GRACE - elapsed);
+        }
+        Verdict::GoOn
+    }
+
+    /// How long until [`Self::verdict`] may say something else, in ns.
+    pub(crate) fn due_in_ns(&self, now: Instant) -> u64 {
+        let Some((_, since)) = self.sent else { return u64::MAX };
+        let due = since + if self.has_warned { GRACE } else { WARN_AFTER };
+        u64::try_from(due.saturating_duration_since(now).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn sent(signal: i32) -> Received {
+        Received::new(signal, false)
+    }
+
+    fn key() -> Received {
+        Received::new(libc::SIGINT, true)
+    }
+
+    #[test]
+    fn a_second_signal_ends_it() {
+        let (mut ending, now) = (Ending::default(), Instant::now());
+        assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
+        ending.count(sent(libc::SIGUSR1), now);
+        ending.count(sent(libc::SIGUSR1), now);
+        ending.count(sent(libc::SIGTERM), now);
+        assert_eq!(ending.verdict(now), Verdict::GoOn);
+        assert_eq!(ending.due_in_ns(now), 1_000_000_000);
+        ending.count(sent(libc::SIGHUP), now + 5 * MS);
+        assert_eq!(ending.verdict(now + 5 * MS), Verdict::End(libc::SIGHUP));
+    }
+
+    #[test]
+    fn so_does_time_after_a_warning() {
+        let (mut ending, now) = (Ending::default(), Instant::now());
+        ending.count(sent(libc::SIGTERM), now);
+        assert_eq!(ending.verdict(now + 999 * MS), Verdict::GoOn);
+        let warned = now + 1500 * MS;
+        assert_eq!(ending.verdict(warned), Verdict::Warn(libc::SIGTERM, 8500 * MS));
+        assert_eq!(ending.verdict(warned), Verdict::GoOn, "once");
+        assert_eq!(ending.due_in_ns(warned), 8_500_000_000);
+        assert_eq!(ending.verdict(now + GRACE), Verdict::End(libc::SIGTERM));
+        assert_eq!(ending.verdict(now + GRACE), Verdict::End(libc::SIGTERM), "it stays so");
+    }
+
+    #[test]
+    fn reloads_and_hangups_do_not() {
+        let (mut ending, now) = (Ending::default(), Instant::now());
+        for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGHUP] {
+            ending.count(sent(signal), now);
+        }
+        ending.count(Received::new(libc::SIGHUP, true), now);
+        assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
+        ending.count(sent(libc::SIGTERM), now);
+        ending.count(sent(libc::SIGUSR1), now);
+        assert_eq!(ending.verdict(now), Verdict::GoOn);
+        ending.count(sent(libc::SIGHUP), now);
+        assert_eq!(ending.verdict(now), Verdict::End(libc::SIGHUP));
+    }
+
+    #[test]
+    fn keys_end_it_when_they_come_fast() {
+        let (mut ending, now) = (Ending::default(), Instant::now());
+        for second in 0..10 {
+            ending.count(key(), now + 1200 * MS * second);
+        }
+        let later = now + 1200 * MS * 10;
+        assert_eq!((ending.verdict(later), ending.due_in_ns(later)), (Verdict::GoOn, u64::MAX));
+        let again = later + 5000 * MS;
+        (0..2).for_each(|n| ending.count(key(), again + 100 * MS * n));
+        assert_eq!(ending.verdict(again), Verdict::GoOn);
+        ending.count(key(), again + 200 * MS);
+        assert_eq!(ending.verdict(again + 200 * MS), Verdict::End(libc::SIGINT));
+    }
+}

@@ -1,0 +1,18 @@
+//! One session from start to end, whether `trackway record` or a background process drives it.
+
+pub(crate) mod background;
+pub(crate) mod command_checks;
+pub(crate) mod controller;
+pub(crate) mod crash_watch;
+pub(crate) mod end_signals;
+pub(crate) mod foreground;
+pub(crate) mod record_options;
+pub(crate) mod run_as;
+pub(crate) mod silence_watch;
+pub(crate) mod snapshot_quota;
+pub(crate) mod status_line;
+pub(crate) mod summary_file;
+pub(crate) mod suspend_check;
+pub(crate) mod window_watch;
+pub(crate) mod windows;
+pub(crate) mod write_stall;

@@ -1,0 +1,87 @@
+//! The user as whom a command is to run, where root records.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use trackway_session::protocol::Refusal;
+use trackway_sys::users;
+
+use crate::error::RecordError;
+use crate::notices::Notices;
+use crate::session::window_watch::number_of;
+
+/// Somebody as whom a command is to run.
+pub(crate) struct Account {
+    uid: u32,
+    gid: u32,
+    name: String,
+    home: OsString,
+    /// By whom that is wished, if not by who calls us.
+    by: &'static str,
+}
+
+impl Account {
+    const PATH_BYTES_MAX: usize = 4096;
+
+    /// The user of this name, or number.
+    pub(crate) fn of(user: &str) -> Result<Self, RecordError> {
+        let refused = |why: String, hint: &str| {
+            RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
+        };
+        if crate::common::user::user() != 0 {
+            let hint = "sudo trackway record … runs the command as you";
+            let refusal = Refusal::new("only root runs commands as another user").with_hint(hint);
+            return Err(RecordError::Refused(refusal.with_root_needed()));
+        }
+        let nobody = || refused(format!("there is no user '{user}'"), "see getent passwd");
+        let uid = number_of(user).ok_or_else(nobody)?;
+        Self::of_number(uid).ok_or_else(nobody)
+    }
+
+    fn of_number(uid: u32) -> Option<Self> {
+        let mut room = [0; Self::PATH_BYTES_MAX];
+        let (gid, length) = users::account_of(uid, &mut room)?;
+        let home = OsStr::from_bytes(&room[..length]).to_owned();
+        let length = users::name_of(uid, &mut room);
+        let name = String::from_utf8_lossy(&room[..length]).into_owned();
+        Some(Self { uid, gid, name, home, by: "" })
+    }
+
+    /// Who called sudo(8): nothing that follows needs root, so the command runs as, and the trace
+    /// belongs to, that user, whose window the recorder serves. `None`: nobody did.
+    pub(crate) fn invoking() -> Result<Option<Self>, RecordError> {
+        if crate::common::user::user() != 0 {
+            return Ok(None);
+        }
+        let [uid, gid] = ["SUDO_UID", "SUDO_GID"].map(std::env::var_os);
+        if uid.is_none() && gid.is_none() {
+            return Ok(None);
+        }
+        let number = |text: Option<OsString>| text?.to_str()?.parse::<u32>().ok();
+        let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
+            let why = "SUDO_UID and SUDO_GID do not say who called sudo";
+            let hint = "without both of them, trackway records as root";
+            return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
+        };
+        if uid == 0 {
+            return Ok(None);
+        }
+        let unknown = || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), by: "" };
+        let account = Self::of_number(uid).unwrap_or_else(unknown);
+        Ok(Some(Self { gid, by: " (sudo)", ..account }))
+    }
+
+    /// Becomes that user, for good.
+    pub(crate) fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
+        let name = CString::new(self.name.as_str()).unwrap_or_default();
+        trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
+        notices.say(format_args!("recording as {}{}", self.name, self.by));
+        Ok(())
+    }
+
+    /// What its programs find in their environment, as runuser(1) has it.
+    pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
+        let Self { name, home, .. } = self;
+        vec![("USER", name.clone().into()), ("LOGNAME", name.into()), ("HOME", home)]
+    }
+}

@@ -1,0 +1,57 @@
+//! A command that runs on without an event: `record` reports why, once.
+
+use std::time::{Duration, Instant};
+
+use trackway_session::ChannelSpec;
+use trackway_window::Window;
+
+use crate::command::descendants;
+use crate::diagnosis::{Scope, Selection, diagnose_in};
+use crate::notices::Notices;
+use crate::recording::totals::Totals;
+
+/// How long a command may run without an event before the reasons are reported.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Waits for a command's first event.
+pub(crate) struct Silence {
+    /// When it began; `None` once there was an event, or the reasons were reported.
+    since: Option<Instant>,
+    window: Option<Window>,
+}
+
+impl Silence {
+    /// Begins now.
+    pub(crate) fn new(window: Option<Window>) -> Self {
+        Self { since: Some(Instant::now()), window }
+    }
+
+    /// Reports nothing unless the condition holds.
+    pub(crate) fn only_if(mut self, condition: bool) -> Self {
+        self.since = self.since.filter(|_| condition);
+        self
+    }
+
+    /// Reports the reasons if these channels have had no event of the command for long enough.
+    pub(crate) fn explain(
+        &mut self,
+        (totals, channels): (&Totals, &[ChannelSpec]),
+        command: u32,
+        notices: &Notices,
+    ) {
+        let Some(since) = self.since else { return };
+        if totals.events > 0 || totals.lost > 0 {
+            self.since = None;
+        } else if since.elapsed() >= SILENCE_MAX {
+            self.since = None;
+            let scope = Scope::Only(descendants::family(command));
+            // First the reasons: whoever reads the message may end the command.
+            let selection = Selection::of(channels.iter());
+            let reasons = diagnose_in(&selection, self.window.as_ref(), &scope);
+            notices.say(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));
+            for reason in reasons {
+                reason.report(notices);
+            }
+        }
+    }
+}

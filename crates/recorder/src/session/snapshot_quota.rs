@@ -1,0 +1,123 @@
+//! Snapshots that users' processes are the reason for: by asking for one, or by their death.
+//!
+//! Such a snapshot takes room on the recorder's disk, so another user is the reason for one every
+//! ten seconds at most, and for a hundred in all. Main invariant: each user has limits of his own,
+//! and what comes too soon is made later, once, and is not forgotten.
+
+use std::collections::BTreeMap;
+
+use crate::session::crash_watch::Crash;
+
+/// Least time between two snapshots that processes of another user are the reason for, in ns, and
+/// most of them.
+const PERIOD_NS: u64 = 10_000_000_000;
+const OTHERS_MAX: u32 = 100;
+
+/// Reasons for a snapshot.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reasons {
+    /// A program asked for one.
+    pub(crate) is_asked: bool,
+    /// Processes that crashed.
+    pub(crate) crashes: Vec<Crash>,
+}
+
+impl Reasons {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.is_asked |= other.is_asked;
+        self.crashes.extend(other.crashes);
+    }
+}
+
+/// What users have been the reason for, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Unasked(BTreeMap<u32, User>);
+
+#[derive(Debug, Default)]
+struct User {
+    waiting: Reasons,
+    /// Snapshots so far, and when the next may be, in ns.
+    count: u32,
+    due_ns: u64,
+}
+
+impl Unasked {
+    /// Takes in reasons that came from this user's processes. Of a crash the first is kept.
+    pub(crate) fn want(&mut self, uid: u32, reasons: Reasons) {
+        if reasons.is_empty() {
+            return;
+        }
+        let waiting = &mut self.0.entry(uid).or_default().waiting;
+        waiting.add(reasons);
+        if uid != crate::common::user::user() {
+            waiting.crashes.truncate(1);
+        }
+    }
+
+    /// Reasons whose time has come at `now_ns`, of all users together: one snapshot has all.
+    pub(crate) fn due(&mut self, now_ns: u64) -> Reasons {
+        let mut due = Reasons::default();
+        for (&uid, user) in self.0.iter_mut().filter(|(_, user)| !user.waiting.is_empty()) {
+            if uid != crate::common::user::user() {
+                if user.count == OTHERS_MAX {
+                    user.waiting = Reasons::default();
+                }
+                if user.waiting.is_empty() || now_ns < user.due_ns {
+                    continue;
+                }
+                user.count += 1;
+                user.due_ns = now_ns + PERIOD_NS;
+            }
+            due.add(std::mem::take(&mut user.waiting));
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn asked() -> Reasons {
+        Reasons { is_asked: true, ..Reasons::default() }
+    }
+
+    #[test]
+    fn what_comes_too_soon_is_made_later_once_and_no_user_waits_for_another() {
+        let (ann, bob) = (crate::common::user::user() + 1, crate::common::user::user() + 2);
+        let mut unasked = Unasked::default();
+        let died = |pid| Reasons { crashes: vec![Crash { pid, signal: 11 }], is_asked: false };
+        unasked.want(ann, asked());
+        assert_eq!(unasked.due(SECOND), asked());
+        for pid in 1..=3 {
+            unasked.want(ann, died(pid));
+        }
+        assert_eq!(unasked.due(2 * SECOND), Reasons::default());
+        unasked.want(bob, asked());
+        assert_eq!(unasked.due(3 * SECOND), asked());
+        assert_eq!(unasked.due(10 * SECOND), Reasons::default());
+        assert_eq!(unasked.due(11 * SECOND), died(1));
+        assert_eq!(unasked.due(40 * SECOND), Reasons::default(), "once");
+    }
+
+    #[test]
+    fn another_user_is_the_reason_for_so_many_and_the_own_for_all() {
+        let mut unasked = Unasked::default();
+        let mut made = |uid: u32| {
+            (0..2 * OTHERS_MAX)
+                .filter(|number| {
+                    unasked.want(uid, asked());
+                    unasked.due(u64::from(*number) * PERIOD_NS).is_asked
+                })
+                .count()
+        };
+        assert_eq!(made(crate::common::user::user() + 1), OTHERS_MAX as usize);
+        assert_eq!(made(crate::common::user::user()), 2 * OTHERS_MAX as usize);
+    }
+}

@@ -1,0 +1,44 @@
+//! The line on a terminal that shows how a recording goes.
+
+use std::time::{Duration, Instant};
+
+use crate::common::numbers::Grouped;
+use crate::notices::Notices;
+use crate::recording::Recording;
+
+/// How often it is shown.
+const STATUS_PERIOD: Duration = Duration::from_secs(1);
+
+/// The line that shows how it goes.
+pub(crate) struct Progress {
+    shown: Instant,
+    events: u64,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { shown: Instant::now(), events: 0 }
+    }
+
+    /// Shows it, if it is due.
+    pub(crate) fn show(&mut self, notices: &Notices, recording: &Recording) {
+        let elapsed = self.shown.elapsed();
+        if elapsed < STATUS_PERIOD {
+            return;
+        }
+        let totals = recording.totals();
+        let rate =
+            totals.events.saturating_sub(self.events) as u128 * 1000 / elapsed.as_millis().max(1);
+        notices.status(format_args!(
+            "{} events, {}/s, {} lost, {}, {} process{}",
+            Grouped(totals.events),
+            Grouped(rate as u64),
+            Grouped(totals.lost),
+            trackway_session::ByteCount(totals.bytes),
+            totals.processes,
+            if totals.processes == 1 { "" } else { "es" },
+        ));
+        self.shown = Instant::now();
+        self.events = totals.events;
+    }
+}

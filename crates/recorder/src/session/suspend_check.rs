@@ -1,0 +1,52 @@
+//! Whether the recorder itself stood still.
+
+use std::time::{Duration, Instant};
+
+use crate::notices::Notices;
+use crate::window::lease::LEASE_NS;
+
+/// The lease, less the time after which it is renewed at the latest.
+const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);
+
+/// Notices when this process stood still (SIGSTOP, a stuck disk) so long that the lease may have
+/// run out: writers take the recorder for dead then, and what they do is nobody's and uncounted.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    looked: Instant,
+    longest: Duration,
+}
+
+impl Pause {
+    pub(crate) fn new() -> Self {
+        Self { looked: Instant::now(), longest: Duration::ZERO }
+    }
+
+    /// One look, in each round of the loop that also renews the lease.
+    pub(crate) fn look(&mut self, notices: &Notices) {
+        let stood = self.looked.elapsed();
+        self.looked = Instant::now();
+        if stood >= STANDSTILL_MIN {
+            self.longest = self.longest.max(stood);
+            Self::say_one(notices, stood);
+        }
+    }
+
+    /// What was done since the last look is none.
+    pub(crate) fn look_away(&mut self) {
+        self.looked = Instant::now();
+    }
+
+    /// Says the longest again, at the end.
+    pub(crate) fn say(&self, notices: &Notices) {
+        if self.longest > Duration::ZERO {
+            Self::say_one(notices, self.longest);
+        }
+    }
+
+    fn say_one(notices: &Notices, stood: Duration) {
+        notices.say(format_args!(
+            "the recorder was stopped for {} s: events of that time may be missing, uncounted",
+            stood.as_secs()
+        ));
+    }
+}

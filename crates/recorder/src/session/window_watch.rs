@@ -1,0 +1,386 @@
+//! Whose windows a session records, and which of them are there: found as they appear, by inotify,
+//! in the folder that all users' windows lie in.
+//!
+//! Whoever can make files there can call them as he likes. A window is a user's if the file is his;
+//! what else is wrong with it is found when it is opened. Every list here has a named maximum.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use trackway_abi::ABI_VERSION;
+use trackway_session::protocol::Refusal;
+use trackway_session::{ALL_USERS, USERS_MAX};
+use trackway_sys::clock::monotonic_ns;
+use trackway_sys::inotify::Names;
+use trackway_sys::process::outer_user;
+use trackway_sys::users::user_called;
+use trackway_window::OpenError;
+
+use crate::error::{RecordError, io_error};
+use crate::notices::Notices;
+use crate::window::handle::{self, Home};
+
+/// Most windows that one user may have in a session's life: each takes address space for good.
+const WINDOWS_PER_USER_MAX: u32 = 16;
+/// Most names that wait to be looked at.
+const WAITING_MAX: usize = 4096;
+/// Most names that are looked at in one turn.
+const TURN_MAX: usize = 16;
+/// Most users whose windows could not be recorded that are remembered, and told of.
+const REFUSED_MAX: usize = 256;
+/// Least time between two looks at what has come, in ns.
+const REST_NS: u64 = 5_000_000;
+/// How long after a failure that may pass a window is tried again, in ns; each time twice as long.
+const RETRY_NS: u64 = 5_000_000_000;
+/// How long after names were dropped the whole folder is read, in ns.
+const RESCAN_NS: u64 = 1_000_000_000;
+
+/// Whose windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The recorder's user's, and no other: a session as anybody has it.
+    Own,
+    /// These users', whether or not they are there.
+    These(Vec<u32>),
+    /// Those of all users who have one.
+    All,
+    /// Nobody's: programs are not recorded.
+    Nobody,
+}
+
+impl Scope {
+    /// As a session's users are written.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such user, or this one may not record him.
+    pub(crate) fn of(users: &[String]) -> Result<Self, RecordError> {
+        let own = crate::common::user::user();
+        let refuse = |why: String| {
+            let hint = "sudo trackway session create …, which has sessions of its own";
+            RecordError::Refused(Refusal::new(why).with_hint(hint).with_root_needed())
+        };
+        if users.iter().any(|user| user == ALL_USERS) {
+            return match own {
+                0 => Ok(Self::All),
+                _ => Err(refuse("only root may record the programs of all users".into())),
+            };
+        }
+        let mut uids = BTreeSet::new();
+        for user in users {
+            let uid = number_of(user).ok_or_else(|| {
+                RecordError::Refused(Refusal::new(format!("there is no user '{user}'")))
+            })?;
+            if own != 0 && uid != own {
+                return Err(refuse(format!("only root may record the programs of '{user}'")));
+            }
+            uids.insert(uid);
+        }
+        Ok(if uids.is_empty() { Self::Own } else { Self::These(uids.into_iter().collect()) })
+    }
+
+    /// Users whose windows are made where they have none, so that nothing of their programs is
+    /// missed: those that were named, and this one.
+    fn made_for(&self) -> Vec<u32> {
+        match self {
+            Self::Own | Self::All => vec![crate::common::user::user()],
+            Self::These(uids) => uids.clone(),
+            Self::Nobody => Vec::new(),
+        }
+    }
+
+    fn has(&self, uid: u32) -> bool {
+        match self {
+            Self::Own => uid == crate::common::user::user(),
+            Self::These(uids) => uids.contains(&uid),
+            Self::All => true,
+            Self::Nobody => false,
+        }
+    }
+}
+
+/// The number of a user that was given by name or number.
+pub(crate) fn number_of(user: &str) -> Option<u32> {
+    // 4294967295 is nobody: setresuid(2) takes it for "as it is".
+    match user.parse::<u32>() {
+        Ok(number) => (number != u32::MAX).then_some(number),
+        Err(_) => user_called(&CString::new(user).ok()?),
+    }
+}
+
+/// The windows of a session's users, as they appear.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    scope: Scope,
+    folder: PathBuf,
+    names: Option<Names>,
+    /// Numbers in names that have come, in the order in which they came.
+    waiting: VecDeque<u32>,
+    /// When the whole folder is to be read, in ns.
+    rescan_ns: Option<u64>,
+    /// When names are taken again, in ns: whoever makes files without end does not keep the
+    /// recorder from its work.
+    rest_ns: u64,
+    /// Windows that were opened, by user.
+    opened: BTreeMap<u32, u32>,
+    refused: BTreeMap<u32, Refused>,
+    /// Users whose windows are not recorded because there are too many.
+    beyond: BTreeSet<u32>,
+}
+
+/// A user whose window is not recorded.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    /// Device and inode: another file may be good.
+    file: (u64, u64),
+    /// When it is tried again, and how long that was waited for, in ns; none: never.
+    retry: Option<(u64, u64)>,
+}
+
+impl Finder {
+    /// Of these users. Watches the folder from here on.
+    pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
+        let folder = handle::folder();
+        let watch = || {
+            let fail = |errno| RecordError::Io("watch", folder.clone(), io_error(errno).into());
+            let path = CString::new(folder.as_os_str().as_bytes()).unwrap_or_default();
+            Names::of(&path).map_err(fail)
+        };
+        let names = match scope {
+            Scope::Own | Scope::Nobody => None,
+            Scope::These(_) | Scope::All => Some(watch()?),
+        };
+        Ok(Self {
+            scope,
+            folder,
+            names,
+            waiting: VecDeque::new(),
+            rescan_ns: Some(0),
+            rest_ns: 0,
+            opened: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            beyond: BTreeSet::new(),
+        })
+    }
+
+    pub(crate) const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// What to wait for.
+    pub(crate) fn fd(&self) -> Option<i32> {
+        let names = self.names.as_ref().filter(|_| monotonic_ns() >= self.rest_ns);
+        names.map(|names| names.fd().raw())
+    }
+
+    /// How long until the next look at the latest, in ns; none: until there is something to wait
+    /// for.
+    pub(crate) fn patience_ns(&self) -> Option<u64> {
+        let rest_ns = self.rest_ns.saturating_sub(monotonic_ns());
+        (rest_ns > 0 || !self.waiting.is_empty()).then_some(rest_ns.min(REST_NS))
+    }
+
+    /// Whether windows wait to be opened that have been found.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Users that are not recorded because there are too many.
+    pub(crate) fn beyond(&self) -> usize {
+        self.beyond.len()
+    }
+
+    /// Opens the windows that are there at the beginning: of users who have none, they are made
+    /// where that is wanted.
+    pub(crate) fn make(
+        &mut self,
+        now_ns: u64,
+        notices: &Notices,
+    ) -> Vec<(u32, Result<Home, RecordError>)> {
+        let mut made = Vec::new();
+        for uid in self.scope.made_for() {
+            let opened = match uid == crate::common::user::user() {
+                true => Home::open_or_make(notices),
+                false => Home::open_for(&self.folder, uid, true),
+            };
+            *self.opened.entry(uid).or_default() += 1;
+            if opened.is_err() {
+                self.refuse(uid, file_of(&self.folder, uid).unwrap_or_default(), now_ns);
+            }
+            made.push((uid, opened));
+        }
+        made
+    }
+
+    /// Windows that have appeared, and are to be recorded; what is wrong with others. `is_recorded`
+    /// says of a user's file whether it is recorded already.
+    pub(crate) fn look(
+        &mut self,
+        now_ns: u64,
+        is_recorded: &dyn Fn((u64, u64)) -> bool,
+    ) -> Vec<(u32, Result<Home, String>)> {
+        if matches!(self.scope, Scope::Own | Scope::Nobody) {
+            return Vec::new();
+        }
+        self.take_names(now_ns);
+        let mut found = Vec::new();
+        for _ in 0..TURN_MAX {
+            let Some(number) = self.waiting.pop_front() else { break };
+            found.extend(self.open(number, now_ns, is_recorded));
+        }
+        found
+    }
+
+    /// Notes which names have come, and which are due again.
+    fn take_names(&mut self, now_ns: u64) {
+        if now_ns < self.rest_ns {
+            return;
+        }
+        let (waiting, mut is_all, mut has_come) = (&mut self.waiting, true, false);
+        let mut keep = |name: &[u8]| {
+            has_come = true;
+            if let Some(number) = number_in(name) {
+                is_all &= waiting.len() < WAITING_MAX;
+                if waiting.len() < WAITING_MAX && !waiting.contains(&number) {
+                    waiting.push_back(number);
+                }
+            }
+        };
+        let is_complete = self.names.as_ref().is_none_or(|names| names.take(&mut keep));
+        if self.rescan_ns.is_some_and(|due| now_ns >= due) {
+            self.rescan_ns = None;
+            let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+            entries.for_each(|entry| keep(entry.file_name().as_bytes()));
+        }
+        if has_come || !is_complete {
+            self.rest_ns = now_ns + REST_NS;
+        }
+        if !(is_complete && is_all) {
+            self.rescan_ns.get_or_insert(now_ns + RESCAN_NS);
+        }
+        for (&uid, refused) in &mut self.refused {
+            if let Some((due, waited)) = refused.retry
+                && now_ns >= due
+                && let Some(number) = outer_user(uid)
+            {
+                refused.retry = Some((now_ns + 2 * waited, 2 * waited));
+                // As if there had been none.
+                refused.file = (0, 0);
+                self.waiting.push_back(number);
+            }
+        }
+    }
+
+    /// Opens the window whose name has this number, if it is one to be recorded.
+    fn open(
+        &mut self,
+        number: u32,
+        now_ns: u64,
+        is_recorded: &dyn Fn((u64, u64)) -> bool,
+    ) -> Option<(u32, Result<Home, String>)> {
+        let path = self.folder.join(format!("trackway-{number}-v{ABI_VERSION}"));
+        let status = fs::symlink_metadata(path).ok()?;
+        let (uid, file) = (status.uid(), (status.dev(), status.ino()));
+        // What is called so is another's: none of that user's programs would use it.
+        if !status.is_file() || outer_user(uid) != Some(number) || !self.scope.has(uid) {
+            return None;
+        }
+        if is_recorded(file) || self.refused.get(&uid).is_some_and(|refused| refused.file == file) {
+            return None;
+        }
+        let is_known = self.opened.contains_key(&uid);
+        let opened = self.opened.get(&uid).copied().unwrap_or_default();
+        if !is_known && self.opened.len() >= USERS_MAX || opened >= WINDOWS_PER_USER_MAX {
+            let is_news = self.beyond.len() < REFUSED_MAX && self.beyond.insert(uid);
+            let why = match is_known {
+                true => format!("it is window {} of that user", WINDOWS_PER_USER_MAX + 1),
+                false => format!("{USERS_MAX} users are recorded already"),
+            };
+            return is_news.then_some((uid, Err(why)));
+        }
+        *self.opened.entry(uid).or_default() += 1;
+        match Home::open_for(&self.folder, uid, false) {
+            Ok(home) => Some((uid, Ok(home))),
+            // It has gone meanwhile.
+            Err(RecordError::Window(_, OpenError::Absent)) => None,
+            Err(error) => {
+                self.refuse(uid, file, now_ns);
+                Some((uid, Err(error.to_string())))
+            }
+        }
+    }
+
+    /// Notes that a window could not be recorded: it is tried again later.
+    pub(crate) fn refuse(&mut self, uid: u32, file: (u64, u64), now_ns: u64) {
+        let known = self.refused.get(&uid).and_then(|refused| refused.retry);
+        let retry = known.or(Some((now_ns + RETRY_NS, RETRY_NS)));
+        if self.refused.len() < REFUSED_MAX || self.refused.contains_key(&uid) {
+            self.refused.insert(uid, Refused { file, retry });
+        }
+    }
+
+    /// Notes that a window is recorded.
+    pub(crate) fn accept(&mut self, uid: u32) {
+        self.refused.remove(&uid);
+    }
+}
+
+fn file_of(folder: &Path, uid: u32) -> Option<(u64, u64)> {
+    let status = fs::symlink_metadata(handle::path_of(folder, uid).ok()?).ok()?;
+    Some((status.dev(), status.ino()))
+}
+
+/// The number in a window's name, if it is one of this version's.
+fn number_in(name: &[u8]) -> Option<u32> {
+    let name = std::str::from_utf8(name).ok()?;
+    let (number, version) = name.strip_prefix("trackway-")?.split_once("-v")?;
+    let number: u32 = number.parse().ok().filter(|it: &u32| it.to_string() == number)?;
+    (version == ABI_VERSION.to_string()).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_named_by_name_or_number_and_others_by_root_alone() {
+        let of = |users: &[&str]| Scope::of(&users.iter().map(|&it| it.into()).collect::<Vec<_>>());
+        assert_eq!(of(&[]).expect("all may"), Scope::Own);
+        let own = crate::common::user::user();
+        let own_only = of(&[&own.to_string()]).expect("all may");
+        assert_eq!(own_only, Scope::These(vec![own]));
+        for nobody in ["no such user", "-1", "4294967295", ""] {
+            assert!(of(&[nobody]).is_err(), "{nobody}");
+        }
+        let others = (of(&["65531", "root", "65531"]), of(&["root", "all"]));
+        match own {
+            0 => {
+                assert_eq!(others.0.expect("root may"), Scope::These(vec![0, 65_531]));
+                assert_eq!(others.1.expect("root may"), Scope::All);
+            }
+            _ => assert!(others.0.is_err() && others.1.is_err()),
+        }
+    }
+
+    #[test]
+    fn names_of_windows_are_told_from_others() {
+        let good = format!("trackway-65531-v{ABI_VERSION}");
+        assert_eq!(number_in(good.as_bytes()), Some(65_531));
+        for bad in [
+            "trackway-65531-v1.unusable-5",
+            "trackway-65531-v0",
+            "trackway-+5-v2",
+            "trackway-05-v2",
+            "trackway--v2",
+            "trackway-test-5",
+            "other",
+            "trackway-99999999999-v2",
+        ] {
+            assert_eq!(number_in(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

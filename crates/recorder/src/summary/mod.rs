@@ -1,0 +1,233 @@
+//! How a recording went, in words.
+
+pub(crate) mod shortfall;
+
+use trackway_abi::window::EVENTS_MAX;
+
+use crate::common::numbers::{Counted, Grouped};
+use crate::notices::Notices;
+use crate::summary::shortfall::{Shortfall, SizeSource};
+
+/// How a recording went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Events that were written to the trace.
+    pub recorded: u64,
+    /// Events that found no room.
+    pub lost: u64,
+    /// Events that newer ones overwrote.
+    pub overwritten: u64,
+    /// Events of those recorded whose files were deleted for newer ones, as was asked for.
+    pub deleted: u64,
+    /// Records with a field that was cut to fit, those overwritten since included.
+    pub cut: u64,
+    /// The event of which a record was cut last, if its name can be read.
+    pub cut_last: Option<String>,
+    /// Sub-buffers that could not be read: somebody wrote over them.
+    pub damaged: u64,
+    /// Sub-buffers in which a writer was killed between reserve and commit (`--reserve lockless`):
+    /// what was in them is lost, and counted as such.
+    pub holes: u64,
+    /// Processes that took part.
+    pub processes: u64,
+    /// Those of them that became another user meanwhile (setuid(2)) and are not recorded since.
+    pub departed: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Events with the most losses, most first.
+    pub lost_by_event: Vec<(String, u64)>,
+    /// What would have kept what was lost, by channel.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+/// Events that the summary names losses of.
+pub(crate) const LOST_SHOWN_MAX: usize = 5;
+
+/// Says how much was lost of each of those events.
+pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
+    for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
+        let loss = format!("lost {}", Grouped(*lost));
+        notices.say_with_loss(format_args!("{loss} × {name}"), &loss);
+    }
+}
+
+impl Summary {
+    /// Takes in what became of another user's part of the same session: its processes are others.
+    pub(crate) fn add_part(&mut self, other: Self) {
+        let processes = self.processes.saturating_add(other.processes);
+        let departed = self.departed.saturating_add(other.departed);
+        self.add(other);
+        (self.processes, self.departed) = (processes, departed);
+    }
+
+    /// Says it: one line, in a form that scripts may read, then what was lost.
+    pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
+        let overwritten = match overwrite {
+            true => format!(", {} overwritten", Grouped(self.overwritten)),
+            false => String::new(),
+        };
+        let line = format!(
+            "{} recorded, {} lost{overwritten}, {} process{}, {} bytes in {}",
+            Counted(self.recorded, "event"),
+            Grouped(self.lost),
+            Grouped(self.processes),
+            if self.processes == 1 { "" } else { "es" },
+            Grouped(self.bytes),
+            folder.display()
+        );
+        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
+        say_lost(&self.lost_by_event, notices);
+        self.say_deleted("events", notices);
+        self.say_cut(notices);
+        self.say_damage(notices);
+        self.say_departed(notices);
+    }
+
+    /// Reports what would have kept what was lost, as far as that is known.
+    pub(crate) fn hint_what_keeps(&self, source: SizeSource, notices: &Notices) {
+        for shortfall in &self.shortfalls {
+            shortfall.report(self.lost, source, notices);
+        }
+    }
+
+    /// The part of the summary's line that tells of losses, if there were any.
+    fn shown_loss(&self) -> String {
+        if self.lost == 0 { String::new() } else { format!("{} lost", Grouped(self.lost)) }
+    }
+
+    /// Whether nothing was emitted, as far as is known.
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self
+            == Self {
+                processes: self.processes,
+                departed: self.departed,
+                bytes: self.bytes,
+                ..Self::default()
+            }
+    }
+
+    /// The first line of a summary of the kernel's events.
+    pub(crate) fn say_of_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
+        let bytes = Grouped(self.bytes);
+        let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
+        let line = format!(
+            "kernel: {} recorded, {} lost, {} overwritten{}",
+            Counted(self.recorded, "event"),
+            Grouped(self.lost),
+            Grouped(self.overwritten),
+            place.unwrap_or_default()
+        );
+        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
+    }
+
+    /// Says how many of such events made room for newer ones on the disk, if any did.
+    pub fn say_deleted(&self, events: &str, notices: &Notices) {
+        if self.deleted > 0 {
+            notices.say(format_args!(
+                "{} of the {events} made room for newer ones: of each stream only the newest trace \
+                 files are kept",
+                Grouped(self.deleted)
+            ));
+        }
+    }
+
+    /// Says how many processes went where this recording does not see them, if any did.
+    pub fn say_departed(&self, notices: &Notices) {
+        if self.departed > 0 {
+            notices.say(format_args!(
+                "{} process{} became another user and {} not recorded from then on",
+                self.departed,
+                if self.departed == 1 { "" } else { "es" },
+                if self.departed == 1 { "was" } else { "were" },
+            ));
+        }
+    }
+
+    /// Says how many records were cut, if any were: a sequence does not show it.
+    pub fn say_cut(&self, notices: &Notices) {
+        if self.cut == 0 {
+            return;
+        }
+        let last = self.cut_last.as_ref().map(|event| format!(", the last of {event}"));
+        notices.say(format_args!(
+            "{} record{} cut to fit{}{}",
+            Grouped(self.cut),
+            if self.cut == 1 { " was" } else { "s were" },
+            if self.overwritten > 0 { " (overwritten ones included)" } else { "" },
+            last.unwrap_or_default(),
+        ));
+    }
+
+    /// Says what could not be read, if anything.
+    pub fn say_damage(&self, notices: &Notices) {
+        if self.damaged > 0 {
+            notices.say(format_args!(
+                "{} could not be read: a process wrote over {}",
+                Counted(self.damaged, "sub-buffer"),
+                if self.damaged == 1 { "it" } else { "them" }
+            ));
+        }
+        if self.holes > 0 {
+            notices.say(format_args!(
+                "{} sub-buffer{} a hole, where a writer ended between reserve and commit: what \
+                 else was there is lost",
+                Grouped(self.holes),
+                if self.holes == 1 { " has" } else { "s have" },
+            ));
+        }
+    }
+}
+
+/// Says how many events found no place in the window's table meanwhile, if some did.
+pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
+    if refused == 0 {
+        return;
+    }
+    notices.say(format_args!(
+        "{} events could not be registered: the table of {EVENTS_MAX} events of this user is full",
+        Grouped(refused.into()),
+    ));
+    notices.hint(format_args!(
+        "remove {} when none of the user's programs with events runs; it is made anew",
+        window.display()
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_is_one_line() {
+        let notices = Notices::kept();
+        let summary =
+            Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
+        summary.say(&notices, std::path::Path::new("t"), false);
+        let one = Summary { recorded: 1, processes: 2, damaged: 1, ..Summary::default() };
+        one.say(&notices, std::path::Path::new("t"), true);
+        assert_eq!(
+            notices.lines(),
+            [
+                "1,234,567 events recorded, 0 lost, 1 process, 2,048 bytes in t",
+                "1 event recorded, 0 lost, 0 overwritten, 2 processes, 0 bytes in t",
+                "1 sub-buffer could not be read: a process wrote over it",
+            ]
+        );
+    }
+
+    #[test]
+    fn cut_records_are_told_of() {
+        let said = |cut, overwritten, last: Option<&str>| {
+            let notices = Notices::kept();
+            let cut_last = last.map(str::to_owned);
+            Summary { cut, overwritten, cut_last, ..Summary::default() }.say_cut(&notices);
+            notices.lines().join("|")
+        };
+        assert_eq!(said(0, 7, Some("app:request")), "");
+        assert_eq!(said(1, 0, None), "1 record was cut to fit");
+        assert_eq!(
+            said(2000, 3, Some("app:request")),
+            "2,000 records were cut to fit (overwritten ones included), the last of app:request"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! What would have kept the events that a channel lost.
+//!
+//! Sizes are estimates. What cannot be known is not claimed: a loss for another reason than want
+//! of room is never said to be one that a larger buffer keeps.
+
+use std::fmt::{Display, Formatter};
+
+use crate::common::numbers::Grouped;
+use crate::notices::Notices;
+
+/// What kept a channel from recording what it lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The channel.
+    pub(crate) channel: String,
+    /// Events lost for want of room.
+    pub(crate) roomless: u64,
+    /// `buffer-size` that would have kept them, in bytes; `None`: it is not known.
+    pub(crate) enough_bytes: Option<u64>,
+    /// Memory for buffers could not be had.
+    pub(crate) is_memory_short: bool,
+    /// The largest record that no sub-buffer can hold, in bytes.
+    pub(crate) oversized_bytes: Option<u64>,
+    /// `buffer-size` with sub-buffers that can hold it, in bytes.
+    pub(crate) holding_bytes: Option<u64>,
+    /// Events that found no room in processes that have not mapped all buffers.
+    pub(crate) unmapped: u64,
+}
+
+/// How a recording's user says how large a channel's buffers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SizeSource {
+    /// By an option, of the only channel.
+    Option,
+    /// For each channel.
+    Channel,
+    /// For each channel, in the file of `--config`.
+    Config,
+}
+
+impl Shortfall {
+    /// Whether nothing can be said of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.roomless == 0 && self.oversized_bytes.is_none() && self.unmapped == 0
+    }
+
+    /// Takes in that of another part of the same channel.
+    pub(crate) fn add(&mut self, other: &Self) {
+        // A part whose size is not known makes that of all unknown.
+        let is_known = |part: &Self| part.roomless == 0 || part.enough_bytes.is_some();
+        let are_known = is_known(self) && is_known(other);
+        self.enough_bytes = self.enough_bytes.max(other.enough_bytes).filter(|_| are_known);
+        self.roomless = self.roomless.saturating_add(other.roomless);
+        self.is_memory_short |= other.is_memory_short;
+        self.oversized_bytes = self.oversized_bytes.max(other.oversized_bytes);
+        self.holding_bytes = self.holding_bytes.max(other.holding_bytes);
+        self.unmapped = self.unmapped.saturating_add(other.unmapped);
+    }
+
+    /// Reports what would have kept its part of the `lost` events.
+    pub(crate) fn report(&self, lost: u64, source: SizeSource, notices: &Notices) {
+        let size = |bytes| SizeOf { source, channel: &self.channel, bytes };
+        let fewer = match source {
+            SizeSource::Option => "fewer events, with --on, need less",
+            SizeSource::Channel | SizeSource::Config => "fewer events need less",
+        };
+        let share = |count: u64, all: &str| match count >= lost {
+            true => all.to_owned(),
+            false => format!("{} of them", Grouped(count)),
+        };
+        match self.enough_bytes {
+            _ if self.roomless == 0 => {}
+            _ if self.is_memory_short => notices.hint(format_args!(
+                "{} found no room because memory for buffers was short; {fewer}",
+                share(self.roomless, "they")
+            )),
+            Some(bytes) => notices.hint(format_args!(
+                "{} would have kept {}; {fewer}",
+                size(Size::About(bytes)),
+                share(self.roomless, "them")
+            )),
+            None => notices.hint(format_args!("{} keeps more; {fewer}", size(Size::Larger))),
+        }
+        if let Some(record_bytes) = self.oversized_bytes {
+            let record_bytes = Grouped(record_bytes);
+            let holds = self.holding_bytes.map(|bytes| size(Size::Exactly(bytes)));
+            let holds = holds.map(|size| format!("; {size} has sub-buffers that can hold them"));
+            notices.hint(format_args!(
+                "events of up to {record_bytes} bytes are too large for a sub-buffer{}",
+                holds.unwrap_or_default()
+            ));
+        }
+        if self.unmapped > 0 {
+            notices.hint(format_args!(
+                "{} found no room in a process that cannot map all buffers, as with a limit on \
+                 its address space (ulimit -v); {} needs less",
+                share(self.unmapped, "they"),
+                size(Size::Smaller)
+            ));
+        }
+    }
+}
+
+/// A size of buffers, as a hint names it.
+#[derive(Debug, Clone, Copy)]
+enum Size {
+    About(u64),
+    Exactly(u64),
+    Larger,
+    Smaller,
+}
+
+/// `a --buffer-size of about 8M`, `a larger buffer-size of channel 'x'`.
+struct SizeOf<'a> {
+    source: SizeSource,
+    channel: &'a str,
+    bytes: Size,
+}
+
+impl Display for SizeOf<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        let name = match self.source {
+            SizeSource::Option => "--buffer-size",
+            SizeSource::Channel | SizeSource::Config => "buffer-size",
+        };
+        match self.bytes {
+            Size::About(bytes) => write!(formatter, "a {name} of about {}", argument(bytes))?,
+            Size::Exactly(bytes) => write!(formatter, "a {name} of {}", argument(bytes))?,
+            Size::Larger => write!(formatter, "a larger {name}")?,
+            Size::Smaller => write!(formatter, "a smaller {name}")?,
+        }
+        match self.source {
+            SizeSource::Option => Ok(()),
+            SizeSource::Channel => write!(formatter, " of channel '{}'", self.channel),
+            SizeSource::Config => {
+                write!(formatter, " of channel '{}' in the file of --config", self.channel)
+            }
+        }
+    }
+}
+
+/// A size as an option has it: `16M`.
+fn argument(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let whole =
+        |&&(shift, _): &&(u32, &str)| bytes >= 1 << shift && bytes.trailing_zeros() >= shift;
+    match units.iter().find(whole) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(shortfall: &Shortfall, lost: u64, source: SizeSource) -> String {
+        let notices = Notices::kept();
+        shortfall.report(lost, source, &notices);
+        notices.lines().join("\n")
+    }
+
+    fn channel() -> Shortfall {
+        Shortfall { channel: "web".into(), ..Shortfall::default() }
+    }
+
+    #[test]
+    fn losses_for_want_of_room_come_with_a_size() {
+        let full = Shortfall { roomless: 1200, enough_bytes: Some(8 << 20), ..channel() };
+        assert_eq!(
+            hints(&full, 1200, SizeSource::Option),
+            "hint: a --buffer-size of about 8M would have kept them; fewer events, with --on, need \
+             less"
+        );
+        assert_eq!(
+            hints(&full, 1201, SizeSource::Config),
+            "hint: a buffer-size of about 8M of channel 'web' in the file of --config would have \
+             kept 1,200 of them; fewer events need less"
+        );
+        let unknown = Shortfall { enough_bytes: None, ..full.clone() };
+        assert_eq!(
+            hints(&unknown, 1200, SizeSource::Channel),
+            "hint: a larger buffer-size of channel 'web' keeps more; fewer events need less"
+        );
+        let short = Shortfall { is_memory_short: true, ..full };
+        let text = hints(&short, 1200, SizeSource::Option);
+        assert!(
+            text.starts_with("hint: they found no room because memory") && !text.contains("8M")
+        );
+    }
+
+    #[test]
+    fn of_other_losses_no_larger_buffer_is_said_to_keep_them() {
+        assert!(channel().is_empty());
+        assert_eq!(hints(&channel(), 12, SizeSource::Option), "");
+        let holding_bytes = Some(4 << 20);
+        let large = Shortfall { oversized_bytes: Some(60_017), holding_bytes, ..channel() };
+        assert_eq!(
+            hints(&large, 12, SizeSource::Option),
+            "hint: events of up to 60,017 bytes are too large for a sub-buffer; a --buffer-size of \
+             4M has sub-buffers that can hold them"
+        );
+        let unmapped = Shortfall { unmapped: 12, ..channel() };
+        assert_eq!(
+            hints(&unmapped, 12, SizeSource::Option),
+            "hint: they found no room in a process that cannot map all buffers, as with a limit \
+             on its address space (ulimit -v); a smaller --buffer-size needs less"
+        );
+    }
+
+    #[test]
+    fn a_part_of_unknown_size_makes_that_of_the_channel_unknown() {
+        let known = Shortfall { roomless: 2, enough_bytes: Some(1 << 20), ..channel() };
+        let mut sum = Shortfall { roomless: 3, enough_bytes: Some(2 << 20), ..channel() };
+        sum.add(&known);
+        assert_eq!((sum.roomless, sum.enough_bytes), (5, Some(2 << 20)));
+        sum.add(&Shortfall { unmapped: 1, ..channel() });
+        assert_eq!((sum.unmapped, sum.enough_bytes), (1, Some(2 << 20)));
+        sum.add(&Shortfall { roomless: 1, ..channel() });
+        assert_eq!((sum.roomless, sum.enough_bytes), (6, None));
+    }
+}

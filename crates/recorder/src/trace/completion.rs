@@ -1,0 +1,135 @@
+//! The mark of a trace that is complete: `trackway/complete` beside the calibrations, one line of
+//! what became of the recording.
+//!
+//! ```text
+//! ended=20261121T093000Z by=record events=1234 lost=5 overwritten=0 damaged=0
+//! ended=20261121T093000Z by=recover events=17 lost=5 overwritten=0 damaged=0
+//! ended=20261121T093000Z by=recover memory=gone
+//! ```
+//!
+//! It is written last, so that a trace without it whose recorder is gone misses what was still in
+//! memory: readers say so. `events` of `recover` are those that it found there; `damaged` counts
+//! sub-buffers. That a disk has all of the streams it does not say: as any program's, what was
+//! written a moment before the machine loses its power may be gone.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use trackway_sys::clock::realtime_ns;
+
+use crate::common::date::utc;
+use crate::summary::Summary;
+use crate::trace::progress_file;
+
+/// Name of the mark; `reader::recording` knows it too.
+const MARK: &str = "complete";
+
+/// Who completed a trace, and with what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// Its recorder, at the end.
+    Record(&'a Summary),
+    /// Whoever came after its recorder was killed, from memory.
+    Recover(&'a Summary),
+    /// The same, but the memory is gone: what is written is all there is.
+    Nobody,
+}
+
+/// Marks the trace whose facts are in `folder`.
+///
+/// # Errors
+///
+/// If the mark cannot be written; then there is none, or one of before.
+pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let next = folder.join(".complete.next");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&next)?;
+    let written = file
+        .write_all(line(realtime_ns() / 1_000_000_000, by).as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&next, folder.join(MARK)));
+    if let Err(error) = written {
+        // What there is of it takes room that is missing.
+        let _ = fs::remove_file(&next);
+        return Err(error);
+    }
+    if matches!(by, By::Recover(_) | By::Nobody) {
+        progress_file::forget(folder);
+    }
+    // Not all file systems can; the mark is there whether or not they do.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// Takes the mark away that may be in the folder of facts `folder`, of whatever was there before.
+///
+/// # Errors
+///
+/// If there is one, and it cannot be removed.
+pub(crate) fn unmark(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(MARK)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether there is a mark in the folder of facts `folder`.
+pub(crate) fn is_marked(folder: &Path) -> bool {
+    folder.join(MARK).exists()
+}
+
+fn line(ended_s: u64, by: By<'_>) -> String {
+    let counts = |summary: &Summary| {
+        let Summary { recorded, lost, overwritten, damaged, .. } = summary;
+        format!("events={recorded} lost={lost} overwritten={overwritten} damaged={damaged}")
+    };
+    let facts = match by {
+        By::Record(summary) => format!("by=record {}", counts(summary)),
+        By::Recover(summary) => format!("by=recover {}", counts(summary)),
+        By::Nobody => "by=recover memory=gone".to_owned(),
+    };
+    format!("ended={}Z {facts}\n", utc(ended_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn the_mark_is_one_line_and_replaces_the_one_before() {
+        let summary =
+            Summary { recorded: 12, lost: 3, overwritten: 4, damaged: 1, ..Summary::default() };
+        let text = line(1_795_230_981, By::Record(&summary));
+        let facts = "by=record events=12 lost=3 overwritten=4 damaged=1\n";
+        assert_eq!(text, format!("ended=20261121T031621Z {facts}"));
+        let folder = TemporaryFolder::new();
+        let facts = folder.join("facts");
+        assert!(!is_marked(&facts));
+        for (by, word) in [(By::Nobody, "memory=gone"), (By::Recover(&summary), "by=recover e")] {
+            mark(&facts, by).expect("a folder");
+            let text = fs::read_to_string(facts.join(MARK)).expect("a mark");
+            assert!(text.contains(word) && text.lines().count() == 1, "{text}");
+            assert!(is_marked(&facts));
+        }
+        for _ in 0..2 {
+            unmark(&facts).expect("a folder");
+            assert!(!is_marked(&facts));
+        }
+        mark(&facts, By::Nobody).expect("a folder");
+        let files = fs::read_dir(&facts).expect("a folder").count();
+        assert_eq!(files, 1, "nothing else is left there");
+    }
+}

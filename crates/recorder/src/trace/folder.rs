@@ -1,0 +1,294 @@
+//! A folder that is found again wherever it is moved.
+//!
+//! Users move traces while they are recorded; files that are needed only later (the stream of a
+//! CPU that nobody ran on before) have to go where the others are.
+//!
+//! And root records into folders that lie in other users': who may rename what is above a folder
+//! leads whoever goes by its path elsewhere. So nothing is made, written or removed by a path, but
+//! below the folder that is open, one name after the other, none of them a link
+//! (docs/design/0004-privileges.md).
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::common::files::Removed;
+use crate::trace::fuse_owner;
+
+/// How the links in /proc end whose targets were removed: proc(5).
+const REMOVED: &[u8] = b" (deleted)";
+
+/// A folder, opened.
+#[derive(Debug)]
+pub(crate) struct Place {
+    folder: File,
+    /// Where it was when it was opened: for messages, and where there is no /proc.
+    path: PathBuf,
+}
+
+impl Place {
+    /// The folder at `path`.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self::of(File::open(path)?, path))
+    }
+
+    /// The same, where it need not be readable: it is only to be found again.
+    pub(crate) fn open_to_find(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
+        Ok(Self::of(options.open(path)?, path))
+    }
+
+    /// This folder, which was opened at `path`.
+    pub(crate) fn of(folder: File, path: &Path) -> Self {
+        Self { folder, path: path.to_owned() }
+    }
+
+    /// The folder of this name in it, which is no link. It may be anybody's.
+    pub(crate) fn folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+        let name = name.as_ref();
+        Ok(Self::of(options.open(self.now()?.join(name))?, &self.path.join(name)))
+    }
+
+    /// The folder that these names lead to, each the name of one in that before. None is a link,
+    /// and all are ours: nobody else can put another in the place of one, or into it.
+    pub(crate) fn below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
+        let mut folder = self.again()?;
+        for name in names {
+            folder = folder.folder(name.as_ref())?;
+            folder.check_ours()?;
+        }
+        Ok(folder)
+    }
+
+    /// The same; those that are not there are made.
+    pub(crate) fn make_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
+        let mut folder = self.again()?;
+        for name in names {
+            let path = folder.now()?.join(name.as_ref());
+            match DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => folder = folder.below(&[name])?,
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Removes the folder that these names lead to as in [`Self::below`], with all that is in it.
+    pub(crate) fn remove_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
+        let Some((last, above)) = names.split_last() else { return Ok(()) };
+        let above = self.below(above)?;
+        above.below(&[last])?;
+        // Which follows no link, in whatever is of that name by then.
+        fs::remove_dir_all(above.now()?.join(last.as_ref()))
+    }
+
+    /// The same, and those of the folders above it, as far as they are named, in which nothing is
+    /// left.
+    pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
+        let removed = self.remove_below(names);
+        for many in (1..names.len()).rev() {
+            self.below(&names[..many])?.remove_if_empty()?;
+        }
+        removed
+    }
+
+    /// Removes it if nothing is in it.
+    pub(crate) fn remove_if_empty(&self) -> io::Result<()> {
+        let now = self.now()?;
+        let name = fs::read_link(&now).unwrap_or_else(|_| now.clone());
+        let name = name.file_name().ok_or(ErrorKind::InvalidInput)?;
+        fs::remove_dir(now.join("..").join(name))
+    }
+
+    /// The folder that it is in.
+    pub(crate) fn above(&self) -> io::Result<Self> {
+        let path = self.path.parent().unwrap_or(&self.path);
+        let above = Self::open_to_find(&self.now()?.join(".."))?;
+        Ok(Self { path: path.to_owned(), ..above })
+    }
+
+    /// The same folder, open once more.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        Ok(Self::of(self.folder.try_clone()?, &self.path))
+    }
+
+    /// Whether it is ours: of the user whose is what we make in it. (A file system may take us for
+    /// somebody else, as NFS does root, or all files for somebody's.)
+    fn check_ours(&self) -> io::Result<()> {
+        /// Readers pass over names that begin with a dot.
+        const PROBE: &str = ".whose";
+        // Else what is said of owners is said by somebody else.
+        fuse_owner::check(&self.folder)?;
+        let owner = self.folder.metadata()?.uid();
+        if owner == crate::common::user::user() {
+            return Ok(());
+        }
+        let why = || io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
+        let path = self.now()?.join(PROBE);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let made = made.map_err(|_| why())?;
+        let _ = fs::remove_file(path);
+        if made.metadata()?.uid() == owner { Ok(()) } else { Err(why()) }
+    }
+
+    /// What is known of it, open as it is.
+    pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
+        self.folder.metadata()
+    }
+
+    /// A path that leads to it wherever it is now, in this process.
+    ///
+    /// # Errors
+    ///
+    /// If it was removed, or it cannot be known where it is: what is at its path then is not it.
+    pub(crate) fn now(&self) -> io::Result<PathBuf> {
+        if self.is_at(&self.link())? {
+            return match self.is_removed() {
+                true => Err(io::Error::new(io::ErrorKind::NotFound, Removed)),
+                false => Ok(self.link()),
+            };
+        }
+        // There is no /proc.
+        match self.is_at(&self.path)? {
+            true => Ok(self.path.clone()),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was moved")),
+        }
+    }
+
+    /// Its name now: `named`, if that is it, else the kernel's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::now`].
+    pub(crate) fn name(&self, named: &Path) -> io::Result<PathBuf> {
+        if self.is_at(named)? {
+            return Ok(named.to_owned());
+        }
+        let now = self.now()?;
+        let name = fs::read_link(&now).unwrap_or(now);
+        match self.is_at(&name)? {
+            true => Ok(name),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was moved")),
+        }
+    }
+
+    /// Whether it is known that it was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        // Not all file systems say that a folder has no links any more; the kernel's name of it
+        // does.
+        fs::read_link(self.link()).is_ok_and(|target| {
+            let is_said = target.as_os_str().as_bytes().ends_with(REMOVED);
+            is_said && self.is_at(&target).is_ok_and(|is_its_name| !is_its_name)
+        })
+    }
+
+    /// The kernel's link to it.
+    fn link(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+    }
+
+    /// Whether it is at `path`.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let identity = |of: fs::Metadata| (of.dev(), of.ino());
+        let ours = identity(self.folder.metadata()?);
+        Ok(fs::metadata(path).is_ok_and(|there| identity(there) == ours))
+    }
+
+    /// Where it was when it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_found_where_it_was_moved() {
+        let folder = TemporaryFolder::new();
+        let (before, after) = (folder.join("before"), folder.join("after"));
+        fs::create_dir(&before).expect("a folder");
+        let place = Place::open(&before).expect("a folder");
+        fs::rename(&before, &after).expect("moved");
+        assert_eq!(place.name(&before).expect("a name"), after.canonicalize().expect("there"));
+        assert_eq!(place.name(&after).expect("a name"), after);
+        fs::create_dir(&before).expect("another folder");
+        assert_ne!(place.name(&before).expect("a name"), before);
+        fs::write(place.now().expect("there").join("file"), "text").expect("written");
+        assert_eq!(fs::read_to_string(after.join("file")).expect("read"), "text");
+    }
+
+    #[test]
+    fn a_folder_that_was_removed_is_not_the_next_one_of_its_name() {
+        let folder = TemporaryFolder::new();
+        let path = folder.join("folder");
+        fs::create_dir(&path).expect("a folder");
+        let place = Place::open(&path).expect("a folder");
+        fs::remove_dir(&path).expect("removed");
+        assert!(place.now().is_err_and(|error| crate::common::files::says_removed(&error)));
+        fs::create_dir(&path).expect("a folder");
+        assert!(place.now().is_err());
+        // A name like those of removed ones.
+        let odd = folder.join("odd (deleted)");
+        fs::create_dir(&odd).expect("a folder");
+        assert!(Place::open(&odd).expect("a folder").now().is_ok());
+    }
+
+    #[test]
+    fn what_is_below_a_folder_is_ours_and_behind_no_link() {
+        let base = TemporaryFolder::new();
+        let [before, after, victim] = ["before", "after", "victim"].map(|name| base.join(name));
+        fs::create_dir(&before).expect("a folder");
+        fs::create_dir_all(victim.join("kernel/index")).expect("a folder");
+        let place = Place::open(&before).expect("a folder");
+        // Whoever may rename it leads who goes by its path elsewhere.
+        fs::rename(&before, &after).expect("moved");
+        std::os::unix::fs::symlink(&victim, &before).expect("a link");
+        let made = place.make_below(&["kernel", "trackway"]).expect("made");
+        assert_eq!(made.path(), before.join("kernel/trackway"));
+        assert!(after.join("kernel/trackway").is_dir() && !victim.join("kernel/trackway").exists());
+        assert!(place.make_below(&["kernel", "trackway"]).is_ok(), "it is there, and ours");
+        place.remove_below(&["kernel"]).expect("ours");
+        assert!(!after.join("kernel").exists() && victim.join("kernel/index").is_dir());
+        // And so does whoever may write there.
+        std::os::unix::fs::symlink(victim.join("kernel"), after.join("kernel")).expect("a link");
+        for names in [&["kernel"][..], &["kernel", "index"]] {
+            assert!(place.below(names).is_err() && place.make_below(names).is_err(), "{names:?}");
+            assert!(place.remove_below(names).is_err(), "{names:?}");
+        }
+        assert!(
+            place.make_below(&["kernel", "new"]).is_err() && !victim.join("kernel/new").exists()
+        );
+        assert!(victim.join("kernel/index").is_dir());
+        if crate::common::user::user() == 0 {
+            fs::create_dir_all(after.join("ust/uid")).expect("a folder");
+            std::os::unix::fs::chown(after.join("ust"), Some(65_531), None).expect("root may");
+            assert!(place.make_below(&["ust", "uid"]).is_err(), "another's");
+            assert!(place.remove_below(&["ust"]).is_err() && after.join("ust/uid").is_dir());
+            assert_eq!(fs::read_dir(after.join("ust")).expect("a folder").count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_folder_goes_from_where_it_is_now_if_nothing_is_in_it() {
+        let base = TemporaryFolder::new();
+        let [before, after] = ["before", "after"].map(|name| base.join(name));
+        fs::create_dir_all(before.join("in it")).expect("a folder");
+        let place = Place::open(&before).expect("a folder");
+        fs::rename(&before, &after).expect("moved");
+        fs::create_dir(&before).expect("a folder");
+        assert!(place.remove_if_empty().is_err());
+        fs::remove_dir(after.join("in it")).expect("ours");
+        place.remove_if_empty().expect("it is empty");
+        assert!(before.is_dir() && !after.exists());
+    }
+}

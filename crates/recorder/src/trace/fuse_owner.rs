@@ -1,0 +1,104 @@
+//! Who serves the file system that a folder is on: one in user space (FUSE) says of each file whose
+//! it is, and what is at each name, as it likes and anew each time. So what it says of owners
+//! proves nothing, and a name that was a file may be a link the next time.
+//!
+//! What it cannot say is what the kernel does: that it is FUSE (statfs(2)), the number of its
+//! device (fstat(2)), and which user opened /dev/fuse for it, in the mount's options (proc(5)).
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd as _;
+
+use trackway_sys::mount;
+
+/// FUSE_SUPER_MAGIC (linux/magic.h).
+const FUSE: u64 = 0x6573_5546;
+/// Served by the machine that ours is a guest of.
+const VIRTIO: &str = "virtiofs";
+
+/// Whether what is in this folder is what ours, root, or the kernel says that it is.
+///
+/// # Errors
+///
+/// If another user serves it, or nobody knows who.
+pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
+    let path = CString::new(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
+    // (Without /proc: by the descriptor's own device it cannot be told, and is taken for a disk, as
+    // are all folders where statfs(2) is refused.)
+    if mount::magic_of(&path) != Ok(FUSE) {
+        return Ok(());
+    }
+    let device = device_of(&folder.metadata()?);
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    match server(&mounts, &device) {
+        Some(Server::Machine) => Ok(()),
+        Some(Server::User(uid)) if uid == 0 || uid == crate::common::user::user() => Ok(()),
+        _ => Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "another user serves the file system that it is on",
+        )),
+    }
+}
+
+/// A device's numbers, as mountinfo has them.
+fn device_of(metadata: &fs::Metadata) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = metadata.dev();
+    format!("{}:{}", libc::major(device), libc::minor(device))
+}
+
+/// Who says what is on a file system.
+#[derive(Debug, PartialEq, Eq)]
+enum Server {
+    User(u32),
+    Machine,
+}
+
+/// Who serves the file system of this device, by the lines of mountinfo:
+/// `36 35 98:0 /root /where rw,noatime master:1 - TYPE SOURCE rw,user_id=1000,…`.
+fn server(mounts: &str, device: &str) -> Option<Server> {
+    mounts.lines().find_map(|line| {
+        // No field in front has blanks: those of names are written as numbers.
+        let (front, behind) = line.split_once(" - ")?;
+        if front.split(' ').nth(2) != Some(device) {
+            return None;
+        }
+        let mut behind = behind.split(' ');
+        let (kind, options) = (behind.next()?, behind.nth(1)?);
+        if kind == VIRTIO {
+            return Some(Server::Machine);
+        }
+        // The kernel's own options stand before those of the server, which are its `fsname` and
+        // `subtype` alone, in other fields.
+        let user = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
+        user.parse().ok().map(Server::User)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+        22 28 0:20 / /proc rw,nosuid - proc proc rw\n\
+        61 28 0:52 / /home/ann/far\\040away rw,nosuid,nodev - fuse.sshfs far:/user_id=0 \
+         rw,user_id=1000,group_id=1000,allow_other\n\
+        62 28 0:53 / /mnt/disk rw - fuseblk /dev/sdb1 rw,user_id=0,group_id=0,blksize=4096\n\
+        63 28 0:54 / /mnt/host rw shared:4 - virtiofs host rw\n\
+        64 28 0:55 / /mnt/odd rw - fuse odd rw\n";
+
+    #[test]
+    fn who_serves_a_file_system_is_what_the_kernel_says() {
+        assert_eq!(server(MOUNTS, "0:52"), Some(Server::User(1000)));
+        assert_eq!(server(MOUNTS, "0:53"), Some(Server::User(0)));
+        assert_eq!(server(MOUNTS, "0:54"), Some(Server::Machine));
+        // One that does not say is nobody's, as one that is mounted elsewhere.
+        assert_eq!((server(MOUNTS, "0:55"), server(MOUNTS, "0:5")), (None, None));
+    }
+
+    #[test]
+    fn a_folder_of_the_kernels_own_is_served_by_nobody_else() {
+        assert!(check(&fs::File::open(std::env::temp_dir()).expect("a folder")).is_ok());
+    }
+}

@@ -1,0 +1,303 @@
+//! A trace's metadata file: valid at any moment, because each version replaces the one before.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use trackway_ctf::read::Trace;
+use trackway_ctf::write::{
+    Contexts, Meaning, TraceDescription, declared_type, event_declaration_meaning,
+    metadata_preamble, stream_declaration,
+};
+use trackway_schema::EventDescription;
+
+use crate::trace::folder::Place;
+
+/// Largest metadata that is read back, in bytes.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// The metadata file of a trace.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    folder: Arc<Place>,
+    text: String,
+    declared: Declared,
+    written_bytes: usize,
+}
+
+/// What a metadata text declares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Declared {
+    /// Stream classes.
+    classes: HashSet<u32>,
+    /// Events, by stream class and id.
+    events: HashSet<(u32, u32)>,
+    /// Types of numbers that stand for something.
+    types: HashSet<String>,
+}
+
+/// What the kernel's trace calls, in its `env`, its fields that are empty whatever happened.
+pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
+/// What it calls those that are not recorded: more than an event may have, or of a kind that we do
+/// not know.
+pub(crate) const LEFT_OUT_FIELDS: &str = "trackway_left_out_fields";
+
+/// Such fields of events as they are named there.
+pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let named = fields.map(|(event, field)| format!("{event}:{field}"));
+    named.collect::<Vec<_>>().join(" ")
+}
+
+impl Metadata {
+    /// Writes the metadata of a new trace in `folder`.
+    pub(crate) fn create(folder: Arc<Place>, trace: &TraceDescription) -> io::Result<Self> {
+        let mut metadata = Self {
+            folder,
+            text: metadata_preamble(trace),
+            declared: Declared { classes: HashSet::from([0]), ..Declared::default() },
+            written_bytes: 0,
+        };
+        metadata.write()?;
+        Ok(metadata)
+    }
+
+    /// The identity of the trace in `folder`, if it has one that can be read.
+    pub(crate) fn uuid_in(folder: &Path) -> Option<[u8; 16]> {
+        let path = folder.join("metadata");
+        if fs::metadata(&path).ok()?.len() > BYTES_MAX {
+            return None;
+        }
+        uuid_in_text(&fs::read(&path).ok()?)
+    }
+
+    /// Reads the metadata that a recorder wrote in `folder`.
+    pub(crate) fn reopen(folder: Arc<Place>) -> io::Result<Self> {
+        let path = folder.now()?.join("metadata");
+        if fs::metadata(&path)?.len() > BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let text = fs::read_to_string(&path)?;
+        let declared = Declared::of(&text);
+        let written_bytes = text.len();
+        Ok(Self { folder, text, declared, written_bytes })
+    }
+
+    /// The identity of the trace, if the text can be understood.
+    pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
+        uuid_in_text(self.text.as_bytes())
+    }
+
+    /// Adds the declaration of a stream class, if there is none yet; it is in the file after
+    /// [`Self::write`].
+    pub(crate) fn declare_class(&mut self, class: u32, contexts: &Contexts) {
+        if self.declared.classes.insert(class) {
+            self.text.push_str(&stream_declaration(class, contexts));
+        }
+    }
+
+    /// Likewise the declaration of event `id` of a stream class.
+    pub(crate) fn declare(&mut self, class: u32, id: u32, event: &EventDescription) {
+        self.declare_meaning(class, id, event, &[]);
+    }
+
+    /// The same, and what numbers among its fields stand for, each in its place.
+    pub(crate) fn declare_meaning(
+        &mut self,
+        class: u32,
+        id: u32,
+        event: &EventDescription,
+        meanings: &[Option<Meaning>],
+    ) {
+        if !self.declared.events.insert((class, id)) {
+            return;
+        }
+        for (field, meaning) in event.fields.iter().zip(meanings) {
+            let (Some(scalar), Some(meaning)) = (Meaning::scalar(&field.kind), meaning) else {
+                continue;
+            };
+            for declaration in meaning.declarations(scalar) {
+                if self.declared.types.insert(declaration.name) {
+                    self.text.push_str(&declaration.text);
+                }
+            }
+        }
+        self.text.push_str(&event_declaration_meaning(class, id, event, meanings));
+    }
+
+    /// Declares what `other` does, of which this is a piece, and nothing else: readers take the
+    /// metadata of one piece for all, the one that declares most.
+    pub(crate) fn declare_as(&mut self, other: &Self) {
+        self.text.clone_from(&other.text);
+        self.declared.clone_from(&other.declared);
+        self.written_bytes = 0;
+    }
+
+    /// Names these fields, as [`fields`] has them, and no others any more, where the trace began
+    /// with a remark by this name.
+    pub(crate) fn name_fields(&mut self, remark: &str, fields: &str) {
+        let begin = format!("\t{remark} = \"");
+        let Some(at) = self.text.find(&begin) else { return };
+        let from = at + begin.len();
+        let Some(length) = self.text[from..].find('"') else { return };
+        let named = from..from + length;
+        if self.text[named.clone()] != *fields {
+            self.text.replace_range(named, fields);
+            self.written_bytes = 0;
+        }
+    }
+
+    /// Replaces the file, if anything was added.
+    pub(crate) fn write(&mut self) -> io::Result<()> {
+        if self.written_bytes == self.text.len() {
+            return Ok(());
+        }
+        // Readers pass over names that begin with a dot.
+        let folder = self.folder.now()?;
+        let next = folder.join(".metadata.next");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&next)?;
+        let written = file
+            .write_all(self.text.as_bytes())
+            .and_then(|()| fs::rename(&next, folder.join("metadata")));
+        if let Err(error) = written {
+            // What there is of it takes room that is missing.
+            let _ = fs::remove_file(&next);
+            return Err(error);
+        }
+        self.written_bytes = self.text.len();
+        Ok(())
+    }
+
+    /// Size of the file, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.written_bytes as u64
+    }
+}
+
+fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
+    Trace::parse(text).ok()?.uuid().copied()
+}
+
+impl Declared {
+    /// What a metadata text of ours declares: classes have an id, events an id and, in the line
+    /// behind it, that of their class.
+    fn of(text: &str) -> Self {
+        let number = |line: &str, name: &str| -> Option<u32> {
+            line.strip_prefix(name)?.strip_suffix(';')?.parse().ok()
+        };
+        let mut declared = Self::default();
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            declared.types.extend(declared_type(line).map(str::to_owned));
+            let Some(id) = number(line, "\tid = ") else { continue };
+            match lines.peek().and_then(|next| number(next, "\tstream_id = ")) {
+                Some(class) => declared.events.insert((class, id)),
+                None => declared.classes.insert(id),
+            };
+        }
+        declared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_ctf::write::{Names, event_declaration};
+    use trackway_schema::{Field, FieldKind, Scalar};
+
+    use super::*;
+
+    fn description(domain: trackway_ctf::write::Domain) -> TraceDescription {
+        TraceDescription {
+            uuid: [1; 16],
+            hostname: "host".into(),
+            domain,
+            trace_name: "t".into(),
+            creation_datetime: "20261121T025621+0000".into(),
+            boot_uuid: [2; 16],
+            clock_offset_ns: 5,
+            contexts: Contexts::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_declared_is_known_again() {
+        let mut text = metadata_preamble(&description(trackway_ctf::write::Domain::User(0)));
+        let mut declared = Declared { classes: HashSet::from([0]), ..Declared::default() };
+        assert_eq!(Declared::of(&text), declared);
+        let event = |name: &str| EventDescription {
+            provider: "a".into(),
+            name: name.into(),
+            level: 6,
+            fields: Vec::new(),
+        };
+        text.push_str(&event_declaration(0, 0, &event("x")));
+        text.push_str(&event_declaration(0, 77, &event("y")));
+        text.push_str(&stream_declaration(3, &Contexts { vpid: true, ..Contexts::default() }));
+        text.push_str(&event_declaration(3, 0, &event("x")));
+        let names = |value| Names { flags: vec![("a".into(), value)], ..Names::default() };
+        let meaning = |value| Some(Meaning::Names(names(value).into()));
+        let mut of = event("z");
+        of.fields.push(Field { name: "f".into(), kind: FieldKind::Scalar(Scalar::X32) });
+        let mut metadata = Metadata {
+            folder: Arc::new(Place::open(Path::new("/")).expect("a folder")),
+            text,
+            declared: declared.clone(),
+            written_bytes: 0,
+        };
+        for (id, value) in [(1, 1), (2, 2), (3, 1)] {
+            metadata.declare_meaning(3, id, &of, &[meaning(value)]);
+            declared.events.insert((3, id));
+        }
+        let text = metadata.text;
+        assert_eq!(text.matches("enum trackway_flags_").count(), 2, "each table once");
+        assert_eq!(metadata.declared.types.len(), 4, "and each type");
+        declared.types = metadata.declared.types;
+        declared.classes.insert(3);
+        declared.events.extend([(0, 0), (0, 77), (3, 0)]);
+        assert_eq!(Declared::of(&text), declared);
+    }
+
+    #[test]
+    fn empty_fields_are_named_in_the_place_of_those_before() {
+        let remarks = vec![(EMPTY_FIELDS, String::new()), ("another", "e:f".into())];
+        let domain = trackway_ctf::write::Domain::Kernel { release: "6.18".into(), remarks };
+        let text = metadata_preamble(&description(domain));
+        let folder = Arc::new(Place::open(Path::new("/")).expect("a folder"));
+        let (declared, written_bytes) = (Declared::default(), text.len());
+        let mut metadata = Metadata { folder, text: text.clone(), declared, written_bytes };
+        metadata.name_fields(EMPTY_FIELDS, "");
+        assert_eq!((metadata.written_bytes, &metadata.text), (text.len(), &text));
+        for fields in ["fork:parent_pid fork:child_pid", "fork:parent_pid", ""] {
+            metadata.name_fields(EMPTY_FIELDS, fields);
+            let named = format!("{EMPTY_FIELDS} = \"{fields}\"");
+            let expected = text.replace(&format!("{EMPTY_FIELDS} = \"\""), &named);
+            assert_eq!((metadata.written_bytes, &metadata.text), (0, &expected));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_takes_no_room() {
+        let folder = trackway_testkit::TemporaryFolder::new();
+        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let metadata = |text: &str| Metadata {
+            folder: Arc::clone(&place),
+            text: text.into(),
+            declared: Declared::default(),
+            written_bytes: 0,
+        };
+        fs::create_dir(folder.join("metadata")).expect("a folder");
+        metadata("one").write().expect_err("a folder is in its place");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+        fs::remove_dir(folder.join("metadata")).expect("ours");
+        metadata("two").write().expect("room");
+        assert_eq!(fs::read_to_string(folder.join("metadata")).expect("text"), "two");
+    }
+}

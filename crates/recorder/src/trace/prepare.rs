@@ -1,0 +1,562 @@
+//! Room for a new trace: its folder, locked, and an earlier trace there moved out of the way.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::RecordError;
+use crate::trace::folder::Place;
+use crate::trace::layout::{CALIBRATIONS, FACTS, KERNEL, SNAPSHOT, channels_of, is_empty};
+
+/// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Absolute.
+    pub(crate) path: PathBuf,
+    /// What it is in, as it was when it was made.
+    above: Above,
+    /// Whether it was made for this.
+    is_new: bool,
+    /// Whether it is certain that it is used.
+    is_used: bool,
+    /// What was moved for it, until that is certain.
+    moved: Option<Moved>,
+    /// It stays locked as long as somebody has it open.
+    place: Arc<Place>,
+}
+
+/// What a trace's folder is in. The path that leads there may lead elsewhere at any time, where
+/// another user has a folder on it: what is there is made, moved and removed below this.
+#[derive(Debug)]
+struct Above(Place);
+
+impl Above {
+    /// Makes what the folder at `root` is in, where there is none.
+    fn make(root: &Path) -> io::Result<Self> {
+        let path = root.parent().unwrap_or(root);
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Place::open_to_find(path).map(Self)
+    }
+
+    /// Where it has what is called so.
+    fn at(&self, path: &Path) -> io::Result<PathBuf> {
+        match path.file_name() {
+            Some(name) => Ok(self.0.now()?.join(name)),
+            // `/`, or a path that ends in `..`.
+            None => Ok(path.to_owned()),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(self.at(from)?, self.at(to)?)
+    }
+
+    /// Whether anything is called so.
+    fn has(&self, path: &Path) -> bool {
+        self.at(path).and_then(fs::symlink_metadata).is_ok()
+    }
+
+    /// Removes the trace of this name, and nothing else, whatever came there meanwhile.
+    fn remove_trace(&self, path: &Path) -> io::Result<()> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let folder = self.0.folder(name)?;
+        let now = folder.now()?;
+        if !is_only_a_trace(&now) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        for entry in fs::read_dir(now)? {
+            // Which follows no link.
+            fs::remove_dir_all(entry?.path())?;
+        }
+        fs::remove_dir(self.at(path)?)
+    }
+}
+
+/// An earlier trace that was moved.
+#[derive(Debug)]
+struct Moved {
+    to: PathBuf,
+    /// Where what was there waits to be removed.
+    before: Option<PathBuf>,
+}
+
+impl Moved {
+    /// Moves it back to `root`, over a folder of ours that has nothing in it; if it has, both stay
+    /// as they are.
+    fn undo(self, above: &Above, root: &Path) {
+        if above.rename(&self.to, root).is_ok()
+            && let Some(before) = self.before
+        {
+            let _ = above.rename(&before, &self.to);
+        }
+    }
+
+    fn settle(self, above: &Above) -> PathBuf {
+        if let Some(before) = &self.before {
+            // It is all a trace: what cannot be removed can be looked at.
+            let _ = above.remove_trace(before);
+        }
+        self.to
+    }
+}
+
+impl Room {
+    /// Uses it: what was moved stays there, and what went for that is removed. Where an earlier
+    /// trace is now, if there was one.
+    pub(crate) fn settle(&mut self) -> Option<PathBuf> {
+        self.is_used = true;
+        self.moved.take().map(|moved| moved.settle(&self.above))
+    }
+
+    /// The folder, to be found again wherever it is moved. It stays locked as long as this lives.
+    pub(crate) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place)
+    }
+
+    /// Removes it if it was made for this, and nothing is in it.
+    pub(crate) fn remove_new(&self) {
+        if self.is_new {
+            // What cannot be removed is no harm.
+            let _ = self.place.remove_if_empty();
+        }
+    }
+}
+
+impl Drop for Room {
+    /// Where it is not used after all, everything is as it was.
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.remove_new();
+        }
+        if let Some(moved) = self.moved.take() {
+            moved.undo(&self.above, &self.path);
+        }
+    }
+}
+
+/// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
+/// recorder has it.
+const LOCK_TRIES: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
+/// Most looks at a folder that others make and move at the same time.
+const LOOKS_MAX: usize = 8;
+/// Most names that are tried for a folder that the user did not name.
+const NAMES_MAX: usize = 1000;
+
+/// What becomes of the trace at `root.old` where the one at `root` takes its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Older {
+    /// It goes, as perf(1) has it: somebody has typed a command again.
+    Goes,
+    /// It stays, and the one at `root` becomes `root.old-2`, and so on: who begins anew may be a
+    /// service manager, after one crash and the next.
+    Stays,
+}
+
+/// Makes room for a session's trace at `root`, as [`prepare`] does.
+///
+/// # Errors
+///
+/// If it would lie in another trace, too.
+pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordError> {
+    check_outside(root)?;
+    prepare_with(root, older)
+}
+
+/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
+/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left
+/// alone, and so are those that are being recorded into.
+pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
+    prepare_with(root, Older::Goes)
+}
+
+fn prepare_with(root: &Path, older: Older) -> Result<Room, RecordError> {
+    let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
+    // Without a slash at the end, which would make `root.old` lie inside.
+    let root: PathBuf = absolute.components().collect();
+    let above = Above::make(&root).map_err(RecordError::io("make", &root))?;
+    prepare_in(above, root, older)
+}
+
+/// The same of the trace called as `path` says, in the folder `above`, whatever is at that path.
+pub(crate) fn prepare_below(above: Place, path: PathBuf) -> Result<Room, RecordError> {
+    prepare_in(Above(above), path, Older::Goes)
+}
+
+fn prepare_in(above: Above, root: PathBuf, older: Older) -> Result<Room, RecordError> {
+    let (mut moved, mut is_new) = (None, false);
+    match empty_folder(&above, &root, older, (&mut moved, &mut is_new)) {
+        Ok(place) => {
+            // What was there is moved back over it.
+            let is_new = is_new && moved.is_none();
+            let place = Arc::new(place);
+            Ok(Room { path: root, above, is_new, is_used: false, moved, place })
+        }
+        Err(error) => {
+            if is_new {
+                let _ = above.at(&root).and_then(fs::remove_dir);
+            }
+            if let Some(moved) = moved {
+                moved.undo(&above, &root);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Makes an empty folder and locks it. What was moved for it, and whether it is new, is in the last
+/// two then, and also if there is none.
+fn empty_folder(
+    above: &Above,
+    root: &Path,
+    older: Older,
+    (moved, is_new): (&mut Option<Moved>, &mut bool),
+) -> Result<Place, RecordError> {
+    for _ in 0..LOOKS_MAX {
+        let here = above.at(root).map_err(RecordError::io("use", root))?;
+        *is_new |= make(&here).map_err(RecordError::io("make", root))?;
+        let Some(lock) = lock_at(&here, root)? else { continue };
+        let place = Place::of(lock, root);
+        let now = place.now().map_err(RecordError::io("use", root))?;
+        if is_empty(&now).map_err(RecordError::io("use", root))? {
+            return Ok(place);
+        }
+        // Somebody else's, who was faster, if there is one of before.
+        if let Some(before) = moved.replace(move_aside((root, &place), above, older)?) {
+            before.settle(above);
+        }
+    }
+    Err(RecordError::FolderBusy(root.to_owned()))
+}
+
+/// Whether a new trace at `root` would lie in no other trace. It would be taken for a piece of that
+/// one, and be moved away with it.
+///
+/// # Errors
+///
+/// If it would, whether or not that one is being recorded into.
+pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
+    let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
+    // Names say nothing: the folder that is there, or the first that is above it, may be a link.
+    let there = absolute.ancestors().enumerate();
+    let mut found = there.filter_map(|(level, path)| Some((level, path.canonicalize().ok()?)));
+    let Some((level, there)) = found.next() else { return Ok(()) };
+    let mut outer = there.ancestors().skip(usize::from(level == 0));
+    match outer.find(|folder| is_recorded_here(folder)) {
+        Some(outer) => Err(RecordError::FolderInside(root.to_owned(), outer.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Whether there is a trace at `root` that was recorded here, or is.
+fn is_recorded_here(root: &Path) -> bool {
+    let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
+    // The kernel's clock is never calibrated; another tracer's has none of our facts.
+    let kernel = root.join(KERNEL);
+    let has_kernel = || kernel.join("metadata").is_file() && kernel.join(FACTS).is_dir();
+    channels_of(root).iter().any(has_calibrations) || has_kernel()
+}
+
+/// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
+/// session's name before the date.
+pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError> {
+    let time = crate::common::date::utc(trackway_sys::clock::realtime_ns() / 1_000_000_000)
+        .replace('T', "-");
+    let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
+    let mut name = PathBuf::from(format!("trackway-{stamp}"));
+    check_outside(&name)?;
+    // Where we are, whatever is at its path by then.
+    let here = Place::open_to_find(Path::new(".")).map_err(RecordError::io("use", "."))?;
+    for number in 2..NAMES_MAX {
+        match DirBuilder::new().mode(0o700).create(&name) {
+            Ok(()) => {
+                let above = here.again().map_err(RecordError::io("use", "."))?;
+                let path = std::path::absolute(&name).map_err(RecordError::io("use", &name))?;
+                let room = prepare_below(above, path);
+                let mut room = room.inspect_err(|_| drop(fs::remove_dir(&name)))?;
+                room.is_new = true;
+                return Ok((name, room));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                name = PathBuf::from(format!("trackway-{stamp}-{number}"));
+            }
+            Err(error) => return Err(RecordError::io("make", &name)(error)),
+        }
+    }
+    Err(RecordError::FolderInUse(name))
+}
+
+/// Makes a folder, if there is none; whether it was made.
+fn make(folder: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+/// Locks the folder; `None` if it was moved away meanwhile.
+pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
+    lock_at(folder, folder)
+}
+
+/// The same of the one at `here`, which is called otherwise.
+fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
+    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(here);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(RecordError::io("use", folder)(error)),
+    };
+    // File systems that cannot lock folders (NFS) do not keep others away.
+    let mut tries = 1;
+    while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        if tries == LOCK_TRIES {
+            return Err(RecordError::FolderBusy(folder.to_owned()));
+        }
+        tries += 1;
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Ok(is_at(&file, here).then_some(file))
+}
+
+/// Whether `path` names this open folder.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// Whether the folder holds a trace, or a session's snapshots, and nothing else.
+fn is_only_a_trace(folder: &Path) -> bool {
+    let has_only = |folder: &Path, is_ours: &dyn Fn(&Path) -> bool| {
+        fs::read_dir(folder).is_ok_and(|mut entries| {
+            entries.all(|entry| entry.is_ok_and(|entry| is_ours(&entry.path())))
+        })
+    };
+    let is_named = |path: &Path, name: &str| path.file_name().is_some_and(|found| *found == *name);
+    let is_a_trace = |path: &Path| {
+        let is_uid = |path: &Path| is_named(path, "uid");
+        is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
+    };
+    // Beside the programs' events; alone, only with our facts: LTTng names it so, too.
+    let is_of_the_kernel = |path: &Path| {
+        let is_beside = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
+        let is_ours = is_beside || path.join(FACTS).is_dir();
+        is_named(path, KERNEL) && path.join("metadata").is_file() && is_ours
+    };
+    let is_a_snapshot = |path: &Path| {
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+            && has_only(path, &|path: &Path| is_a_trace(path) || is_of_the_kernel(path))
+    };
+    let is_ours = |path: &Path| is_a_trace(path) || is_a_snapshot(path) || is_of_the_kernel(path);
+    !is_empty(folder).unwrap_or(true) && has_only(folder, &is_ours)
+}
+
+/// Moves the earlier trace at `root`, which we have locked and open, to `root.old`.
+fn move_aside(
+    (root, place): (&Path, &Place),
+    above: &Above,
+    older: Older,
+) -> Result<Moved, RecordError> {
+    let now = place.now().map_err(RecordError::io("use", root))?;
+    let is_here = || File::open(".").is_ok_and(|here| is_at(&here, &now));
+    if !is_only_a_trace(&now) || root.file_name().is_none() || is_here() {
+        return Err(RecordError::FolderInUse(root.to_owned()));
+    }
+    let named = |end: &str| {
+        let mut old = root.as_os_str().to_owned();
+        old.push(end);
+        PathBuf::from(old)
+    };
+    let old = named(".old");
+    let others = || (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
+    let free = || {
+        let free = std::iter::once(old.clone()).chain(others()).find(|path| !above.has(path));
+        free.ok_or_else(|| RecordError::FolderInUse(old.clone()))
+    };
+    let (to, mut before) = match older {
+        Older::Goes => (old.clone(), None),
+        Older::Stays => (free()?, None),
+    };
+    if above.has(&to) {
+        let here = above.at(&to).map_err(RecordError::io("use", &to))?;
+        // Whoever records there keeps it.
+        let _lock = lock_at(&here, &to)?;
+        let gone = is_empty(&here).unwrap_or(false) || is_only_a_trace(&here);
+        if !gone {
+            return Err(RecordError::FolderInUse(to));
+        }
+        let aside = free()?;
+        above.rename(&to, &aside).map_err(RecordError::io("rename", &to))?;
+        before = Some(aside);
+    }
+    match above.rename(root, &to) {
+        Ok(()) => Ok(Moved { to, before }),
+        Err(error) => {
+            if let Some(before) = before {
+                let _ = above.rename(&before, &to);
+            }
+            Err(RecordError::io("rename", root)(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn only_earlier_traces_are_moved_and_only_idle_ones() {
+        let base = std::env::temp_dir().join(format!("trackway-room-{}", std::process::id()));
+        let root = base.join("a").join("trace");
+        let put = |folder: &Path| fs::create_dir_all(folder.join("ust/uid/0")).unwrap();
+        let mut room = prepare(&root.join("")).unwrap();
+        assert_eq!((room.settle(), &room.path), (None, &root));
+        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
+        put(&root);
+        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
+        drop(room);
+        let old = base.join("a").join("trace.old");
+        for _ in 0..2 {
+            let mut room = prepare(&root).unwrap();
+            assert_eq!(room.settle().as_ref(), Some(&old));
+            put(&root);
+        }
+        // Nothing goes that is nobody's to be typed again.
+        for number in 2..4 {
+            let mut room = prepare_session(&root, Older::Stays).unwrap();
+            let other = base.join("a").join(format!("trace.old-{number}"));
+            assert_eq!(room.settle().as_ref(), Some(&other));
+            put(&root);
+        }
+        assert!(old.join("ust").exists());
+        put(&old.join("snapshot-12"));
+        fs::remove_dir_all(old.join("ust")).unwrap();
+        assert!(is_only_a_trace(&old));
+        let kernel = base.join("kernel-only").join(KERNEL);
+        fs::create_dir_all(&kernel).unwrap();
+        fs::write(kernel.join("metadata"), "").unwrap();
+        let inner = kernel.with_file_name("inner");
+        assert!(!is_only_a_trace(kernel.parent().unwrap()), "it may be another tracer's");
+        assert!(check_outside(&inner).is_ok());
+        fs::create_dir(kernel.join(FACTS)).unwrap();
+        assert!(is_only_a_trace(kernel.parent().unwrap()));
+        assert!(matches!(check_outside(&inner), Err(RecordError::FolderInside(..))));
+        fs::write(old.join("mine"), "").unwrap();
+        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
+        fs::write(root.join("mine"), "").unwrap();
+        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
+        assert!(root.join("ust").exists() && old.join("snapshot-12").exists());
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn what_was_moved_for_nothing_is_moved_back() {
+        let base = TemporaryFolder::new();
+        let (root, old) = (base.join("trace"), base.join("trace.old"));
+        let put = |folder: &Path, uid: &str| {
+            fs::create_dir_all(folder.join("ust/uid").join(uid)).expect("a folder");
+        };
+        put(&root, "1");
+        put(&old, "2");
+        let names = || {
+            let entries = fs::read_dir(base.path()).expect("a folder").flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            names.sort();
+            names
+        };
+        for older in [Older::Goes, Older::Stays] {
+            drop(prepare_session(&root, older).expect("room"));
+            assert!(root.join("ust/uid/1").exists() && old.join("ust/uid/2").exists());
+            assert_eq!(names(), ["trace", "trace.old"]);
+        }
+        // What was put there meanwhile stays, and nothing is written over.
+        let room = prepare(&root).expect("room");
+        put(&root, "3");
+        drop(room);
+        assert!(root.join("ust/uid/3").exists() && old.join("ust/uid/1").exists());
+        assert!(base.join("trace.old-2/ust/uid/2").exists());
+    }
+
+    #[test]
+    fn who_looks_whether_a_folder_is_recorded_into_keeps_no_recorder_away() {
+        let base = std::env::temp_dir().join(format!("trackway-look-{}", std::process::id()));
+        let root = base.join("trace");
+        fs::create_dir_all(&root).expect("a folder");
+        let looked = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let folder = File::open(&root).expect("a folder");
+                folder.try_lock_shared().expect("a lock");
+                looked.wait();
+                std::thread::sleep(LOCK_PAUSE);
+            });
+            looked.wait();
+            assert!(prepare(&root).is_ok());
+        });
+        fs::remove_dir_all(&base).expect("a folder");
+    }
+
+    #[test]
+    fn what_an_earlier_trace_lay_in_is_held_while_it_is_moved_and_removed() {
+        let base = TemporaryFolder::new();
+        let [theirs, moved, victim] = ["theirs", "moved", "victim"].map(|name| base.join(name));
+        let put = |folder: PathBuf| fs::create_dir_all(folder.join("ust/uid/0")).expect("a folder");
+        let swap = || {
+            fs::rename(&theirs, &moved).expect("ours");
+            std::os::unix::fs::symlink(&victim, &theirs).expect("a link");
+        };
+        let back = || {
+            fs::remove_file(&theirs).expect("the link");
+            fs::rename(&moved, &theirs).expect("ours");
+        };
+        for name in ["trace", "trace.old"] {
+            put(theirs.join(name));
+        }
+        for name in ["trace.old", "trace.old-2"] {
+            put(victim.join(name));
+        }
+        let root = theirs.join("trace");
+        let mut room = prepare(&root).expect("room");
+        assert!(theirs.join("trace.old-2").exists(), "until it is certain");
+        swap();
+        room.settle();
+        assert!(!moved.join("trace.old-2").exists() && moved.join("trace.old").exists());
+        drop(room);
+        back();
+        put(root.clone());
+        let room = prepare(&root).expect("room");
+        swap();
+        drop(room);
+        assert!(moved.join("trace/ust").exists() && moved.join("trace.old/ust").exists());
+        for name in ["trace.old", "trace.old-2"] {
+            assert!(victim.join(name).join("ust/uid/0").exists(), "{name}");
+        }
+        assert_eq!(fs::read_dir(&victim).expect("a folder").count(), 2);
+        back();
+    }
+
+    #[test]
+    fn a_folder_that_was_made_and_is_not_used_goes() {
+        let base = TemporaryFolder::new();
+        let (made, before) = (base.join("made"), base.join("before"));
+        fs::create_dir(&before).expect("a folder");
+        for root in [&made, &before] {
+            drop(prepare(root).expect("room"));
+        }
+        assert!(!made.exists() && before.exists(), "whoever had a folder keeps it");
+        let mut room = prepare(&made).expect("room");
+        room.settle();
+        drop(room);
+        assert!(made.exists());
+    }
+}

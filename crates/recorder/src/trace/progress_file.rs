@@ -1,0 +1,67 @@
+//! How far a trace is written while somebody follows it: `trackway/live` beside the calibrations.
+//!
+//! ```text
+//!  0  sequence    u64   raised by one each time
+//!  8  flushed_ns  u64   every event up to this time is in the files, CLOCK_MONOTONIC ns
+//! 16  check       u64   complement of the exclusive or of both
+//! ```
+//!
+//! Little endian, rewritten in place; whoever reads it half written finds the check wrong. It goes
+//! when nobody follows any more. `reader::follow` knows it too.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use crate::trace::folder::Place;
+
+const NAME: &str = "live";
+
+/// The file, while somebody follows.
+#[derive(Debug)]
+pub(crate) struct Live {
+    file: File,
+    facts: Place,
+    sequence: u64,
+}
+
+impl Live {
+    /// Makes it in the folder of facts.
+    pub(crate) fn open(facts: &Path) -> io::Result<Self> {
+        // It is removed from where the folder is then.
+        let facts = Place::open(facts)?;
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(facts.now()?.join(NAME))?;
+        Ok(Self { file, facts, sequence: 0 })
+    }
+
+    /// Notes that all events up to `flushed_ns` are in the files.
+    pub(crate) fn note(&mut self, flushed_ns: u64) -> io::Result<()> {
+        self.sequence += 1;
+        let check = !(self.sequence ^ flushed_ns);
+        let mut bytes = [0; 24];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.sequence, flushed_ns, check]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        self.file.write_all_at(&bytes, 0)
+    }
+}
+
+/// Takes away what a recorder left in the folder of facts that was killed while somebody followed:
+/// nobody writes there any more.
+pub(crate) fn forget(facts: &Path) {
+    let _ = fs::remove_file(facts.join(NAME));
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // What stays says that it is old: it does not change.
+        let _ = self.facts.now().and_then(|facts| fs::remove_file(facts.join(NAME)));
+    }
+}

@@ -1,0 +1,539 @@
+//! A stream: the packets of one region in one file, and their index; or in several files, where
+//! their size is bounded, of which the oldest go.
+//!
+//! A packet is written at the place that the region's progress names, then the progress moves on
+//! by one store. So a recorder killed in between leaves bytes behind the stream's end, which
+//! whoever recovers writes over, and no packet is there twice. Where the packet does not fit any
+//! more, first the oldest files go, so that there are never more than was asked for; then the next
+//! one is made, and is the stream's once a packet is in it. [`rotation::repair`] knows what a
+//! recorder killed in between leaves.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use trackway_ctf::write::{
+    INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, PACKET_HEADER_BYTES, PacketFields, index_entry,
+    index_header, packet_header,
+};
+use trackway_ring::Drained;
+use trackway_session::Tracefiles;
+
+use crate::trace::folder::Place;
+use crate::trace::rotation;
+
+/// A stream that has a file.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The one that is written.
+    current: DataFile,
+    /// Where there are more of them.
+    ring: Option<Ring>,
+    id: StreamId,
+    /// Events lost, as the latest packet says.
+    pub(crate) discarded: u64,
+    /// Begin of the latest packet, ns.
+    begin_ts: u64,
+    /// End of the latest packet, ns.
+    pub(crate) end_ts: u64,
+    /// Number of the next packet.
+    next_sequence: u64,
+}
+
+/// A file of a stream, and its index.
+#[derive(Debug)]
+struct DataFile {
+    file: File,
+    index: File,
+    /// Length of the file.
+    bytes: u64,
+    /// Packets in it.
+    packets: u64,
+    /// Events in them that this process wrote.
+    events: u64,
+    /// The last packet with events, if this process wrote it.
+    last: Option<Last>,
+}
+
+/// A packet at the end of a file, and how much is before it.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    bytes: u64,
+    packets: u64,
+    /// Events in it.
+    events: u64,
+}
+
+/// What a stream in several files is besides the one that is written.
+#[derive(Debug)]
+struct Ring {
+    place: Arc<Place>,
+    /// What the files' names begin with.
+    stem: String,
+    bounds: Tracefiles,
+    /// Number of the current file.
+    number: u64,
+    /// Those before it, the oldest first.
+    earlier: VecDeque<Earlier>,
+    /// Events in files that were deleted, as far as this process wrote them.
+    deleted: u64,
+}
+
+/// A file that is full.
+#[derive(Debug, Clone, Copy)]
+struct Earlier {
+    number: u64,
+    bytes: u64,
+    events: u64,
+}
+
+/// What is the same in all packets of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StreamId {
+    /// Identity of the trace.
+    pub(crate) uuid: [u8; 16],
+    /// Its class in the metadata.
+    pub(crate) class: u32,
+    /// Number of the stream in its class.
+    pub(crate) instance: u64,
+    /// CPU.
+    pub(crate) cpu: u32,
+}
+
+/// A packet to be written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    pub(crate) begin_ts: u64,
+    pub(crate) end_ts: u64,
+    pub(crate) discarded: u64,
+    /// Sub-buffers that were overwritten before it.
+    pub(crate) missing: u64,
+    /// Events in it.
+    pub(crate) events: u64,
+}
+
+/// The bounds as they stand in the window, where any process of the user may have written others:
+/// at least those that what is there was within, or a file would go for each packet that comes.
+fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
+    let Tracefiles { size_bytes, count } = bounds;
+    let all = earlier.iter().map(|&(_, bytes)| bytes).chain([current_bytes]);
+    let largest = all.max().unwrap_or(0);
+    Tracefiles {
+        size_bytes: size_bytes.max(largest),
+        count: if count == 0 { 0 } else { count.max(earlier.len() as u64 + 1) },
+    }
+}
+
+/// Packets are this many bytes or a multiple.
+const ALIGNMENT_BYTES: usize = 8;
+
+impl Stream {
+    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: what is
+    /// lost before the first record is counted from there.
+    pub(crate) fn create(
+        place: &Arc<Place>,
+        name: &str,
+        bounds: Tracefiles,
+        id: StreamId,
+        begin_ts: u64,
+    ) -> io::Result<Self> {
+        let ring = bounds.is_bounded().then(|| Ring::new(place, name, bounds));
+        let name = ring.as_ref().map_or_else(|| name.to_owned(), |ring| ring.name(ring.number));
+        let mut stream = Self {
+            current: DataFile::create(&place.now()?, &name)?,
+            ring,
+            id,
+            discarded: 0,
+            begin_ts: 0,
+            end_ts: 0,
+            next_sequence: 0,
+        };
+        let mut empty = vec![0; PACKET_HEADER_BYTES];
+        let packet = Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0, events: 0 };
+        if let Err(error) = stream.append(&mut empty, &packet) {
+            // A stream without packets is none.
+            let _ = rotation::remove(&place.now()?, &name);
+            return Err(error);
+        }
+        Ok(stream)
+    }
+
+    /// Opens the files of a stream as a recorder that died left them, and cuts off what its
+    /// progress does not name. `None`: nothing is left of it, since there was to be one file, and
+    /// it had gone for the next one.
+    pub(crate) fn reopen(
+        place: &Arc<Place>,
+        name: &str,
+        bounds: Tracefiles,
+        id: StreamId,
+        drained: &Drained,
+    ) -> io::Result<Option<Self>> {
+        let folder = place.now()?;
+        let Some(number) = drained.file.checked_sub(1) else {
+            let (current, last) = DataFile::reopen(&folder, name, drained)?;
+            return Ok(Some(Self::behind(current, None, id, &last)));
+        };
+        let (is_there, earlier) = rotation::repair(&folder, name, number)?;
+        if !is_there && bounds.count == 1 && earlier.is_empty() {
+            return Ok(None);
+        }
+        let mut ring = Ring::new(place, name, at_least(bounds, &earlier, drained.file_bytes));
+        ring.number = number;
+        let earlier = earlier.into_iter();
+        ring.earlier =
+            earlier.map(|(number, bytes)| Earlier { number, bytes, events: 0 }).collect();
+        let (current, last) = DataFile::reopen(&folder, &ring.name(number), drained)?;
+        Ok(Some(Self::behind(current, Some(ring), id, &last)))
+    }
+
+    /// A stream whose last packet has this entry in its index.
+    fn behind(
+        current: DataFile,
+        ring: Option<Ring>,
+        id: StreamId,
+        last: &[u8; INDEX_ENTRY_BYTES],
+    ) -> Self {
+        // The drawing is `index_entry`'s: big-endian words.
+        let word = |number: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&last[8 * number..8 * number + 8]);
+            u64::from_be_bytes(bytes)
+        };
+        Self {
+            current,
+            ring,
+            id,
+            begin_ts: word(3),
+            end_ts: word(4),
+            discarded: word(5),
+            next_sequence: word(8).wrapping_add(1),
+        }
+    }
+
+    /// Where the progress is, in `drained`.
+    pub(crate) fn note(&self, drained: &mut Drained) {
+        drained.file_bytes = self.current.bytes;
+        drained.packets = self.current.packets;
+        drained.file = self.ring.as_ref().map_or(0, |ring| ring.number.saturating_add(1));
+    }
+
+    /// Bytes of all of its files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let earlier = self.ring.iter().flat_map(|ring| &ring.earlier);
+        earlier.map(|file| file.bytes).sum::<u64>() + self.current.bytes
+    }
+
+    /// Events in files of it that were deleted, as far as this process wrote them.
+    pub(crate) fn deleted(&self) -> u64 {
+        self.ring.as_ref().map_or(0, |ring| ring.deleted)
+    }
+
+    /// Writes a packet: `bytes` has room for its header, then its records. The caller publishes
+    /// the progress afterwards.
+    pub(crate) fn append(&mut self, bytes: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
+        let content = bytes.len();
+        bytes.resize(content.next_multiple_of(ALIGNMENT_BYTES), 0);
+        let sequence = self.next_sequence.wrapping_add(packet.missing);
+        let fields = PacketFields {
+            stream_id: self.id.class,
+            stream_instance_id: self.id.instance,
+            timestamp_begin: self.begin_of(packet),
+            timestamp_end: packet.end_ts,
+            content_bytes: content as u64,
+            packet_bytes: bytes.len() as u64,
+            sequence,
+            // A partial packet may have counted more than the switch after it.
+            events_discarded: packet.discarded.max(self.discarded),
+            cpu_id: self.id.cpu,
+        };
+        bytes[..PACKET_HEADER_BYTES].copy_from_slice(&packet_header(&self.id.uuid, &fields));
+        let full = self
+            .ring
+            .as_mut()
+            .filter(|ring| ring.bounds.is_full(self.current.bytes, bytes.len() as u64));
+        match full {
+            Some(ring) => ring.rotate(&mut self.current, bytes, &fields)?,
+            None => self.current.append(bytes, &fields)?,
+        }
+        self.current.events = self.current.events.saturating_add(packet.events);
+        if packet.events > 0 {
+            let DataFile { bytes, packets, .. } = self.current;
+            let (bytes, packets) = (bytes - fields.packet_bytes, packets - 1);
+            self.current.last = Some(Last { bytes, packets, events: packet.events });
+        }
+        self.next_sequence = sequence.wrapping_add(1);
+        self.discarded = fields.events_discarded;
+        (self.begin_ts, self.end_ts) = (fields.timestamp_begin, packet.end_ts);
+        Ok(())
+    }
+
+    /// Has the stream last until then, by an empty packet: who looks only at the time in which
+    /// there are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there
+    /// is no room, or it would take another file, it stays as it is.
+    pub(crate) fn extend(&mut self, end_ts: u64) {
+        const EMPTY_BYTES: usize = PACKET_HEADER_BYTES.next_multiple_of(ALIGNMENT_BYTES);
+        let is_full = |ring: &Ring| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
+        if end_ts <= self.end_ts || self.ring.as_ref().is_some_and(is_full) {
+            return;
+        }
+        let mut empty = vec![0; PACKET_HEADER_BYTES];
+        let discarded = self.discarded;
+        let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
+        let _ = self.append(&mut empty, &packet);
+    }
+
+    /// Bytes from the last packet with events on, if it is known.
+    pub(crate) fn last_bytes(&self) -> Option<u64> {
+        Some(self.current.bytes - self.current.last?.bytes)
+    }
+
+    /// Cuts off what [`Self::last_bytes`] says: how many events were in it.
+    pub(crate) fn cut_last(&mut self) -> Option<u64> {
+        let Self { current, next_sequence, .. } = self;
+        let Last { bytes, packets, events } = current.last.take()?;
+        let index_bytes = INDEX_HEADER_BYTES as u64 + packets * INDEX_ENTRY_BYTES as u64;
+        current.index.set_len(index_bytes).and_then(|()| current.file.set_len(bytes)).ok()?;
+        *next_sequence = next_sequence.wrapping_sub(current.packets - packets);
+        (current.bytes, current.packets) = (bytes, packets);
+        current.events = current.events.saturating_sub(events);
+        // Who told the most may be gone.
+        self.discarded = 0;
+        Some(events)
+    }
+
+    /// When a packet begins. babeltrace2 puts the packets of several files in the order in which
+    /// they begin, and those that begin at once in the wrong one. The next packet begins when this
+    /// one ends: so one without a length begins a nanosecond earlier, if it can.
+    fn begin_of(&self, packet: &Packet) -> u64 {
+        let earlier = packet.begin_ts.saturating_sub(1);
+        let is_point = packet.begin_ts == packet.end_ts;
+        let is_free = earlier >= self.end_ts && earlier > self.begin_ts;
+        if self.ring.is_some() && is_point && is_free { earlier } else { packet.begin_ts }
+    }
+}
+
+impl DataFile {
+    fn create(folder: &Path, name: &str) -> io::Result<Self> {
+        let open = |path: &Path| {
+            fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path)
+        };
+        // Whoever finds the file finds an index that makes sense.
+        let index = open(&rotation::index_path(folder, name))?;
+        index.write_all_at(&index_header(), 0)?;
+        let file = open(&rotation::data_path(folder, name))?;
+        Ok(Self { file, index, bytes: 0, packets: 0, events: 0, last: None })
+    }
+
+    /// Opens it as far as the progress names it; with the last entry of its index.
+    fn reopen(
+        folder: &Path,
+        name: &str,
+        drained: &Drained,
+    ) -> io::Result<(Self, [u8; INDEX_ENTRY_BYTES])> {
+        let open = |path: &Path| {
+            let flags = libc::O_NOFOLLOW;
+            fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+        };
+        let file = open(&rotation::data_path(folder, name))?;
+        let index = open(&rotation::index_path(folder, name))?;
+        let index_bytes = drained
+            .packets
+            .checked_mul(INDEX_ENTRY_BYTES as u64)
+            .and_then(|bytes| bytes.checked_add(INDEX_HEADER_BYTES as u64))
+            .ok_or(io::ErrorKind::InvalidData)?;
+        let complete = file.metadata()?.len() >= drained.file_bytes
+            && index.metadata()?.len() >= index_bytes
+            && drained.packets > 0;
+        if !complete {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.set_len(drained.file_bytes)?;
+        index.set_len(index_bytes)?;
+        let mut last = [0; INDEX_ENTRY_BYTES];
+        index.read_exact_at(&mut last, index_bytes - INDEX_ENTRY_BYTES as u64)?;
+        let (bytes, packets) = (drained.file_bytes, drained.packets);
+        Ok((Self { file, index, bytes, packets, events: 0, last: None }, last))
+    }
+
+    fn append(&mut self, bytes: &[u8], fields: &PacketFields) -> io::Result<()> {
+        let at = INDEX_HEADER_BYTES as u64 + self.packets * INDEX_ENTRY_BYTES as u64;
+        let written = self
+            .file
+            .write_all_at(bytes, self.bytes)
+            .and_then(|()| self.index.write_all_at(&index_entry(self.bytes, fields), at));
+        if let Err(error) = written {
+            // Who reads it finds whole packets; and what there is of this one takes room that is
+            // missing. What cannot be cut off is behind what the progress names.
+            let _ = self.index.set_len(at);
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
+        self.bytes += bytes.len() as u64;
+        self.packets += 1;
+        Ok(())
+    }
+}
+
+impl Ring {
+    fn new(place: &Arc<Place>, stem: &str, bounds: Tracefiles) -> Self {
+        let (place, stem) = (Arc::clone(place), stem.to_owned());
+        Self { place, stem, bounds, number: 0, earlier: VecDeque::new(), deleted: 0 }
+    }
+
+    fn name(&self, number: u64) -> String {
+        rotation::name(&self.stem, number)
+    }
+
+    /// Writes a packet into a file of its own, which is the current one then. If it cannot be
+    /// written, the one before stays current, and as many of the oldest may have gone.
+    fn rotate(
+        &mut self,
+        current: &mut DataFile,
+        bytes: &[u8],
+        fields: &PacketFields,
+    ) -> io::Result<()> {
+        let folder = self.place.now()?;
+        let mut surplus = self.bounds.surplus(self.earlier.len() as u64 + 1);
+        while surplus > 0
+            && let Some(&oldest) = self.earlier.front()
+        {
+            rotation::remove(&folder, &self.name(oldest.number))?;
+            self.deleted = self.deleted.saturating_add(oldest.events);
+            self.earlier.pop_front();
+            surplus -= 1;
+        }
+        let before = self.number;
+        if surplus > 0 {
+            // There is to be one only.
+            rotation::remove(&folder, &self.name(before))?;
+            // Its room is needed, and we have it open.
+            current.file.set_len(0)?;
+        }
+        let next = self.name(before.saturating_add(1));
+        let begun = DataFile::create(&folder, &next).and_then(|mut file| {
+            file.append(bytes, fields)?;
+            Ok(file)
+        });
+        let full = match begun {
+            Ok(file) => std::mem::replace(current, file),
+            Err(error) => {
+                // What there is of it takes room that is missing.
+                let _ = rotation::remove(&folder, &next);
+                return Err(error);
+            }
+        };
+        self.number = before.saturating_add(1);
+        match surplus {
+            0 => {
+                let DataFile { bytes, events, .. } = full;
+                self.earlier.push_back(Earlier { number: before, bytes, events });
+            }
+            _ => self.deleted = self.deleted.saturating_add(full.events),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a recorder can have been so far in the stream `name` when it was killed: what its index
+/// has, or one packet less, which it had not said yet.
+///
+/// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
+/// what was in memory.
+pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
+    let name = match (rotation::last(folder, stem), drained.file) {
+        (Ok(None), 0) => stem.to_owned(),
+        (Ok(None), _) if drained.packets == 0 && drained.file_bytes == 0 => stem.to_owned(),
+        (Ok(Some(last)), file) if file.checked_sub(1) == Some(last) => rotation::name(stem, last),
+        _ => return false,
+    };
+    let open =
+        |path: &Path| fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let header = INDEX_HEADER_BYTES as u64;
+    let entry = INDEX_ENTRY_BYTES as u64;
+    let index = match open(&rotation::index_path(folder, &name)) {
+        Ok(index) => index,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound && drained.packets == 0,
+    };
+    let Ok(bytes) = index.metadata().map(|status| status.len()) else { return false };
+    let there = bytes.saturating_sub(header) / entry;
+    if drained.packets > there || drained.packets.saturating_add(1) < there {
+        return false;
+    }
+    let Some(last) = drained.packets.checked_sub(1) else { return drained.file_bytes == 0 };
+    // Where the last packet begins, and its length in bits: the drawing is `index_entry`'s.
+    let mut words = [0; 16];
+    if index.read_exact_at(&mut words, header + last * entry).is_err() {
+        return false;
+    }
+    let [begin, bits] = [0, 8].map(|at| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&words[at..at + 8]);
+        u64::from_be_bytes(word)
+    });
+    begin.checked_add(bits / 8) == Some(drained.file_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn packets_of_a_stream_in_several_files_begin_one_after_the_other() {
+        let folder = TemporaryFolder::new();
+        fs::create_dir(folder.join("index")).expect("a folder");
+        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
+        let begins = |bounds: Tracefiles, name: &str| {
+            let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
+            // As pieces of one sub-buffer come: each begins where the one before ended.
+            for (begin_ts, end_ts) in [(100, 100), (120, 120), (120, 150), (150, 150), (151, 151)] {
+                let mut bytes = vec![0; PACKET_HEADER_BYTES + 4];
+                let packet = Packet { begin_ts, end_ts, discarded: 0, missing: 0, events: 1 };
+                stream.append(&mut bytes, &packet).expect("a packet");
+            }
+            let name = if bounds.is_bounded() { format!("{name}.0") } else { name.to_owned() };
+            let packets = fs::read(folder.join(&name)).expect("a file");
+            let begin = |packet: &[u8]| u64::from_le_bytes(packet[32..40].try_into().expect("8"));
+            packets.chunks(PACKET_HEADER_BYTES + 4).map(begin).collect::<Vec<_>>()
+        };
+        let bounds = Tracefiles { size_bytes: 4096, count: 0 };
+        assert_eq!(begins(bounds, "several"), [99, 100, 119, 120, 150, 151]);
+        assert_eq!(begins(Tracefiles::default(), "one"), [100, 100, 120, 120, 150, 151]);
+    }
+
+    #[test]
+    fn a_stream_lasts_longer_where_its_file_has_room() {
+        let folder = TemporaryFolder::new();
+        fs::create_dir(folder.join("index")).expect("a folder");
+        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
+        let lasts = |size_bytes: u64, name: &str| {
+            let bounds = Tracefiles { size_bytes, count: 1 };
+            let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
+            let mut bytes = vec![0; 4000];
+            let packet = Packet { begin_ts: 100, end_ts: 120, discarded: 3, missing: 0, events: 1 };
+            stream.append(&mut bytes, &packet).expect("a packet");
+            stream.extend(110);
+            // Behind the empty packet that it begins with.
+            assert_eq!((stream.end_ts, stream.bytes()), (120, 88 + 4000));
+            stream.extend(200);
+            assert_eq!((stream.discarded, stream.deleted()), (3, 0));
+            (stream.end_ts, stream.bytes())
+        };
+        assert_eq!(lasts(4176, "room"), (200, 4176));
+        assert_eq!(lasts(4175, "full"), (120, 4088));
+        assert_eq!(lasts(0, "one"), (200, 4176));
+    }
+}

@@ -1,0 +1,134 @@
+//! The machine's CPUs, and running once on each of them.
+//!
+//! A restartable sequence that was under way when a session's generation changed is gone once
+//! another thread has run on its CPU: the kernel aborts sequences when it switches threads. So a
+//! visit to every CPU is a grace period, for all processes, without their help.
+
+use crate::error::RecordError;
+use trackway_sys::Errno;
+use trackway_sys::thread::CpuSet;
+
+/// Most CPUs of a machine.
+const CPUS_MAX: u32 = 8192;
+
+/// Environment variable by which tests make a machine claim that it could have more CPUs.
+const TEST_VARIABLE: &str = "TRACKWAY_TEST_CPUS";
+
+/// Number of CPUs that the machine could ever have: ids are below it.
+pub(crate) fn possible() -> u32 {
+    let found =
+        ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1);
+    let claimed = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse().ok());
+    claimed.unwrap_or(0).clamp(found, CPUS_MAX)
+}
+
+/// CPUs that are online.
+pub(crate) fn online() -> Vec<u32> {
+    let online = ids("/sys/devices/system/cpu/online");
+    if online.is_empty() { (0..fallback()).collect() } else { online }
+}
+
+/// CPUs that are there, whether they are online or not.
+pub(crate) fn present() -> Vec<u32> {
+    let present = ids("/sys/devices/system/cpu/present");
+    if present.is_empty() { online() } else { present }
+}
+
+fn fallback() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
+}
+
+/// CPU ids in a file of the kernel's list format: `0-3,8,10-11`.
+fn ids(path: &str) -> Vec<u32> {
+    std::fs::read_to_string(path).map(|text| parse_ids(&text)).unwrap_or_default()
+}
+
+/// CPUs as a user lists them, all of which there are.
+pub(crate) fn chosen(list: &str) -> Result<Vec<u32>, RecordError> {
+    let failed = |why: String| RecordError::Kernel(format!("--cpu {list}: {why}"), None);
+    let is_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<u32>(), last.parse()), (Ok(first), Ok(last)) if first <= last)
+    };
+    if !list.split(',').all(is_range) {
+        let (why, hint) = ("it is no list of CPUs", "as in --cpu 0,2-3".to_owned());
+        return Err(RecordError::Kernel(format!("--cpu {list}: {why}"), Some(hint)));
+    }
+    let (chosen, online) = (parse_ids(list), online());
+    match chosen.iter().find(|cpu| !online.contains(cpu)) {
+        Some(cpu) => Err(failed(format!("there is no CPU {cpu}"))),
+        None => Ok(chosen),
+    }
+}
+
+fn parse_ids(text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            ids.extend(first..=last.min(CPUS_MAX - 1));
+        }
+    }
+    ids
+}
+
+/// Runs once on every CPU that is online, then where it ran before. Whether it could: it may not
+/// run on a CPU that a cpuset(7) withholds, and then old sequences may still be alive there.
+pub(crate) fn visit_all() -> bool {
+    visit(|_| ())
+}
+
+/// Calls `visitor` on every CPU that is online; whether every one could be visited.
+pub(crate) fn visit(visitor: impl FnMut(u32)) -> bool {
+    visit_each(&online(), visitor)
+}
+
+/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Whether it
+/// could.
+pub(crate) fn visit_these(cpus: &[u32]) -> bool {
+    let online = online();
+    let cpus: Vec<u32> = cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect();
+    visit_each(&cpus, |_| ())
+}
+
+fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
+    let Ok(before) = CpuSet::current() else { return false };
+    let mut complete = true;
+    for &cpu in cpus {
+        match CpuSet::only(cpu).apply() {
+            Ok(()) => visitor(cpu),
+            // It went offline meanwhile: nothing runs there.
+            Err(Errno(libc::EINVAL)) if !online().contains(&cpu) => {}
+            Err(_) => complete = false,
+        }
+    }
+    // If the set of before cannot be had back, we may run anywhere, which harms nobody.
+    let _ = before.apply();
+    complete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(parse_ids("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(parse_ids("0\n"), [0]);
+        assert_eq!(parse_ids("x,3-"), Vec::<u32>::new());
+        assert_eq!(chosen("0").expect("it is there"), [0]);
+        for wrong in ["", "0,", "1-0", "a", "0-4000000000", "8191"] {
+            assert!(chosen(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_ids("0-4000000000").len() <= CPUS_MAX as usize);
+    }
+
+    #[test]
+    fn every_cpu_is_visited() {
+        let mut visited = Vec::new();
+        if visit(|cpu| visited.push((cpu, trackway_sys::thread::cpu()))) {
+            assert_eq!(visited.len(), online().len());
+            assert!(visited.iter().all(|(wanted, got)| wanted == got));
+        }
+    }
+}

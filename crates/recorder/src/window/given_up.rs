@@ -1,0 +1,53 @@
+//! A recording that was discarded for a new one, and the notice about it.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::{SESSIONS_MAX, Session};
+
+use crate::notices::Notices;
+use crate::window::handle::Home;
+use crate::window::shared_text;
+
+/// A recording that was given up for a new one.
+#[derive(Debug)]
+pub(crate) enum GivenUp {
+    /// A recording of the window's user, into this folder.
+    Own(PathBuf),
+    /// The window's part of a session over several users, recorded by the user with this id.
+    Part(u32),
+}
+
+impl GivenUp {
+    /// Which one `session` would be. Only the recorder's user knows where the trace of a session
+    /// over several users is.
+    pub(crate) fn of(session: &Session) -> Self {
+        let folder = shared_text::path_of(session);
+        match folder.as_os_str().is_empty() {
+            true => Self::Part(session.uid.load(Ordering::Relaxed)),
+            false => Self::Own(folder),
+        }
+    }
+}
+
+impl core::fmt::Display for GivenUp {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Own(folder) => {
+                write!(formatter, "the unfinished recording of {}", folder.display())
+            }
+            Self::Part(uid) => write!(
+                formatter,
+                "this user's part of an unfinished session over several users, recorded by user \
+                 {uid}"
+            ),
+        }
+    }
+}
+
+/// Says which recordings had to go for a new one.
+pub(crate) fn tell(home: &Home, notices: &Notices) {
+    for recording in home.given_up.take() {
+        notices.say(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
+    }
+}

@@ -1,0 +1,220 @@
+//! Where a user's window is, and opening it.
+
+use std::cell::RefCell;
+use std::ffi::{CString, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use trackway_abi::session::SESSIONS_MAX;
+use trackway_abi::session::state::FREE;
+use trackway_sys::signal::Guard;
+use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
+
+use crate::error::RecordError;
+use crate::notices::Notices;
+use crate::window::given_up::GivenUp;
+
+/// Environment variable that says where the window is, instead of /dev/shm; the library in traced
+/// programs obeys it too.
+const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
+const FOLDER: &str = "/dev/shm";
+
+/// How long whoever has another user's window locked is waited for, in ns, whatever is done there.
+const OTHERS_PATIENCE_NS: u64 = 50_000_000;
+
+/// A user's window, with what a recorder needs of it.
+#[derive(Debug)]
+pub struct Home {
+    /// Hands out its memory.
+    pub allocator: Allocator,
+    /// The folder that it lies in.
+    pub folder: PathBuf,
+    /// Its file.
+    pub path: PathBuf,
+    /// Whose it is, as this process sees users.
+    uid: u32,
+    /// Device and inode of its file.
+    file: (u64, u64),
+    guard: Guard,
+    /// Recordings that were given up for want of places, and nobody was told of yet.
+    pub(crate) given_up: RefCell<Vec<GivenUp>>,
+}
+
+impl Home {
+    /// Opens the calling user's window; makes it if there is none, and replaces one that nobody
+    /// can use any more, saying so.
+    pub fn open_or_make(notices: &Notices) -> Result<Self, RecordError> {
+        let folder = folder();
+        match Self::open_in(&folder, true) {
+            Err(RecordError::Window(path, OpenError::Truncated | OpenError::NotAWindow)) => {
+                let aside = set_aside(&path)?;
+                notices.say(format_args!(
+                    "the window {} was unusable (truncated or damaged); it is now {}",
+                    path.display(),
+                    aside.display()
+                ));
+                Self::open_in(&folder, true)
+            }
+            other => other,
+        }
+    }
+
+    /// Opens the calling user's window, if there is one.
+    pub fn open() -> Result<Option<Self>, RecordError> {
+        match Self::open_in(&folder(), false) {
+            Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Looks at the calling user's window; `None`: there is none. For commands that record nothing:
+    /// where nobody else uses the window, it is compact afterwards.
+    pub fn look<T>(look: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
+        let Some(home) = Self::open()? else { return Ok(None) };
+        let seen = look(home.window());
+        home.compact_soon();
+        home.close();
+        Ok(Some(seen))
+    }
+
+    /// Opens (with `create`: or makes) the calling user's window in `folder`.
+    pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
+        Self::open_for(folder, crate::common::user::user(), create)
+    }
+
+    /// The same of user `uid`. Where that is another one, nobody is waited for long who has it
+    /// locked: see [`Self::limit_patience`].
+    pub(crate) fn open_for(folder: &Path, uid: u32, create: bool) -> Result<Self, RecordError> {
+        let fail = |error| RecordError::Window(folder.to_owned(), error);
+        let path = path_of(folder, uid)?;
+        let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes());
+        let folder_name = c_string(folder).map_err(|_| fail(OpenError::PathTooLong))?;
+        let name = c_string(&path).map_err(|_| fail(OpenError::PathTooLong))?;
+        let of_window = |error| RecordError::Window(path.clone(), error);
+        let (window, file, guard) =
+            Window::open_guarded(&folder_name, &name, uid, create).map_err(of_window)?;
+        let status = file.status().map_err(|errno| of_window(errno.into()))?;
+        let home = Self {
+            allocator: Allocator::new(window, file),
+            folder: folder.to_owned(),
+            path,
+            uid,
+            file: (status.device, status.inode),
+            guard,
+            given_up: RefCell::default(),
+        };
+        home.limit_patience();
+        Ok(home)
+    }
+
+    /// Makes the window compact, if nobody uses it. Where no program does, and no session is left,
+    /// others are about to close it: they are waited for, for a moment.
+    pub(crate) fn compact_soon(&self) {
+        const LOOKS: u32 = 10;
+        const PERIOD: Duration = Duration::from_millis(5);
+        for _ in 0..LOOKS {
+            if self.allocator.compact() != Ok(false) || self.is_used() {
+                return;
+            }
+            std::thread::sleep(PERIOD);
+        }
+    }
+
+    /// Whether a session is in the window, or a process that lives.
+    fn is_used(&self) -> bool {
+        let window = self.window();
+        let state = |index| window.session(index).state.load(Ordering::Relaxed);
+        (0..SESSIONS_MAX).any(|index| state(index) != FREE) || window.sweep_processes() > 0
+    }
+
+    /// Lets go of a window that was only looked at: nothing of it is mapped any more, if there is
+    /// address space for that. Copies of [`Self::window`] show zeros from here on.
+    pub fn close(self) {
+        let window = *self.window();
+        drop(self);
+        // What is still mapped would keep the window from being made compact by another.
+        let _ = window.blank(true, 0).and_then(|()| window.blank(false, 0));
+    }
+
+    /// Whose it is.
+    pub(crate) const fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Device and inode of its file.
+    pub(crate) const fn file(&self) -> (u64, u64) {
+        self.file
+    }
+
+    /// Whether its file is the one that programs find. What cannot be seen was not removed.
+    pub(crate) fn is_where_it_was(&self) -> bool {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(status) => (status.dev(), status.ino()) == self.file,
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        }
+    }
+
+    /// From here on, nobody who has another user's window locked is waited for for more than a
+    /// moment: its user must not be able to keep the recorder from what else it has to do.
+    pub(crate) fn limit_patience(&self) {
+        if self.uid != crate::common::user::user() {
+            self.allocator.limit_patience(OTHERS_PATIENCE_NS);
+        }
+    }
+
+    /// The window.
+    pub const fn window(&self) -> &Window {
+        self.allocator.window()
+    }
+
+    /// Whether the file is as long as the window says; if not, somebody truncated it.
+    ///
+    /// Other recorders lengthen the file before they say so, and say so before they shorten it:
+    /// so it is as long as the lesser of what the window says before and after we look; unless it
+    /// was shortened and lengthened meanwhile, which does not happen twice in a row.
+    pub fn is_whole(&self) -> bool {
+        let is_long_enough = || {
+            let before = self.window().usable_bytes();
+            let status = self.allocator.file().status();
+            let said = before.min(self.window().usable_bytes());
+            status.is_ok_and(|status| status.bytes >= said)
+        };
+        !self.guard.was_hit() && (is_long_enough() || is_long_enough())
+    }
+}
+
+impl Drop for Home {
+    /// A window that nobody uses any more takes little memory.
+    fn drop(&mut self) {
+        // Whoever comes next tries again.
+        let _ = self.allocator.compact();
+    }
+}
+
+/// The file of user `uid`'s window in `folder`.
+pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
+    let fail = |error| RecordError::Window(folder.to_owned(), error);
+    let mut name = [0; NAME_BYTES];
+    // In a user namespace we share the folder with users outside, whose names count.
+    let known_as = trackway_sys::process::outer_user(uid)
+        .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
+    let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;
+    Ok(PathBuf::from(OsString::from_vec(name.to_bytes().to_vec())))
+}
+
+/// The folder that the window lies in.
+pub(crate) fn folder() -> PathBuf {
+    std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(FOLDER), PathBuf::from)
+}
+
+fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".unusable-{}", trackway_sys::clock::realtime_ns() / 1_000_000));
+    let aside = PathBuf::from(aside);
+    std::fs::rename(path, &aside).map_err(RecordError::io("rename", path))?;
+    Ok(aside)
+}

@@ -1,0 +1,67 @@
+//! Processes in sandboxes: told before they are asked for what takes a system call.
+//!
+//! The library asks for a thread's name by prctl(2), which a seccomp filter may kill for. So before
+//! a recorder lets writers in to a generation that may want names, it looks who is in a sandbox,
+//! and tells the library, which then says the name that it knows already. The same before memory
+//! is used that processes may not have readable yet, for which they call mprotect(2). (Who enters
+//! one between this look and a thread's first event is not seen: docs/guides/processes.md.)
+
+use std::fs;
+
+use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
+use trackway_window::Window;
+
+use crate::window::processes::elsewhere;
+
+/// Most threads of a process that are looked at.
+const THREADS_MAX: usize = 256;
+
+/// Notes in the window which of its processes are in sandboxes.
+pub(crate) fn note(window: &Window) {
+    let own = trackway_sys::process::pid_namespace();
+    let mut others = None;
+    for index in 0..PROCESSES_MAX {
+        let who = window.identity_at(index);
+        if who.pid == 0 || who.pid & PROCESS_ENTERING != 0 {
+            continue;
+        }
+        let pid = if who.pid_namespace == own {
+            Some(who.pid)
+        } else {
+            let others = others.get_or_insert_with(elsewhere);
+            others.get(&(who.pid_namespace, who.pid)).copied()
+        };
+        if pid.is_some_and(is_sandboxed) {
+            window.note_sandboxed(index, &who);
+        }
+    }
+}
+
+/// Whether a thread of a process is under seccomp(2); false where that is not known.
+fn is_sandboxed(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.take(THREADS_MAX).any(|thread| {
+        // A thread may call itself anything.
+        let status = fs::read(thread.path().join("status"));
+        status.is_ok_and(|status| says_so(&String::from_utf8_lossy(&status)))
+    })
+}
+
+/// Whether proc_pid_status(5) says so.
+fn says_so(status: &str) -> bool {
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_in_a_sandbox_if_its_status_says_so() {
+        assert!(says_so("Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(says_so("Seccomp:\t1\n"));
+        assert!(!says_so("Seccomp:\t0\nSeccomp_filters:\t0\n"));
+        assert!(!says_so("Name:\tSeccomp: 2\n"), "a kernel without it");
+    }
+}

@@ -1,0 +1,543 @@
+//! A session's slot in the window: taken, filled in, activated, ended, freed.
+//!
+//! The order of the steps is the argument. A session is FREE → BUILDING (writers look away) →
+//! ACTIVE → ENDING → FREE; its generation is raised after each step that makes what writers
+//! remember void; memory is used anew only after a visit to every CPU.
+
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trackway_abi::session::{SESSIONS_MAX, Session, flag, state};
+use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
+use trackway_ring::claim::Claim;
+use trackway_ring::lockless::Buffer;
+use trackway_schema::EventDescription;
+use trackway_session::{BufferPlan, Reserve};
+use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
+
+use crate::error::RecordError;
+use crate::window::handle::Home;
+use crate::window::lease::{recorder_is_dead, renew_lease, sign};
+use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::shared_text::put;
+use crate::window::{cpus, rseq_self_test, sandboxes};
+
+/// How long a slot rests before it is taken again, in ns, if another can be had: longer than a
+/// thread that is not stopped sleeps on its way from a site to the slot that it found there.
+const REST_NS: u64 = 1_000_000_000;
+/// How many slots rest so long at most, beside which no more are taken that were never used.
+const RESTING_MAX: usize = 4;
+
+/// A slot that is ours.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) index: usize,
+    window: Window,
+    since_ns: u64,
+    /// It was taken over with nothing left to write, see [`Self::abandon_complete`].
+    pub(crate) is_complete: bool,
+}
+
+/// Stands for the recorder's start in a session without recorder whose trace is complete, but
+/// whose memory could not be freed yet.
+const COMPLETE: u64 = u64::MAX;
+
+impl Slot {
+    /// The session.
+    pub(crate) fn session(&self) -> &'static Session {
+        self.window.session(self.index)
+    }
+
+    /// Takes a free slot: see [`longest_free`].
+    pub(crate) fn take(home: &Home) -> Result<Self, RecordError> {
+        let window = *home.window();
+        let taken = home.allocator.exclusively(|| {
+            let index = longest_free(&window, trackway_sys::clock::monotonic_ns())?;
+            let session = window.session(index);
+            let since_ns = sign(session);
+            session.state.store(state::BUILDING, Ordering::SeqCst);
+            raise_generation(session);
+            Some(Self { index, window, since_ns, is_complete: false })
+        });
+        taken.map_err(|error| memory_error(home, 0, error))?.ok_or(RecordError::NoSlot)
+    }
+
+    /// Takes over the session of a recorder that is dead; `None` if there is none in the slot.
+    pub(crate) fn take_over(home: &Home, index: usize) -> Result<Option<Self>, RecordError> {
+        let window = *home.window();
+        let session = window.session(index);
+        let of_the_dead =
+            || session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
+        // Nobody waits for the lock because of the living.
+        if !of_the_dead() {
+            return Ok(None);
+        }
+        let taken = home.allocator.exclusively(|| {
+            of_the_dead().then(|| {
+                let is_complete = is_complete(session);
+                Self { index, window, since_ns: sign(session), is_complete }
+            })
+        });
+        taken.map_err(|error| memory_error(home, 0, error))
+    }
+
+    /// Whether the slot is still ours: a recorder that was stopped for long may have been taken
+    /// for dead.
+    pub(crate) fn is_ours(&self) -> bool {
+        let session = self.session();
+        session.recorder_pid.load(Ordering::Relaxed) == std::process::id()
+            && session.recorder_since_ns.load(Ordering::Relaxed) == self.since_ns
+    }
+
+    /// Fills the session in. Writers look away until it is activated.
+    pub(crate) fn build(
+        &self,
+        home: &Home,
+        of: &SessionSettings,
+        settings: &ChannelSettings,
+        class: u32,
+        cpus: u32,
+    ) -> Result<SessionLayout, RecordError> {
+        let session = self.session();
+        let fail = |bytes| move |error| memory_error(home, bytes, error);
+        rseq_self_test::run(&self.window);
+        clear_bits(&self.window, self.index);
+        let no_writer_of_before = cpus::visit_all();
+        if no_writer_of_before {
+            // What a recorder before us could not give back.
+            let owner = granule::DATA + self.index as u8;
+            home.allocator.give_back(owner).map_err(fail(0))?;
+        }
+        let flags = self.flags(of, settings);
+        let bytes = SessionLayout::control_bytes(cpus, flags);
+        let old = session.control_offset.load(Ordering::Relaxed);
+        let old_area = old..old.saturating_add(bytes);
+        let control = if no_writer_of_before && is_control_area(home, self.index, &old_area) {
+            old
+        } else {
+            let owner = granule::CONTROL + self.index as u8;
+            home.allocator.take(bytes, owner).map_err(fail(bytes))?
+        };
+        session.control_offset.store(control, Ordering::Relaxed);
+        self.fill_in(settings, cpus, flags);
+        self.window.set_rules(self.index, settings.rules.as_bytes());
+        self.set_processes(&settings.processes);
+        self.sign_as(of, &settings.name, class);
+        // As it was written, or what is cleared now is another session's.
+        let plan = plan(settings, flags);
+        let is_as_written = |layout: &SessionLayout| {
+            layout.control_area() == (control..control + bytes)
+                && (layout.cpus, layout.flags) == (cpus, flags)
+                && layout.geometry.sub_shift() == plan.sub_shift
+                && layout.claim_geometry.sub_shift() == plan.claim_sub_shift
+                && layout.geometry.sub_count() == 1 << plan.count_shift
+        };
+        let layout = SessionLayout::read_as_recorder(&self.window, self.index)
+            .filter(is_as_written)
+            .ok_or(RecordError::Lost("another program writes over the window"))?;
+        layout.reset(&self.window);
+        Ok(layout)
+    }
+
+    fn flags(&self, of: &SessionSettings, settings: &ChannelSettings) -> u32 {
+        let mut flags = match settings.reserve {
+            Reserve::Rseq => 0,
+            Reserve::Claim => flag::CLAIM_ONLY,
+            Reserve::Lockless => flag::LOCKLESS,
+        };
+        if settings.overwrite {
+            flags |= flag::OVERWRITE;
+        }
+        if settings.paused {
+            flags |= flag::PAUSED;
+        }
+        if of.token.is_some() {
+            flags |= flag::TOKEN;
+        }
+        let is_broken =
+            self.window.header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN;
+        if is_broken && settings.reserve == Reserve::Rseq {
+            flags |= flag::CLAIM_ONLY;
+        }
+        flags
+    }
+
+    /// Says what the channel is.
+    fn fill_in(&self, settings: &ChannelSettings, cpus: u32, flags: u32) {
+        let session = self.session();
+        let plan = plan(settings, flags);
+        for (word, value) in [
+            (&session.flags, flags),
+            (&session.contexts, settings.contexts.bits),
+            (&session.cpus, cpus),
+            (&session.sub_shift, plan.sub_shift),
+            (&session.count_shift, plan.count_shift),
+            (&session.claim_sub_shift, plan.claim_sub_shift),
+            (&session.next_id, 0),
+            (&session.processes, 0),
+            (&session.departed, 0),
+            (&session.cut_event, 0),
+            (&session.successor, 0),
+            (&session.snapshot_requests, 0),
+            (&session.spare_cpus, 0),
+            (&session.interpreters, 0),
+            (&session.uid, crate::common::user::user()),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+        let applications = settings.contexts.applications.join("\n");
+        put(&session.applications, &session.applications_bytes, applications.as_bytes());
+        session.records_cut.store(0, Ordering::Relaxed);
+        session.filters.store(0, Ordering::Relaxed);
+        session.blocking_ns.store(settings.blocking_ns, Ordering::Relaxed);
+        let realtime = trackway_sys::clock::realtime_ns();
+        let offset = realtime.wrapping_sub(trackway_sys::clock::monotonic_ns());
+        session.realtime_offset_ns.store(offset, Ordering::Relaxed);
+    }
+
+    /// Says which processes take part: all decide anew.
+    pub(crate) fn set_processes(&self, rules: &str) {
+        let session = self.session();
+        put(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
+        raise_generation(session);
+    }
+
+    /// Begins a generation: all decide anew, and nobody commits by an older plan once every CPU has
+    /// been visited.
+    pub(crate) fn begin_generation(&self) {
+        raise_generation(self.session());
+    }
+
+    /// Says how long programs that allow it wait for room, in ns.
+    pub(crate) fn set_blocking(&self, time_ns: u64) {
+        self.session().blocking_ns.store(time_ns, Ordering::Relaxed);
+    }
+
+    /// Says which events are recorded: first the rules, then each event that there is.
+    pub(crate) fn set_rules(&self, layout: &SessionLayout, rules: &str) {
+        self.window.set_rules(self.index, rules.as_bytes());
+        enable_selected(&self.window, layout);
+    }
+
+    /// Gives all that comes to the slot that `heir` describes, which is active and has no rules
+    /// yet: the order is that of `trackway_window`'s `rules`.
+    pub(crate) fn pass_on(&self, heir: &SessionLayout) {
+        // ORDERING: SeqCst: from here on nobody sets our bit, before any is moved.
+        self.session().successor.store(heir.index as u32 + 1, Ordering::SeqCst);
+        for event in 0..EVENTS_MAX {
+            self.window.move_event(event, self.index, heir);
+        }
+    }
+
+    /// Says whose it is: which session's, and where its trace is.
+    fn sign_as(&self, of: &SessionSettings, channel: &str, class: u32) {
+        let session = self.session();
+        session.token.store(of.token.unwrap_or(0), Ordering::Relaxed);
+        for (word, half) in session.trace_uuid.iter().zip(of.uuid.chunks_exact(8)) {
+            word.store(u64::from_le_bytes(half.try_into().unwrap_or_default()), Ordering::Relaxed);
+        }
+        put(&session.path, &session.path_bytes, of.path.as_os_str().as_bytes());
+        put(&session.name, &session.name_bytes, of.name.as_bytes());
+        put(&session.channel, &session.channel_bytes, channel.as_bytes());
+        session.stream_class.store(class, Ordering::Relaxed);
+    }
+
+    /// Lets writers in, and enables what is known already.
+    pub(crate) fn activate(&self, layout: &SessionLayout) {
+        let session = self.session();
+        sandboxes::note(&self.window);
+        renew_lease(session);
+        // ORDERING: SeqCst, the recorder's half of the Dekker pair that
+        // `trackway_window::events::fill_event` explains: first ACTIVE, then look for events.
+        session.state.store(state::ACTIVE, Ordering::SeqCst);
+        // After the state: who decided before it, decided not to take part.
+        raise_generation(session);
+        fence(Ordering::SeqCst);
+        enable_selected(&self.window, layout);
+    }
+
+    /// Keeps writers out, for good: clears the bits, raises the generation. After a visit to every
+    /// CPU no sequence of before is alive.
+    pub(crate) fn close(&self) {
+        let session = self.session();
+        // ORDERING: SeqCst: the state before the generation, so that nobody decides anew to take
+        // part.
+        session.state.store(state::ENDING, Ordering::SeqCst);
+        raise_generation(session);
+        clear_bits(&self.window, self.index);
+    }
+
+    /// As [`Self::close`], with that visit. Whether no sequence of before can be alive.
+    pub(crate) fn deactivate(&self) -> bool {
+        self.close();
+        let complete = cpus::visit_all();
+        clear_bits(&self.window, self.index);
+        complete
+    }
+
+    /// Clears bits of a slot that is being built, which nobody was let in to, with that visit;
+    /// likewise.
+    ///
+    /// Its state stays. It may not look as if it had been let in to: it says what its earlier life
+    /// was, of which whoever recovers it after us would drain what is drained.
+    pub(crate) fn deactivate_unbuilt(&self) -> bool {
+        let complete = cpus::visit_all();
+        clear_bits(&self.window, self.index);
+        complete
+    }
+
+    /// Keeps writers out until [`Self::resume`]; likewise.
+    pub(crate) fn pause(&self) {
+        let session = self.session();
+        // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew to take
+        // part.
+        session.flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
+        raise_generation(session);
+        clear_bits(&self.window, self.index);
+    }
+
+    /// Lets writers in again.
+    pub(crate) fn resume(&self, layout: &SessionLayout) {
+        let session = self.session();
+        sandboxes::note(&self.window);
+        // ORDERING: SeqCst, as in `activate`.
+        session.flags.fetch_and(!flag::PAUSED, Ordering::SeqCst);
+        raise_generation(session);
+        fence(Ordering::SeqCst);
+        enable_selected(&self.window, layout);
+    }
+
+    /// Frees the slot. Its memory is given back if no writer can be at it.
+    pub(crate) fn free(&self, home: &Home, no_writer_of_before: bool) -> Result<(), RecordError> {
+        if no_writer_of_before {
+            home.allocator
+                .give_back(granule::DATA + self.index as u8)
+                .map_err(|error| memory_error(home, 0, error))?;
+        }
+        let session = self.session();
+        // Until now somebody was behind it.
+        let now = trackway_sys::clock::monotonic_ns();
+        session.lease_until_ns.store(now, Ordering::Relaxed);
+        // ORDERING: Release: whoever takes the slot sees its memory given back.
+        session.state.store(state::FREE, Ordering::Release);
+        Ok(())
+    }
+
+    /// Leaves the session to whoever recovers it.
+    pub(crate) fn abandon(&self) {
+        self.session().recorder_pid.store(0, Ordering::Relaxed);
+        self.session().lease_until_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// As [`Self::abandon`], where nothing is left to do but to free the memory, once nobody can
+    /// write there any more.
+    pub(crate) fn abandon_complete(&self) {
+        self.session().recorder_since_ns.store(COMPLETE, Ordering::Relaxed);
+        self.abandon();
+    }
+
+    /// Frees the slot of a session that nobody drains any more, unless a claimer that is not
+    /// proved dead may write into its memory. Writers were kept out before.
+    pub(crate) fn discard(
+        &self,
+        home: &Home,
+        layout: &SessionLayout,
+        no_sequence: bool,
+    ) -> Result<(), RecordError> {
+        let is_free = |region: &trackway_ring::Region<'static>| {
+            // ORDERING: SeqCst, as in `Recording::free_claims_of_the_dead`.
+            let owner = region.control.owner.load(Ordering::SeqCst);
+            owner == 0
+                || region.control.drained().position == NOT_OF_SESSION
+                || self.window.owner_is_dead(Owner::from_word(owner))
+                    && Claim::free_dead(*region, owner)
+        };
+        let regions = regions(&self.window, layout);
+        let buffers = (0..layout.cpus).filter_map(|cpu| layout.lockless(&self.window, cpu));
+        let freed = if regions.iter().all(|(region, ..)| is_free(region))
+            && nobody_has_a_slot(&self.window, buffers)
+        {
+            self.free(home, no_sequence)
+        } else {
+            self.abandon_complete();
+            return Ok(());
+        };
+        freed.inspect_err(|_| self.abandon_complete())
+    }
+}
+
+/// The slot to take next: of those that were in use, the one that has been free longest.
+///
+/// A thread that found a slot's bit may sleep before it comes there. As long as the slot is free it
+/// finds its way to the successor; if it is another session's by then, it cannot know, and its
+/// record is lost or in the wrong one. So a slot that was freed a moment ago rests, and one that
+/// was never used is taken. But each that was ever used keeps its control lines for as long as the
+/// window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256): so one session after the other has one
+/// slot, if there is a second in between, and however fast they follow each other, they take turns
+/// in a few.
+fn longest_free(window: &Window, now: u64) -> Option<usize> {
+    let is_free =
+        |&index: &usize| window.session(index).state.load(Ordering::Relaxed) == state::FREE;
+    let freed_at = |index: usize| window.session(index).lease_until_ns.load(Ordering::Relaxed);
+    let (used, fresh): (Vec<usize>, Vec<usize>) = (0..SESSIONS_MAX)
+        .filter(is_free)
+        .partition(|&index| window.session(index).control_offset.load(Ordering::Relaxed) != 0);
+    let oldest = used.iter().copied().min_by_key(|&index| freed_at(index));
+    let may_be_taken = |&index: &usize| {
+        used.len() >= RESTING_MAX || now.saturating_sub(freed_at(index)) >= REST_NS
+    };
+    oldest.filter(may_be_taken).or_else(|| fresh.first().copied()).or(oldest)
+}
+
+/// Whether nobody has a slot in these lockless buffers of a session that ended, nor ever will.
+pub(crate) fn nobody_has_a_slot(
+    window: &Window,
+    buffers: impl Iterator<Item = Buffer<'static>>,
+) -> bool {
+    let held: Vec<_> = buffers.filter(|buffer| !buffer.retire()).collect();
+    // A slot does not say whose it is: the user's processes must be known, and dead, all of them.
+    held.is_empty() || held.iter().all(Buffer::all_are_named) && window.sweep_processes() == 0
+}
+
+/// The sizes of a session with these flags: they may say less than the settings asked for.
+pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
+    match flags & flag::CLAIM_ONLY {
+        0 => settings.buffers,
+        _ => settings.buffers.reserved_by(Reserve::Claim),
+    }
+}
+
+/// What to say when memory cannot be had or given back.
+pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> RecordError {
+    match error {
+        AllocateError::Locked => {
+            RecordError::io("lock the window", &home.path)(std::io::Error::other(error.to_string()))
+        }
+        other => RecordError::Memory(bytes, home.folder.clone(), other),
+    }
+}
+
+/// Whether nothing of a session is left to write: see [`Slot::abandon_complete`].
+pub(crate) fn is_complete(session: &Session) -> bool {
+    session.state.load(Ordering::Relaxed) == state::ENDING
+        && session.recorder_pid.load(Ordering::Relaxed) == 0
+        && session.recorder_since_ns.load(Ordering::Relaxed) == COMPLETE
+}
+
+pub(crate) fn raise_generation(session: &Session) {
+    let generation: &AtomicU64 = &session.generation;
+    // ORDERING: SeqCst: pairs with writers' second look after they took a claim (Dekker), and
+    // publishes what was stored before.
+    generation.fetch_add(1, Ordering::SeqCst);
+    // ORDERING: what follows comes after it. On processors where an addition does not order that
+    // by itself, an owner word or a lockless buffer's write count could else be looked at before it
+    // (the other side is the fence in the agent's `session_changed`), and what is filled in could
+    // be seen before it (by `SessionLayout::copy`, whose Acquire fence is the other side).
+    fence(Ordering::SeqCst);
+}
+
+/// Clears the slot's bit in the enable word of every event.
+pub(crate) fn clear_bits(window: &Window, slot: usize) {
+    for index in 0..EVENTS_MAX {
+        let enabled = &window.event(index).enabled;
+        if enabled.load(Ordering::Relaxed) >> slot & 1 != 0 {
+            enabled.fetch_and(!(1 << slot), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Enables every event in the window that the session's rules select.
+pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
+    for index in 0..EVENTS_MAX {
+        let Some(bytes) = window.description(index) else { continue };
+        // What cannot be declared is not recorded.
+        if EventDescription::decode(bytes.as_slice()).is_ok() {
+            window.apply_rules(layout, index);
+        }
+    }
+}
+
+/// Whether this is where the slot's control lines are, in this life or an earlier one.
+pub(crate) fn is_control_area(home: &Home, slot: usize, area: &Range<u64>) -> bool {
+    area.start >= DATA_OFFSET as u64
+        && area.start.is_multiple_of(GRANULE_BYTES)
+        && area.end <= home.window().usable_bytes()
+        && area
+            .clone()
+            .step_by(GRANULE_BYTES as usize)
+            .all(|at| home.allocator.owner_at(at) == granule::CONTROL + slot as u8)
+}
+
+/// Every region of the session, with its CPU and way.
+pub(crate) fn regions(
+    window: &Window,
+    layout: &SessionLayout,
+) -> Vec<(trackway_ring::Region<'static>, u32, Way)> {
+    (0..layout.cpus)
+        .flat_map(|cpu| Way::ALL.map(|way| (layout.region(window, cpu, way), cpu, way)))
+        .filter_map(|(region, cpu, way)| region.map(|region| (region, cpu, way)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
+        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let window = home.window();
+        let session = |index: usize| window.session(index);
+        let take = |now| longest_free(window, now);
+        assert_eq!(take(0), Some(0), "of those that nobody has used the first");
+        for (index, freed_at) in [(0, 30), (1, 10), (2, 20)] {
+            session(index).control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
+            session(index).lease_until_ns.store(freed_at, Ordering::Relaxed);
+        }
+        assert_eq!(take(REST_NS + 5), Some(3), "all of them rest");
+        assert_eq!(take(REST_NS + 10), Some(1));
+        session(1).state.store(state::ACTIVE, Ordering::Relaxed);
+        assert_eq!(take(REST_NS + 10), Some(3));
+        assert_eq!(take(REST_NS + 20), Some(2));
+        // Nor where no other was ever used, or too many have been.
+        for index in 3..SESSIONS_MAX {
+            session(index).state.store(state::ACTIVE, Ordering::Relaxed);
+        }
+        assert_eq!(take(40), Some(2));
+        session(1).state.store(state::FREE, Ordering::Relaxed);
+        for index in 3..SESSIONS_MAX {
+            session(index).state.store(state::FREE, Ordering::Relaxed);
+        }
+        session(3).control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
+        session(3).lease_until_ns.store(40, Ordering::Relaxed);
+        assert_eq!(take(50), Some(1));
+        session(1).state.store(state::ACTIVE, Ordering::Relaxed);
+        assert_eq!(take(50), Some(4));
+        for index in 0..SESSIONS_MAX {
+            session(index).state.store(state::ACTIVE, Ordering::Relaxed);
+        }
+        assert_eq!(take(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_slot_that_was_freed_rests_from_then_on() {
+        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let first = Slot::take(&home).expect("a slot");
+        let session = first.session();
+        session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
+        // As of who has renewed it just now, and who has died long ago.
+        for lease in [u64::MAX, 0] {
+            session.lease_until_ns.store(lease, Ordering::Relaxed);
+            let before = trackway_sys::clock::monotonic_ns();
+            first.free(&home, false).expect("free");
+            let after = trackway_sys::clock::monotonic_ns();
+            let freed_at = session.lease_until_ns.load(Ordering::Relaxed);
+            assert!((before..=after).contains(&freed_at));
+        }
+    }
+}
