@@ -112,7 +112,7 @@ impl Special {
     fn at(rest: &[u8], is_last: bool) -> Option<Self> {
         let first = *rest.first()?;
         match mark::read(rest) {
-            mark::Read::Whole(change, length) => return Some(Self::Mark(change, length)),
+            mark::Read::Complete(change, length) => return Some(Self::Mark(change, length)),
             mark::Read::Part if !is_last => return Some(Self::Incomplete),
             mark::Read::Part | mark::Read::None => {}
         }
