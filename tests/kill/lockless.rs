@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES};
-use trackway_ring::lockless::{Again, Buffer, Counters, Lost, Mode, Store, SubBuffer, header};
+use trackway_ring::lockless::{Buffer, Counters, Lost, Mode, Store, SubBuffer, TryAgain, header};
 use trackway_ring::{Damage, Geometry, write_header};
 use trackway_testkit::Records;
 
@@ -153,7 +153,7 @@ impl Memory {
         // As the recorder at the end.
         let mut next = || match buffer.get(own) {
             Ok(got) => Some((got, None)),
-            Err(Again) => {
+            Err(TryAgain) => {
                 let (got, records) = buffer.get_undelivered(self)?;
                 Some((got, Some(records)))
             }

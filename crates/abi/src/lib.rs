@@ -3,7 +3,7 @@
 //!
 //! This crate has layouts and constants, no logic. Main invariant: every type here is `repr(C)`,
 //! made of atomics only (any process of the user may write at any time), and its size and offsets
-//! are asserted below the type. Whoever reads a value copies it, bounds it, then believes it.
+//! are asserted below the type. A reader copies a value, bounds it, then believes it.
 //!
 //! **Version rule**, from the first release on. Any change of a layout or of a meaning raises
 //! [`ABI_VERSION`], and with it the name of the window file: old and new libraries then use

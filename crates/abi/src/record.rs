@@ -58,7 +58,7 @@ pub mod context {
     pub const APPLICATION_BYTES_MAX: usize = 33;
     /// Most bytes of all of them: what finds no room is as if it were not set.
     pub const APPLICATIONS_ROOM: usize = super::HEADROOM_BYTES - super::ORDINARY_BYTES_MAX;
-    /// What an application's context begins with where the thread has set none.
+    /// First byte of an application context that the thread has not set.
     pub const NOTHING: u8 = 0;
 }
 

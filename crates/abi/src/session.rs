@@ -26,7 +26,7 @@ pub const SESSION_BYTES: usize = 8192;
 
 /// States of a session's slot.
 pub mod state {
-    /// Nobody's.
+    /// The slot is free.
     pub const FREE: u32 = 0;
     /// A recorder is filling it in; writers look away.
     pub const BUILDING: u32 = 1;
@@ -47,15 +47,15 @@ pub mod flag {
     /// Written by reserve and commit (the 2012 paper's way): one lockless buffer for each CPU, and
     /// none of the other regions.
     pub const LOCKLESS: u32 = 8;
-    /// Nobody takes part for now: it is stopped, or was not started yet.
+    /// No process takes part for now: the session is stopped, or was not started yet.
     pub const PAUSED: u32 = 16;
     /// It has filters: what they are about is recorded only if they say so. See
     /// [`super::Session::filters`].
     pub const FILTERED: u32 = 32;
 }
 
-/// How a reading of the processor's clock becomes CLOCK_MONOTONIC ns, under a sequence count:
-/// `ns = base_ns + ((tsc − base_tsc) × multiplier >> 32)`, valid while `tsc − base_tsc ≤ span`.
+/// Conversion of the processor's clock to CLOCK_MONOTONIC ns, under a sequence count: `ns = base_ns
+/// + ((tsc − base_tsc) × multiplier >> 32)`, valid while `tsc − base_tsc ≤ span`.
 ///
 /// Written by the recorder: `sequence` odd, the four values, `sequence` even. A `span` of zero
 /// sends writers to clock_gettime(2), as does a calibration that was not renewed for 2 s.
@@ -70,7 +70,7 @@ pub struct Clock {
     pub multiplier: AtomicU64,
     /// CLOCK_MONOTONIC at the base, in ns.
     pub base_ns: AtomicU64,
-    /// How many ticks this calibration holds.
+    /// Ticks for which this calibration holds.
     pub span: AtomicU64,
     /// Raised when the clock jumped (suspend, unstable counter).
     pub epoch: AtomicU64,
@@ -100,11 +100,11 @@ pub struct Session {
     pub claim_sub_shift: AtomicU32,
     /// Next event id; ids below it are taken (or lost to a race, which leaves a gap).
     pub next_id: AtomicU32,
-    /// Where the regions' control lines begin, in bytes of the window.
+    /// Start of the regions' control lines, in bytes of the window.
     pub control_offset: AtomicU64,
-    /// Where the table of ids begins: `EVENTS_MAX` × u32, id + 1 by event index.
+    /// Start of the table of ids: `EVENTS_MAX` × u32, id + 1 by event index.
     pub ids_offset: AtomicU64,
-    /// Where the table of discards begins: `EVENTS_MAX` × u64 by event index.
+    /// Start of the table of discards: `EVENTS_MAX` × u64 by event index.
     pub discards_offset: AtomicU64,
     /// Processes that took part.
     pub processes: AtomicU32,
@@ -138,10 +138,10 @@ pub struct Session {
     pub path: [AtomicU8; PATH_BYTES_MAX],
     /// Processes that took part and are another user's now.
     pub departed: AtomicU32,
-    /// Odd while `rules` changes; whoever read them while it was even, and finds it the same
-    /// afterwards, read them whole.
+    /// Odd while `rules` changes. A reader that finds the same even value before and after has read
+    /// all of the rules.
     pub rules_revision: AtomicU32,
-    /// How long a program that asked for it waits for room at most, for one record, in ns; 0: no
+    /// Longest time that a program which allows it waits for room, for one record, in ns; 0: no
     /// program waits.
     pub blocking_ns: AtomicU64,
     /// The slot, plus one, that takes what was on its way to this one: this channel was given
@@ -160,14 +160,14 @@ pub struct Session {
     pub name_bytes: AtomicU32,
     /// Bytes in use of `channel`.
     pub channel_bytes: AtomicU32,
-    /// Which processes take part, as `trackway_schema::ProcessRules` reads it; none: all.
+    /// Processes that take part, as `trackway_schema::ProcessRules` reads it; empty: all.
     pub process_rules: [AtomicU8; PROCESS_RULES_BYTES_MAX],
     /// The session's name.
     pub name: [AtomicU8; NAME_BYTES_MAX],
     /// The channel's name.
     pub channel: [AtomicU8; NAME_BYTES_MAX],
-    /// Where the block of filters is (crate `jit`), as one word, [`filters_place`]; 0: none.
-    /// Another block is at another place, and the generation is raised behind it.
+    /// The place of the block of filters (crate `jit`), as one word, [`filters_place`]; 0: none.
+    /// Another block is at another place, and the generation is raised after it.
     pub filters: AtomicU64,
     /// Processes that have to interpret filters: no memory that is executed is to be had there.
     pub interpreters: AtomicU32,

@@ -13,8 +13,9 @@
 //!
 //! The file is only as long as what is in use, and grown by fallocate(2): a hole below its end
 //! could become a SIGBUS in a program when the file system is full, and mlockall(2) fills holes.
-//! The one exception is a window that nobody has open or mapped: what it does not need then is
-//! given back, and whoever opens it next backs the fixed part again before touching it.
+//! The one exception is a window that no process has open or mapped: memory that it does not need
+//! is given back, and the next process that opens it backs the fixed part again before it touches
+//! it.
 //!
 //! When a session ends, what is free at the file's end is cut off. Control lines, which stay, lie
 //! lowest; data begins a few MiB above them, so that sessions' ends leave a short file.
@@ -38,24 +39,24 @@ pub const EVENTS_MAX: usize = 4096;
 /// Most processes in the table of hints.
 pub const PROCESSES_MAX: usize = 4096;
 
-/// Where the sessions are, in bytes.
+/// Start of the sessions, in bytes.
 pub const SESSIONS_OFFSET: usize = 4096;
-/// Where the table of processes is, in bytes.
+/// Start of the table of processes, in bytes.
 pub const PROCESSES_OFFSET: usize = SESSIONS_OFFSET + SESSIONS_MAX * SESSION_BYTES;
-/// Where the table of events is, in bytes.
+/// Start of the table of events, in bytes.
 pub const EVENTS_OFFSET: usize = PROCESSES_OFFSET + PROCESSES_MAX * size_of::<Process>();
-/// Where the granule map is, in bytes.
+/// Start of the granule map, in bytes.
 pub const GRANULE_MAP_OFFSET: usize = EVENTS_OFFSET + EVENTS_MAX * size_of::<Event>();
-/// Where event descriptions are, in bytes.
+/// Start of the event descriptions, in bytes.
 pub const ARENA_OFFSET: usize = GRANULE_MAP_OFFSET + GRANULES_MAX;
-/// Where data begins, in bytes: the length of a window that records nothing.
+/// Start of the data, in bytes: the length of a window that records nothing.
 pub const DATA_OFFSET: usize = 2 << 20;
 /// Room for event descriptions, in bytes.
 pub const ARENA_BYTES: usize = DATA_OFFSET - ARENA_OFFSET;
 
 /// Values of the granule map.
 pub mod granule {
-    /// Nobody's.
+    /// The granule is free.
     pub const FREE: u8 = 0;
     /// Control lines, free for another session's control lines and for nothing else: a writer
     /// that slept through the end of its session may still look at them.
@@ -73,11 +74,11 @@ pub struct Header {
     pub magic: AtomicU64,
     /// [`crate::ABI_VERSION`].
     pub version: AtomicU32,
-    /// Whether restartable sequences abort here as they must: 0 untested, 1 yes, 2 no.
+    /// Result of the test that restartable sequences abort on this kernel: 0 untested, 1 yes, 2 no.
     pub rseq_works: AtomicU32,
-    /// How much of the file is backed by memory, from its start: granules in the upper half, their
-    /// complement in the lower. A number that somebody scribbled would otherwise send writers
-    /// behind the file's end, where SIGBUS is.
+    /// Memory that backs the file, from its start: granules in the upper half, their complement in
+    /// the lower. Without the check a damaged number would send writers beyond the file's end,
+    /// where SIGBUS is.
     pub backed: AtomicU64,
     /// Bytes in use of the arena of descriptions.
     pub arena_used: AtomicU32,
@@ -88,10 +89,10 @@ pub struct Header {
     pub events_revision: AtomicU32,
     /// One past the highest slot of the event table ever used.
     pub events_used: AtomicU32,
-    /// Raised by processes that wait for a visit to every CPU, before they write over code that
-    /// somebody may be in.
+    /// Raised by processes that wait for a visit to every CPU before they write over code that a
+    /// thread may still run.
     pub visits_asked: AtomicU32,
-    /// What `visits_asked` was before the last such visit, which some recorder made.
+    /// Value of `visits_asked` before the last such visit, which a recorder made.
     pub visits_done: AtomicU32,
 }
 
@@ -115,7 +116,7 @@ pub struct Process {
     pub since_ns: AtomicU64,
     /// Random number that the kernel gave the program when it was started: another one after exec.
     pub image: AtomicU64,
-    /// What recorders have seen of it: [`SANDBOXED`]. (Zero where older libraries enter.)
+    /// Observations of recorders: [`SANDBOXED`]. (Zero where older libraries enter.)
     pub seen: AtomicU64,
     /// Unused.
     pub reserved: [AtomicU64; 3],
@@ -126,7 +127,7 @@ pub const SANDBOXED: u64 = 1;
 
 /// States of an event's slot.
 pub mod event_state {
-    /// Nobody's.
+    /// The entry is free.
     pub const EMPTY: u32 = 0;
     /// Being filled in; if its process died here, the slot is lost, and nothing else.
     pub const FILLING: u32 = 1;
@@ -143,9 +144,9 @@ pub struct Event {
     pub state: AtomicU32,
     /// `trackway_schema::hash` of its description.
     pub hash: AtomicU64,
-    /// Where its description begins, in bytes of the window.
+    /// Start of its description, in bytes of the window.
     pub description_offset: AtomicU32,
-    /// How long its description is, in bytes.
+    /// Length of its description, in bytes.
     pub description_bytes: AtomicU32,
     /// Unused.
     pub reserved: [AtomicU64; 5],

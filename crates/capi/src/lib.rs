@@ -133,7 +133,7 @@ pub unsafe extern "C" fn trackway_dynamic_describe(
     result
 }
 
-/// Whether somebody wants an event that was described; see include/trackway/dynamic.h.
+/// Returns true if a session records an event that was described; see include/trackway/dynamic.h.
 ///
 /// # Safety
 /// `event` is null or a handle.
@@ -180,7 +180,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     trackway_agent::abort()
 }
 
-// Named by core's precompiled unwinding tables, which nobody reads: panics abort. Hidden, so that
+// Named by core's precompiled unwinding tables, which are never read: panics abort. Hidden, so that
 // it is not taken for that of another Rust library in the process.
 core::arch::global_asm!(
     ".globl rust_eh_personality",
@@ -203,9 +203,9 @@ extern "C" fn constructor() {
     }
 }
 
-/// By which copies of the library know each other: nobody else refers to it, so what is found under
-/// its name is in the first copy. (What is found under a function's name may be in a program that
-/// lies at a fixed address and calls it.)
+/// A symbol by which copies of the library find each other: no other code refers to it, so its
+/// address is in the first copy. (The address of a function may be in a program that lies at a
+/// fixed address and calls it.)
 #[unsafe(no_mangle)]
 pub static trackway_abi_copy: u8 = 0;
 
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn clone(
 /// the real, effective and saved user that root makes by it.
 macro_rules! set_user {
     ($name:ident, $wrapped:ident, ($($user:ident),+), $users:expr) => {
-        /// As the C library's function of this name, which it calls.
+        /// Wraps the C library's function of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($user: u32),+) -> c_int {
             type Function = extern "C" fn($($user: u32),+) -> c_int;
@@ -339,7 +339,7 @@ pub extern "C" fn vfork() -> i32 {
     )
 }
 
-/// As on AArch64.
+/// The same registers as on AArch64.
 #[cfg(target_arch = "riscv64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Characters that control a terminal, or mislead whoever reads it, made visible.
+//! Escapes for characters that control a terminal, or mislead a reader.
 //!
 //! Escaped are the C0 and C1 control characters (ECMA-48), but line end and tab; characters that
 //! change the direction of text (Unicode UAX #9, "Trojan Source"); line and paragraph separators;
@@ -41,7 +41,7 @@ fn push_visible(text: &mut String, c: char) {
     }
 }
 
-/// Whether a character that is not a control character changes how others are shown.
+/// Returns true if a character that is not a control character changes how others are shown.
 const fn misleads(c: char) -> bool {
     matches!(
         c,
@@ -93,12 +93,12 @@ pub(crate) fn push_escaped(
     used
 }
 
-/// Whether a byte is passed on without a look at its neighbours.
+/// Returns true if a byte is passed on without a look at its neighbours.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
 
-/// What begins with a byte that is not plain.
+/// A sequence that begins with a byte that is not plain.
 enum Special {
     Char(char),
     Mark(mark::Change, usize),
@@ -112,7 +112,7 @@ impl Special {
     fn at(rest: &[u8], is_last: bool) -> Option<Self> {
         let first = *rest.first()?;
         match mark::read(rest) {
-            mark::Read::Whole(change, length) => return Some(Self::Mark(change, length)),
+            mark::Read::Complete(change, length) => return Some(Self::Mark(change, length)),
             mark::Read::Part if !is_last => return Some(Self::Incomplete),
             mark::Read::Part | mark::Read::None => {}
         }

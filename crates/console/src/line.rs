@@ -1,6 +1,6 @@
 //! Lines on standard error: messages, and the one line that shows how far long work is.
 //!
-//! Nobody may be there to read them; then they are dropped, and the work goes on.
+//! A closed standard error drops the lines, and the work goes on.
 
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -13,7 +13,7 @@ use crate::target::{Target, is_dumb};
 /// Returns to the line's beginning and erases it (ECMA-48).
 const ERASE_LINE: &str = "\r\x1b[K";
 
-/// What advice begins with.
+/// The beginning of a hint.
 const HINT: &str = "hint:";
 
 /// Writes one line to standard error, with one write(2). The word before advice is coloured.
@@ -36,8 +36,8 @@ pub fn write_lines(text: Arguments<'_>) {
     let _ = stream::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Whether the line that shows how far long work is can be shown: standard error is a terminal that
-/// can erase a line.
+/// Returns true if a progress line can be shown: standard error is a terminal that can erase a
+/// line.
 pub fn has_progress() -> bool {
     io::stderr().is_terminal() && !is_dumb()
 }

@@ -17,18 +17,18 @@ const DIGITS: usize = 16;
 /// The letter at the end of a style.
 const END: u8 = b'.';
 
-/// What a part of a text is. Terminals show it as ECMA-48 has colours.
+/// The style of a part of a text. Terminals show it in the colours of ECMA-48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// The name of an event, a process or a session.
     Name,
-    /// What failed.
+    /// A failure.
     Error,
     /// Events that were lost, and other damage.
     Loss,
-    /// What to do about something.
+    /// Advice.
     Hint,
-    /// What is as it should be.
+    /// A state as it should be.
     Good,
     /// The head of a group.
     Heading,
@@ -41,11 +41,11 @@ pub(crate) enum Change {
     End,
 }
 
-/// What the first bytes of a text are.
+/// The first bytes of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// A mark of so many bytes.
-    Whole(Change, usize),
+    Complete(Change, usize),
     /// Perhaps the beginning of a mark.
     Part,
     None,
@@ -87,7 +87,7 @@ impl Change {
     }
 }
 
-/// What all marks of this process begin with.
+/// Returns the beginning of all marks of this process.
 fn prefix() -> &'static str {
     static PREFIX: OnceLock<String> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -117,7 +117,7 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     match bytes.get(prefix.len()) {
         None => Read::Part,
         Some(&letter) => {
-            Change::of_letter(letter).map_or(Read::None, |change| Read::Whole(change, BYTES))
+            Change::of_letter(letter).map_or(Read::None, |change| Read::Complete(change, BYTES))
         }
     }
 }
@@ -131,8 +131,8 @@ mod tests {
         for style in Style::ALL {
             let (begin, end) = marks(style);
             assert_eq!(begin.len(), BYTES);
-            assert_eq!(read(begin.as_bytes()), Read::Whole(Change::Begin(style), BYTES));
-            assert_eq!(read(end.as_bytes()), Read::Whole(Change::End, BYTES));
+            assert_eq!(read(begin.as_bytes()), Read::Complete(Change::Begin(style), BYTES));
+            assert_eq!(read(end.as_bytes()), Read::Complete(Change::End, BYTES));
             assert_eq!(read(&begin.as_bytes()[..BYTES - 1]), Read::Part);
         }
         assert_eq!(read(b"\x1b0123456789abcdefn"), Read::None);

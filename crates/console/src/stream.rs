@@ -16,7 +16,7 @@ pub struct Stream<W: Write> {
     filter: Option<Filter>,
 }
 
-/// What a stream to a terminal needs.
+/// The state of a stream to a terminal.
 #[derive(Debug)]
 struct Filter {
     has_colours: bool,
@@ -77,12 +77,12 @@ impl Stream<File> {
 }
 
 impl<W: Write> Stream<W> {
-    /// Whether control characters are escaped.
+    /// Returns true if control characters are escaped.
     pub fn is_escaped(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// What stands before and behind a text in a style; nothing where there are no colours.
+    /// Returns the marks before and after a text in a style; empty where there are no colours.
     pub fn marks(&self, style: Style) -> (String, String) {
         match &self.filter {
             Some(filter) if filter.has_colours => mark::marks(style),
@@ -92,7 +92,7 @@ impl<W: Write> Stream<W> {
 }
 
 impl<W: Write + IsTerminal> Stream<W> {
-    /// Whether it leads to a terminal.
+    /// Returns true if it leads to a terminal.
     pub fn is_terminal(&self) -> bool {
         self.writer.is_terminal()
     }
@@ -150,7 +150,7 @@ impl<W: Write> Write for Stream<W> {
 impl<W: Write> Drop for Stream<W> {
     fn drop(&mut self) {
         if self.filter.as_ref().is_some_and(|filter| !filter.pending.is_empty()) {
-            // If it cannot be written, there is nobody to be told.
+            // An error here has no reader any more.
             let _ = self.flush();
         }
     }

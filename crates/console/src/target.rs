@@ -1,4 +1,4 @@
-//! Where text goes, and what may be written there.
+//! The targets of text, and what may be written there.
 
 use std::borrow::Cow;
 use std::env;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::escape::printable;
 use crate::mark::{self, Style};
 
-/// Whether to colour: `--color`.
+/// The choice of colours: `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ColourChoice {
     /// On terminals, unless `NO_COLOR` is set or `TERM` is `dumb`.
@@ -20,7 +20,7 @@ pub enum ColourChoice {
     Never,
 }
 
-/// What was chosen for this process.
+/// The choice for this process.
 static CHOICE: OnceLock<ColourChoice> = OnceLock::new();
 
 /// Sets the choice for this process; the first call holds.
@@ -45,12 +45,12 @@ impl Target {
         }
     }
 
-    /// Whether colours are written there.
+    /// Returns true if colours are written there.
     pub fn has_colours(self) -> bool {
         has_colours(self.is_terminal())
     }
 
-    /// Whether control characters are escaped there.
+    /// Returns true if control characters are escaped there.
     pub fn is_escaped(self) -> bool {
         is_escaped(self.is_terminal())
     }
@@ -60,7 +60,7 @@ impl Target {
         if self.has_colours() { mark::paint(style, text).into() } else { text.into() }
     }
 
-    /// What stands before and after a text in a style; nothing where there are no colours.
+    /// Returns the marks before and after a text in a style; empty where there are no colours.
     pub fn marks(self, style: Style) -> (String, String) {
         if self.has_colours() { mark::marks(style) } else { Default::default() }
     }
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// Whether colours are written to something that is a terminal, or is not.
+/// Returns true if colours are written to a terminal, or to another file.
 pub(crate) fn has_colours(is_terminal: bool) -> bool {
     match CHOICE.get().copied().unwrap_or_default() {
         ColourChoice::Always => true,
@@ -81,18 +81,18 @@ pub(crate) fn has_colours(is_terminal: bool) -> bool {
     }
 }
 
-/// Whether control characters are escaped in something that is a terminal, or is not. Text with
+/// Returns true if control characters are escaped in a terminal, or in another file. Text with
 /// colours is for a terminal in the end, such as that of `less -R`.
 pub(crate) fn is_escaped(is_terminal: bool) -> bool {
     is_terminal || has_colours(is_terminal)
 }
 
-/// Whether the environment allows colours (no-color.org).
+/// Returns true if the environment allows colours (no-color.org).
 fn is_wanted() -> bool {
     env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb()
 }
 
-/// Whether the terminal knows no control sequences.
+/// Returns true if the terminal knows no control sequences.
 pub(crate) fn is_dumb() -> bool {
     env::var_os("TERM").is_some_and(|value| value == "dumb")
 }

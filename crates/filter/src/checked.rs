@@ -1,5 +1,5 @@
-//! Objects whose bytes come from somewhere, such as a file or a session's socket: whether whoever
-//! runs filters takes them, and whether they can be meant for the events that there are.
+//! Objects from outside, such as a file or a session's socket: whether the programs that run
+//! filters accept them, and whether they can apply to the known events.
 
 use trackway_jit::Kind;
 use trackway_jit::object::{Alternative, Object};
@@ -13,19 +13,19 @@ use crate::types::{Place, article, check_part};
 /// An object that was decoded, and whose programs were verified.
 #[derive(Debug, Clone)]
 pub struct CheckedObject {
-    /// What each alternative needs.
+    /// The needs of each alternative.
     alternatives: Vec<Vec<(Place, Kind)>>,
 }
 
-/// What events lack that an object reads.
+/// A need of an object that events lack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lack {
     /// It, with an event.
     pub message: String,
-    /// What to do about it.
+    /// Advice.
     pub hint: String,
-    /// Whether something else was meant, as far as that can be seen: there is something of nearly
-    /// that name, or of that name and another kind.
+    /// True if something else was probably meant: there is a member of nearly that name, or of that
+    /// name and another kind.
     pub is_near: bool,
 }
 
@@ -48,7 +48,7 @@ impl CheckedObject {
         Ok(Self { alternatives: needs.collect::<Result<_, _>>()? })
     }
 
-    /// Whether it can be meant for one of these events, of which there is one at least.
+    /// Checks that it can apply to one of these events, of which there is one at least.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ fn needs_of(alternative: Alternative<'_>) -> Result<Vec<(Place, Kind)>, String> 
     alternative.needs().map(need).collect()
 }
 
-/// What a slot can be filled with from something of this type.
+/// Returns the kind of slot that a member of this type can fill.
 fn kind_of(of: &Type) -> Option<Kind> {
     match of {
         Type::Integer(integer) if integer.is_signed => Some(Kind::Signed),
@@ -105,7 +105,7 @@ fn kind_of(of: &Type) -> Option<Kind> {
     }
 }
 
-/// What an event lacks of this need.
+/// Returns the lack of an event for this need.
 fn lack(place: &Place, kind: Kind, layout: &Layout) -> Option<Lack> {
     let event = &layout.event;
     let hint = format!("trackway filter header {event} says what it has");
@@ -133,7 +133,8 @@ fn lack(place: &Place, kind: Kind, layout: &Layout) -> Option<Lack> {
     Some(Lack { message, hint, is_near: true })
 }
 
-/// That an event has nothing of this name, as an expression that asks for it would be told.
+/// Returns the message that an event has no member of this name, as for an expression, and whether
+/// there is one of nearly that name.
 fn unknown(place: &Place, layout: &Layout) -> (String, bool) {
     let path = place.to_string();
     let error = parse(&path).and_then(|parsed| check_part(&parsed.tree, layout)).err();

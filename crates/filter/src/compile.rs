@@ -20,7 +20,7 @@ use crate::width::fields_that_count;
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
-/// Where an object's version is.
+/// Offset of an object's version.
 const VERSION_AT: usize = 3;
 /// Bytes of an instruction in an object.
 const INSTRUCTION_BYTES: usize = 8;
@@ -63,13 +63,14 @@ pub struct CompiledFor {
     pub object: Object,
     /// The typed trees, one for each alternative.
     pub filters: Vec<Filter>,
-    /// What its alternatives rely on besides kinds (`trackway_jit::meaning`); empty: on nothing.
+    /// The meanings that its alternatives rely on besides kinds (`trackway_jit::meaning`); empty:
+    /// none.
     pub meanings: Vec<u8>,
-    /// Whether only `meanings` tell some events that are known apart.
+    /// True if only `meanings` tell some known events apart.
     pub needs_meanings: bool,
     /// For each layout its alternative; `None` for events that are not recorded.
     pub alternatives: Vec<Option<usize>>,
-    /// What is perhaps not meant.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
@@ -114,8 +115,8 @@ pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error>
     assemble(text, observed.groups, layouts.len(), observed.warnings)
 }
 
-/// As [`compile_for`], and for events that nobody has described yet: alternatives for the
-/// combinations of kinds that what `text` names could have, behind those of `layouts`, as long as
+/// Compiles like [`compile_for`], and for events that are not registered yet: alternatives for the
+/// combinations of kinds that the names in `text` could have, after those of `layouts`, as long as
 /// they take no more than so many bytes; one there is in any case. So a program that comes later is
 /// filtered from its first event on.
 ///
@@ -174,8 +175,8 @@ pub fn compile_for_any(
     assemble(text, groups, layouts.len(), warnings)
 }
 
-/// What no event passes: those that have what is named, as whatever, are none that it is for, and
-/// so are counted until there is an alternative for them.
+/// Returns an alternative that no event passes: events with the names, whatever they are, are none
+/// that it applies to, and so are counted until there is an alternative for them.
 fn never(parsed: &Parsed) -> Result<Group, Error> {
     let need = |name: String| Need {
         path: name.clone(),
@@ -189,8 +190,8 @@ fn never(parsed: &Parsed) -> Result<Group, Error> {
     Ok(Group::guessed((filter, meant)))
 }
 
-/// Whether `text` can be meant for one of these events, of which there is one at least; what it is
-/// for one that it can be meant for.
+/// Checks that `text` can apply to one of these events, of which there is one at least; returns its
+/// filter for one of them.
 ///
 /// # Errors
 ///
@@ -212,11 +213,11 @@ pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
     Err(worst(text, if errors.is_empty() { others } else { errors }))
 }
 
-/// What `text` comes to for events that are known.
+/// The filters of `text` for known events.
 struct Observed {
     groups: Vec<Group>,
     warnings: Vec<Warning>,
-    /// Of events that are not recorded.
+    /// The errors for events that are not recorded.
     errors: Vec<Error>,
 }
 
@@ -298,7 +299,8 @@ fn meanings_of(groups: &[Group]) -> Vec<u8> {
     }
 }
 
-/// Whether somebody who knows of kinds alone would take one event's alternative for another event.
+/// Returns true if a reader that knows kinds alone would take one event's alternative for another
+/// event.
 fn are_told_apart_by_meanings(groups: &[Group]) -> bool {
     let known = || groups.iter().enumerate().filter(|(_, group)| !group.layouts.is_empty());
     known().any(|(at, group)| {
@@ -315,7 +317,7 @@ struct Group {
 }
 
 impl Group {
-    /// Of no event that is known.
+    /// A filter for no known event.
     fn guessed((filter, meant): (Filter, Meant)) -> Self {
         Self { filter, is_wide: true, layouts: Vec::new(), meant }
     }
@@ -329,7 +331,7 @@ fn needs(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
     filter.needs.iter().map(|need| (need.path.as_str(), need.kind))
 }
 
-/// Whether two filters with the same needs ask the same. Of what type elements are matters only
+/// Returns true if two filters with the same needs test the same. The type of elements matters only
 /// where elements are read.
 fn is_same(a: &Filter, b: &Filter) -> bool {
     let mut reads = BTreeSet::new();
@@ -386,7 +388,7 @@ fn join(
     Ok(())
 }
 
-/// Whether an array or a sequence is asked for an element of a constant number.
+/// Returns true if an element of a constant number of an array or a sequence is read.
 fn asks_for_elements(expr: &Expr) -> bool {
     let asks = matches!(&expr.node, Node::Element(_, index) if index.constant().is_some());
     asks || expr.children().into_iter().any(asks_for_elements)

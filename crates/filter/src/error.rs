@@ -1,8 +1,8 @@
-//! What is wrong with an expression, and where: errors and warnings that point into its text.
+//! Errors and warnings of an expression, which point into its text.
 
 use crate::span::Span;
 
-/// What an error is about, for those who treat some of them differently.
+/// The topic of an error, for callers that treat some differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     /// The text is not an expression.
@@ -15,7 +15,7 @@ pub enum Topic {
     Limit,
 }
 
-/// What an error of [`Topic::Unknown`] names that is not there.
+/// The missing thing that an error of [`Topic::Unknown`] names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// A field or a context of the event.
@@ -29,17 +29,17 @@ pub enum Subject {
 /// An error or a warning: a message, where in the text it belongs, perhaps a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What it is about.
+    /// Its topic.
     pub topic: Topic,
-    /// What is not there, if that is what is wrong.
+    /// The missing thing, if that is the error.
     pub subject: Option<Subject>,
     /// A name that is like the unknown one. The message has it, too.
     pub suggestion: Option<String>,
     /// The part of the text.
     pub span: Span,
-    /// What is wrong, without a full stop.
+    /// The message, without a full stop.
     pub message: String,
-    /// What to do about it.
+    /// Advice.
     pub hint: Option<String>,
 }
 
@@ -71,8 +71,8 @@ impl Error {
         self
     }
 
-    /// How much it says of what was meant, to choose one of several events': the more, the nearer
-    /// that event is.
+    /// Returns how much it says of what was meant, to choose one of several events': the more, the
+    /// nearer that event is.
     pub(crate) fn nearness(&self) -> u8 {
         let is_near = u8::from(self.suggestion.is_some());
         match self.subject {
@@ -136,7 +136,7 @@ fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Where the line that has the byte `at` begins and ends.
+/// Returns the line that has the byte `at`.
 fn line_at(text: &str, at: usize) -> (usize, usize) {
     let at = floor(text, at);
     let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);

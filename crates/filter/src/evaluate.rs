@@ -18,13 +18,13 @@ pub trait Values {
     fn number(&self, need: usize) -> Option<u64>;
     /// A string.
     fn string(&self, need: usize) -> Option<&[u8]>;
-    /// How many elements a sequence or an array has.
+    /// Returns the number of elements of a sequence or an array.
     fn length(&self, need: usize) -> Option<u64>;
     /// An element, as [`Self::number`] has numbers.
     fn element(&self, need: usize, index: u64) -> Option<u64>;
 }
 
-/// What a filter asks of the world.
+/// The environment of a filter.
 pub trait World {
     /// Time in nanoseconds: of a trace, that of the event.
     fn time_ns(&mut self) -> u64;
@@ -32,7 +32,7 @@ pub trait World {
     fn random(&mut self) -> u64;
 }
 
-/// What a filter remembers from one event to the next.
+/// The state that a filter keeps from one event to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     cells: Vec<Cell>,
@@ -42,7 +42,7 @@ pub struct State {
 struct Cell {
     /// The number of the time before; the running interval.
     last: Option<u64>,
-    /// How often.
+    /// The count.
     count: u64,
 }
 
@@ -59,20 +59,20 @@ impl State {
         &mut self.cells[number]
     }
 
-    /// How often it was asked before.
+    /// Returns the number of earlier calls.
     pub fn count(&mut self, cell: usize) -> u64 {
         let cell = self.cell(cell);
         cell.count += 1;
         cell.count - 1
     }
 
-    /// Whether the number is not that of the time before, or there was none.
+    /// Returns true if the number differs from that of the call before, or there was none.
     pub fn changed(&mut self, cell: usize, number: u64) -> bool {
         self.cell(cell).last.replace(number) != Some(number)
     }
 
-    /// Whether `many` have not passed yet in the running interval. Intervals are those of the
-    /// clock, not those that begin with an event.
+    /// Returns true if `many` have not passed yet in the running interval. Intervals are those of
+    /// the clock, not those that begin with an event.
     pub fn rate(&mut self, cell: usize, many: u64, interval_ns: u64, now_ns: u64) -> bool {
         let cell = self.cell(cell);
         let interval = now_ns.checked_div(interval_ns);
@@ -92,7 +92,7 @@ pub fn string_hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Whether the event is to be recorded.
+/// Returns true if the event is to be recorded.
 pub fn evaluate(
     filter: &Filter,
     values: &dyn Values,
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
         Some(false)
     }
 
-    /// What is made of all elements, which are of this type.
+    /// Folds all elements, which are of this type.
     fn fold(&self, fold: Fold, need: usize, of: Type) -> Option<u64> {
         let count = self.values.length(need)?.min(ELEMENTS_MAX as u64);
         let mut elements = (0..count).map(|index| self.values.element(need, index));

@@ -1,4 +1,4 @@
-//! What was made of an expression, as text: the typed tree, and the bytecode.
+//! The results of compiling an expression, as text: the typed tree, and the bytecode.
 
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{
@@ -112,7 +112,7 @@ pub fn listing(alternative: &Alternative) -> String {
     text
 }
 
-/// What an instruction does, and what that is about.
+/// Describes an instruction, and what it reads.
 fn instruction(
     alternative: &Alternative,
     number: usize,
@@ -174,7 +174,7 @@ fn instruction(
     }
 }
 
-/// What a call compares bytes with, if it does that.
+/// Returns the bytes that a call compares with, if it does that.
 fn compared(program: &[Insn], call: usize) -> String {
     let helper = program.get(call).and_then(|insn| Helper::from_number(insn.immediate));
     let Some(count) = helper.and_then(Helper::compared_bytes) else { return String::new() };
@@ -201,7 +201,8 @@ fn compared(program: &[Insn], call: usize) -> String {
     }
 }
 
-/// Whether arithmetic is none of those that expressions become: byte swaps, moves with a sign.
+/// Returns true if arithmetic is none of those that expressions become: byte swaps, moves with a
+/// sign.
 const fn is_other_arithmetic(insn: Insn) -> bool {
     let code = insn.op & 0xf0;
     code == alu::END || code == alu::MOV && insn.offset != 0

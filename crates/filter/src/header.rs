@@ -49,7 +49,7 @@ fn unique(used: &mut BTreeSet<String>, name: String) -> String {
     tried
 }
 
-/// As much of a name as C allows in one.
+/// Returns a name as far as C allows it.
 fn identifier(name: &str) -> String {
     let part = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut identifier: String = name.chars().map(part).collect();
@@ -81,23 +81,23 @@ fn literal(text: &str) -> String {
     literal
 }
 
-/// What of an event has a slot.
+/// A member of an event that has a slot.
 struct Slot<'l> {
     place: Place,
-    /// What it is called in the struct.
+    /// Its name in the struct.
     name: String,
     kind: Kind,
-    /// Of an enumeration.
+    /// The labels of an enumeration.
     labels: &'l [Label],
-    /// Of a sequence: what its elements are, and their labels.
+    /// The type of a sequence's elements, and their labels.
     element: Option<(&'static str, &'l [Label])>,
 }
 
-/// What is found in an event.
+/// The slots of an event.
 #[derive(Default)]
 struct Slots<'l> {
     all: Vec<Slot<'l>>,
-    /// What has none, and why.
+    /// Members without a slot, with the reason.
     without: Vec<String>,
     names: BTreeSet<String>,
 }
@@ -156,8 +156,8 @@ impl<'l> Slots<'l> {
     }
 }
 
-/// Whether a member says how long the next one is: so traces have it, and programs do not. A filter
-/// asks for the other's length.
+/// Returns true if a member holds the length of the next one: so traces have it, and programs do
+/// not. A filter reads the other's length.
 fn is_length(name: &str, next: Option<&Member>) -> bool {
     next.is_some_and(|next| {
         matches!(next.of, Type::String | Type::Sequence(_))
@@ -169,7 +169,7 @@ const fn kind_of(integer: &Integer) -> Kind {
     if integer.is_signed { Kind::Signed } else { Kind::Unsigned }
 }
 
-/// What elements of this type are to helpers.
+/// Returns the type that elements have for helpers.
 fn element(of: &Type) -> Option<(&'static str, &[Label])> {
     let none: &[Label] = &[];
     Some(match of {

@@ -1,7 +1,7 @@
-//! What an event has: fields with their types, contexts. Filters are checked against it.
+//! The members of an event: fields with their types, contexts. Filters are checked against it.
 //!
-//! The types are plain, so that whoever reads traces can describe what is in them, too: more than
-//! a traced program records (structures, integers of 12 bits) has a type here.
+//! The types are plain, so that readers of traces can describe their content, too: more than a
+//! traced program records (structures, integers of 12 bits) has a type here.
 
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
@@ -40,22 +40,22 @@ pub enum Type {
     String,
     /// Members with names.
     Structure(Vec<Member>),
-    /// As many of a type as are said here.
+    /// So many values of a type.
     Array(Box<Type>, u64),
     /// Any number of a type.
     Sequence(Box<Type>),
-    /// What no filter can ask for, said for people: `a variant`.
+    /// A type that no filter can read, for people: `a variant`.
     Other(&'static str),
 }
 
 /// An integer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Integer {
-    /// Whether it has a sign.
+    /// True if it has a sign.
     pub is_signed: bool,
     /// Its bits, 1 to 64.
     pub bits: u32,
-    /// What it is in a record of a traced program, if that has anything like it.
+    /// Its scalar in a record of a traced program, if there is one.
     pub scalar: Option<Scalar>,
     /// Names of its values, if it is an enumeration.
     pub labels: Vec<Label>,
@@ -112,7 +112,7 @@ impl From<&FieldKind> for Type {
 }
 
 impl Layout {
-    /// What an event of a traced program has, with the contexts that such programs have.
+    /// Returns the members of a traced program's event, with the contexts that such programs have.
     pub fn of_event(description: &EventDescription) -> Self {
         let field = |field: &trackway_schema::Field| Member {
             name: field.name.clone(),

@@ -1,6 +1,6 @@
-//! What a filter relies on besides the kinds of what it needs (`trackway_jit::meaning`), for an
-//! event that is known: who runs it does not take it for an event of the same kinds that means
-//! something else.
+//! The meanings that a filter relies on besides the kinds of its needs (`trackway_jit::meaning`),
+//! for a known event: a program that runs it does not take it for an event of the same kinds with
+//! other meanings.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use crate::types::{Filter, Need, Root, Step, Widths, check_parsed};
 pub(crate) struct Meant(Vec<Vec<Meaning>>);
 
 impl Meant {
-    /// What `filter` relies on, as it was made for this event, where the width of the fields
-    /// `that_count` makes a difference.
+    /// Returns the meanings that `filter` relies on, as it was made for this event, where the width
+    /// of the fields `that_count` makes a difference.
     pub(crate) fn of(
         parsed: &Parsed,
         layout: &Layout,
@@ -46,13 +46,13 @@ impl Meant {
         Self(filter.needs.iter().enumerate().map(meaning).collect())
     }
 
-    /// Of a filter with so many needs that is no event's.
+    /// Returns the meanings of a filter with so many needs that is made for no event.
     pub(crate) fn nobodys(needs_count: usize) -> Self {
         Self(vec![vec![Meaning { is_nobodys: true, ..Meaning::default() }]; needs_count])
     }
 
-    /// Of a filter that is made for whatever has the kinds, where the width of the fields
-    /// `that_count` makes a difference, and these of them have less than 64 bits.
+    /// Returns the meanings of a filter that is made for all events with its kinds, where the width
+    /// of the fields `that_count` makes a difference, and these of them have less than 64 bits.
     pub(crate) fn guessed(
         filter: &Filter,
         that_count: &BTreeSet<String>,
@@ -72,7 +72,7 @@ impl Meant {
         Self(filter.needs.iter().enumerate().map(meaning).collect())
     }
 
-    /// Whether all needs may be anything of their kinds.
+    /// Returns true if all needs may have any meaning of their kinds.
     pub(crate) fn is_any(&self) -> bool {
         self.0.iter().all(Vec::is_empty)
     }
@@ -111,15 +111,15 @@ impl Meant {
     }
 }
 
-/// Whether its width is that of one of these fields.
+/// Returns true if its width is that of one of these fields.
 fn counts(need: &Need, that_count: &BTreeSet<String>) -> bool {
     need.kind == Kind::Unsigned
         && need.place.root == Root::Field
         && that_count.contains(&need.place.name)
 }
 
-/// Whether it is an element that a filter must not do without before it comes to it: what has one
-/// each time is an array.
+/// Returns true if it is an element that a filter must have before it comes to it: a member that
+/// has one each time is an array.
 fn must_be_of_array(filter: &Filter, number: usize) -> bool {
     let need = &filter.needs[number];
     let is_element = matches!(need.place.steps.last(), Some(Step::Element(_)));
@@ -129,7 +129,7 @@ fn must_be_of_array(filter: &Filter, number: usize) -> bool {
         && !is_surely_asked(filter, number)
 }
 
-/// Whether it has, or its elements have, less than 64 bits.
+/// Returns true if it has, or its elements have, less than 64 bits.
 pub(crate) fn is_narrow(of: &Type) -> bool {
     match of {
         Type::Integer(integer) => !integer.is_wide(),

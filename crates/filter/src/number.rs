@@ -1,4 +1,4 @@
-//! What operators make of numbers, in one place: for constants, for the evaluator, for tests.
+//! The results of operators on numbers, in one place: for constants, for the evaluator, for tests.
 //!
 //! Integers have 64 bits and wrap; dividing by zero gives 0, and the remainder is what was divided,
 //! as the instructions have it (RFC 9669, 4.1). A float's bits are an `f64`'s.
@@ -43,7 +43,7 @@ pub fn floats(operator: Binary, a: u64, b: u64) -> u64 {
     value.to_bits()
 }
 
-/// How two numbers of these types compare, as numbers; `None` if one is not a number.
+/// Compares two numbers of these types, as numbers; returns `None` if one is not a number.
 pub fn compare((a, of_a): (u64, Type), (b, of_b): (u64, Type)) -> Option<Ordering> {
     match (of_a, of_b) {
         (Type::Float, Type::Float) => f64::from_bits(a).partial_cmp(&f64::from_bits(b)),
@@ -55,7 +55,7 @@ fn wide(bits: u64, of: Type) -> i128 {
     if of == Type::Unsigned { bits.into() } else { (bits as i64).into() }
 }
 
-/// Whether a comparison holds of what compares so; of what does not compare at all, only `!=`.
+/// Returns true if a comparison holds for this order; without an order, only `!=` does.
 pub fn is_so(comparison: Binary, ordering: Option<Ordering>) -> bool {
     let Some(ordering) = ordering else { return comparison == Binary::NotEqual };
     match comparison {
@@ -77,7 +77,7 @@ pub fn to_float(bits: u64, of: Type) -> u64 {
     .to_bits()
 }
 
-/// Whether a number of this type is true: not zero.
+/// Returns true if a number of this type is true: not zero.
 pub fn is_true(bits: u64, of: Type) -> bool {
     if of == Type::Float { f64::from_bits(bits) != 0.0 } else { bits != 0 }
 }

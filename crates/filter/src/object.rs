@@ -1,5 +1,5 @@
-//! The bytes that are given to those who run filters: docs/design/0008-filters.md, "Object
-//! format". Whoever reads them (crate `jit`) takes them for hostile; here they are only written.
+//! The bytes of an object, for programs that run filters: docs/design/0008-filters.md, "Object format". Its reader
+//! (crate `jit`) takes them for hostile; here they are only written.
 
 use trackway_jit::insn::Insn;
 use trackway_jit::object::VERSION;
@@ -13,7 +13,7 @@ const ALIGNMENT: usize = 8;
 /// An expression for one combination of kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternative {
-    /// What an event must have, each a slot of the frame: at most 64.
+    /// The needs of an event, each a slot of the frame: at most 64.
     pub needs: Vec<Need>,
     /// Constant strings, at most 65,535 bytes.
     pub constants: Vec<u8>,
@@ -30,10 +30,10 @@ pub struct Object {
     pub alternatives: Vec<Alternative>,
 }
 
-/// That something is more than an object has room for.
+/// An object's part is larger than its room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge(
-    /// What it is.
+    /// The part.
     pub &'static str,
 );
 

@@ -4,8 +4,8 @@
 //! ||   &&   |   ^   &   == !=   < <= > >= in   << >>   + -   * / %   ! ~ - +   . [] ()
 //! ```
 //!
-//! The tree knows nothing of types. Its height is bounded, so that whoever goes through it may
-//! call itself; `&&` and `||` have any number of parts at one height.
+//! The tree knows no types. Its height is bounded, so that code may walk it by recursion; `&&` and
+//! `||` have any number of parts at one height.
 
 use crate::error::{Error, Topic, Warning};
 use crate::span::Span;
@@ -38,7 +38,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// As it is written.
+    /// Returns its symbol.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -60,7 +60,7 @@ impl Binary {
         }
     }
 
-    /// Whether it compares.
+    /// Returns true if it compares.
     pub const fn is_comparison(self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// As it is written.
+    /// Returns its symbol.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Plus => "+",
@@ -112,16 +112,16 @@ pub enum Item {
 /// A part of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tree {
-    /// What it is.
+    /// The node.
     pub node: Node,
-    /// Where it stands, with its brackets.
+    /// Its place, with its brackets.
     pub span: Span,
-    /// Whether it stands in round brackets.
+    /// True if it stands in round brackets.
     pub is_bracketed: bool,
     height: usize,
 }
 
-/// What a part of an expression is.
+/// A part of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     /// A number.
@@ -148,7 +148,7 @@ pub enum Node {
     All(Vec<Tree>),
     /// One of them, from left to right.
     Either(Vec<Tree>),
-    /// Whether the value is one of these.
+    /// True if the value is one of these.
     In(Box<Tree>, Vec<Item>),
     /// A function, where its name stands, and its arguments.
     Call(String, Span, Vec<Tree>),
@@ -159,7 +159,7 @@ pub enum Node {
 pub struct Parsed {
     /// The tree.
     pub tree: Tree,
-    /// What precedences make of it that people may not expect.
+    /// Warnings about precedences that people may not expect.
     pub warnings: Vec<Warning>,
 }
 
@@ -191,7 +191,7 @@ enum Infix {
     Binary(Binary),
 }
 
-/// What a symbol means between two operands, and how strongly it binds.
+/// Returns the meaning of a symbol between two operands, and its precedence.
 fn infix(token: &Token) -> Option<(Infix, u8)> {
     use Infix::Binary as B;
     let symbol = match token {
@@ -225,9 +225,9 @@ fn infix(token: &Token) -> Option<(Infix, u8)> {
 struct Parser<'tokens> {
     tokens: &'tokens [(Token, Span)],
     at: usize,
-    /// Where the text ends.
+    /// The end of the text.
     end: Span,
-    /// How many calls of this parser have not come back.
+    /// Depth of the parser's recursion.
     depth: usize,
     warnings: Vec<Warning>,
 }
@@ -256,7 +256,7 @@ impl Parser<'_> {
         if self.accept(symbol) { Ok(span) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
     }
 
-    /// That something else should stand here.
+    /// Returns the error that something else should stand here.
     fn unexpected(&self, expected: &str) -> Error {
         let error = |message: String| Error::new(Topic::Syntax, self.span(), message);
         match self.peek() {
@@ -548,8 +548,8 @@ pub fn split_pattern(text: &str) -> (Option<&str>, &str) {
     (None, text)
 }
 
-/// Whether a text could be a list of patterns of events' names: what has something else in it was
-/// meant to be part of an expression.
+/// Returns true if a text could be a list of patterns of event names: other characters belong to an
+/// expression.
 pub(crate) fn is_pattern(text: &str) -> bool {
     let may_be = |c: char| c.is_alphanumeric() || "_*!:.-".contains(c);
     let is_one = |one: &str| !one.is_empty() && one.chars().all(may_be);

@@ -1,5 +1,5 @@
-//! What a filter comes to where some of what it asks for is unknown: a filter that asks for nothing
-//! of that, and says no only where the first one does, whatever the unknown is.
+//! A filter relaxed for unknown needs: it reads none of them, and says no only where the first one
+//! does, whatever the unknown values are.
 //!
 //! Each test of something unknown is taken to be true where that makes the filter true, and false
 //! where it stands behind a `!`: that is three-valued logic, in which "perhaps" counts as yes at
@@ -74,7 +74,7 @@ fn join(parts: Vec<Expr>, is_all: bool) -> Expr {
     }
 }
 
-/// Whether it has an answer, and always the same one.
+/// Returns true if it has an answer, and always the same one.
 fn is_known(expr: &Expr, known: &[bool]) -> bool {
     let is_known_need = |need: &usize| known.get(*need).is_some_and(|known| *known);
     let is_known_itself = match &expr.node {

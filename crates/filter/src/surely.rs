@@ -1,4 +1,4 @@
-//! Whether a filter that says yes has always asked for a need on its way.
+//! The test whether a filter that says yes has always read a need on its way.
 //!
 //! Who fills a frame asks for an element of a sequence before the filter runs, and if it is not
 //! there, the answer is no. The tree asks for it when it comes to it, and says no then. Both are
@@ -7,12 +7,12 @@
 use crate::number;
 use crate::types::{Expr, Filter, Node};
 
-/// Whether it makes no difference when the need is asked for.
+/// Returns true if it makes no difference when the need is read.
 pub(crate) fn is_surely_asked(filter: &Filter, need: usize) -> bool {
     filter.cells == 0 && is_asked(&filter.root, need, true)
 }
 
-/// Whether the need is asked for on all ways to this answer.
+/// Returns true if the need is read on all ways to this answer.
 fn is_asked(expr: &Expr, need: usize, answer: bool) -> bool {
     match &expr.node {
         Node::Not(of) => is_asked(of, need, !answer),

@@ -15,7 +15,7 @@ impl Default for Text {
     }
 }
 
-/// What a pattern asks for, where that is less than matching.
+/// The shape of a pattern, where that needs less than matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape<'text> {
     /// Exactly these bytes.
@@ -28,7 +28,7 @@ pub enum Shape<'text> {
     Suffix(&'text [u8]),
     /// Strings that have it somewhere: `"*a*"`.
     Infix(&'text [u8]),
-    /// Whatever else there is.
+    /// Any other pattern.
     Pattern,
 }
 
@@ -64,7 +64,7 @@ impl Text {
         }
     }
 
-    /// What it asks for.
+    /// Returns its shape.
     pub fn shape(&self) -> Shape<'_> {
         match self.parts.as_slice() {
             [only] => Shape::Exact(only),
@@ -76,7 +76,8 @@ impl Text {
         }
     }
 
-    /// As `string_matches` wants it: `*` for anything, `\` before what is meant as it is.
+    /// Returns it as `string_matches` wants it: `*` for anything, `\` before a character that
+    /// stands for itself.
     pub fn to_pattern(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.size_bytes() + self.parts.len());
         for (index, part) in self.parts.iter().enumerate() {
@@ -93,8 +94,8 @@ impl Text {
         pattern
     }
 
-    /// Whether a string of these bytes is meant. The parts are looked for from the left, each as
-    /// early as it can be: so no byte of them is tried more than once for each byte of `bytes`.
+    /// Returns true if a string of these bytes matches. The parts are searched from the left, each
+    /// as early as it can be: so no byte of them is tried more than once for each byte of `bytes`.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         let [first, middle @ .., last] = self.parts.as_slice() else {
             return self.as_bytes() == Some(bytes);
@@ -107,7 +108,7 @@ impl Text {
         rest.ends_with(last)
     }
 
-    /// As it would be written, for people.
+    /// Returns it in quotes, for people.
     pub fn quoted(&self) -> String {
         let mut quoted = String::from("\"");
         for (index, part) in self.parts.iter().enumerate() {
@@ -140,7 +141,7 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Where `part` is first found in `bytes`.
+/// Returns the first place of `part` in `bytes`.
 pub(crate) fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() {
         return Some(0);

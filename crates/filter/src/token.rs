@@ -138,7 +138,7 @@ impl Lexer<'_> {
         })
     }
 
-    /// What a colon at `at` was perhaps meant for: that between `PATTERN: EXPR`.
+    /// Returns the hint for a colon at `at`: that between `PATTERN: EXPR`.
     fn colon(&self, at: usize) -> String {
         let is_part = |c: char| c == ':' || is_pattern(&c.to_string());
         let end = self.text[at..].find(|c| !is_part(c)).map_or(self.text.len(), |more| at + more);
@@ -279,7 +279,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// What the letters behind a number multiply it by.
+    /// Reads the multiplier after a number.
     fn suffix(&mut self) -> Result<Option<(u64, bool)>, Error> {
         let from = self.at;
         let suffix = self.take_while(is_name).to_owned();
@@ -346,7 +346,7 @@ impl Lexer<'_> {
         Ok(text)
     }
 
-    /// What stands behind a backslash, which is at `from`.
+    /// Reads the character after a backslash, which is at `from`.
     fn escape(&mut self, from: usize) -> Result<u8, Error> {
         let Some(byte) = self.peek() else { return self.error(from, "something is missing here") };
         if let b'0'..=b'7' = byte {

@@ -1,4 +1,4 @@
-//! What a filter makes of integers without a sign whose width is not known.
+//! Filters for integers without a sign whose width is not known.
 //!
 //! One of less than 64 bits counts with a sign, as it has room for one; one of 64 bits without. So
 //! `a - b < 0` may be true of the former, and never of the latter. But only where arithmetic leaves

@@ -16,7 +16,7 @@ use trackway_jit::verify::{Rules, State, Verified, verify};
 use trackway_schema::{Encoder, FieldViews, Label, Scalar, Shape};
 use trackway_testkit::{TemporaryFolder, skipped};
 
-/// What the filters here are about, as `trackway filter header` would have it.
+/// The frame of the filters here, as `trackway filter header` would have it.
 const FRAME: &str = r#"
 #include <trackway/filter.h>
 struct app_read {
@@ -85,7 +85,7 @@ const fn event(path: &'static str, size: i64, flags: u64) -> Event {
 }
 
 impl Event {
-    /// What is in its frame for a need.
+    /// Returns the slot of its frame for a need.
     fn slot(&self, path: &str, bytes: &mut Vec<u8>) -> u64 {
         let mut word = |more: &[u8], length: usize| {
             let offset = bytes.len() as u32;
@@ -138,7 +138,7 @@ fn answers(file: &[u8], events: &[Event]) -> Vec<u64> {
     events.iter().map(answer).collect()
 }
 
-/// What is wrong with a filter.
+/// Returns the error of a filter.
 fn refused(body: &str) -> String {
     elf::object(&filter(body)).expect_err("refused").to_string()
 }
@@ -258,7 +258,7 @@ fn many_predicates_and_doubles() {
     assert_eq!(answers(&file, &events), expected);
 }
 
-/// What clang makes of this has jumps backward, though nothing loops.
+/// The code that clang makes of this has jumps backward, though nothing loops.
 #[test]
 fn paths_that_end_in_the_same_are_no_loops() {
     if !has("clang") {
@@ -536,7 +536,7 @@ fn traced_programs_can_fill_its_frames() {
     }
 }
 
-/// Whatever events and fields are called, and whatever they are, their header is C.
+/// With any names and types of events and fields, their header is C.
 #[test]
 fn headers_of_strange_events_are_c() {
     let member = |name: &str, of: Type| Member { name: name.into(), of };

@@ -14,9 +14,9 @@ pub(crate) struct Batch {
     pub(crate) text: Vec<u8>,
     /// The events.
     pub(crate) marks: Vec<Mark>,
-    /// How many events there were beside them, of a format without lines.
+    /// Number of events beside them, of a format without lines.
     pub(crate) unmarked: u64,
-    /// What is to be decided of some of the events, in their order.
+    /// Questions about some of the events, in their order.
     pub(crate) questions: Vec<Asked>,
     questions_bytes: usize,
     /// Entries and returns of calls whose entries may lack texts.
@@ -26,7 +26,7 @@ pub(crate) struct Batch {
     pub(crate) is_indexed: bool,
     /// Between which times events of the stream may be missing.
     pub(crate) gaps: Vec<(i64, i64)>,
-    /// What is to be told between them.
+    /// Notes to be reported between them.
     pub(crate) notes: Vec<Note>,
     /// The time of the first event, if that is the first one of a task.
     pub(crate) first_time: Option<i64>,
@@ -36,13 +36,13 @@ pub(crate) struct Batch {
 
 /// An event about which the merge decides whether it is taken.
 pub(crate) struct Asked {
-    /// Which of the batch's events.
+    /// The index of the event in the batch.
     pub(crate) mark: usize,
     /// Its class: the index of its stream's, and its own there.
     pub(crate) class: (usize, usize),
-    /// What filters ask; `None`: the event is taken.
+    /// The values that filters need; `None`: the event is taken.
     pub(crate) question: Option<Question>,
-    /// What it is with the texts that it lacks; it has the question then.
+    /// The event with the texts that it lacks; it has the question then.
     pub(crate) late: Option<Box<LateEntry>>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Asked {
 pub(crate) struct Mark {
     /// When it was; meaningless if `is_timed` is false.
     stamp: Stamp,
-    /// Where its line ends.
+    /// End of its line.
     pub(crate) end: u32,
     pub(crate) head: Head,
     is_timed: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Note {
     pub(crate) what: Told,
 }
 
-/// What is told besides events.
+/// A report besides events.
 pub(crate) enum Told {
     /// The tracer lost something, between these times, in nanoseconds since the clock's origin.
     /// It waits for its turn.
@@ -97,7 +97,7 @@ pub(crate) enum Told {
 }
 
 impl Batch {
-    /// How much memory it takes, in bytes.
+    /// Returns the memory that it takes, in bytes.
     pub(crate) const fn size(&self) -> usize {
         self.text.len()
             + self.marks.len() * size_of::<Mark>()
@@ -139,7 +139,7 @@ impl Batch {
         (self.first_time, self.last_time) = (None, None);
     }
 
-    /// Where an event's line begins.
+    /// Returns the start of an event's line.
     pub(crate) fn start(&self, mark: usize) -> usize {
         let before = mark.checked_sub(1).and_then(|before| self.marks.get(before));
         before.map_or(0, |before| before.end as usize)

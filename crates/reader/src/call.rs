@@ -1,10 +1,10 @@
 //! System calls whose file name was not in memory when they were entered: it stands in the event
 //! of the return, and the two are one call.
 //!
-//! Whoever decodes an entry without its text writes its line as it is with a *mark* in the text's
-//! place. The merge, which comes to the entry, looks ahead for the return of the same thread, as
-//! far as a bound of memory allows, and puts its text there; then filters decide. What is not
-//! found stays as it was recorded.
+//! A thread that decodes an entry without its text writes its line as it is with a *mark* in the
+//! text's place. The merge, which comes to the entry, looks ahead for the return of the same
+//! thread, as far as a bound of memory allows, and puts its text there; then filters decide. A text
+//! that is not found stays as it was recorded.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -28,7 +28,7 @@ const TEXTS_MAX: usize = 4;
 /// Bytes of what stands for a text: no byte of one is that of the other.
 const MARK_BYTES: usize = 16;
 
-/// What stands for the text of this number: letters that no program can know.
+/// Returns the placeholder of the text of this number: letters that no program can know.
 fn mark(number: usize) -> [u8; MARK_BYTES] {
     static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(MARK_BYTES));
     let nibble = |at: usize| (*RANDOM >> (4 * at) & 0xf) as u8;
@@ -44,19 +44,19 @@ fn other_mark(number: usize) -> [u8; MARK_BYTES] {
 /// A side of a call that may have its texts in the event of the return.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    /// Which call it is, among the trace's.
+    /// The number of the call among the trace's.
     number: usize,
     is_entry: bool,
     /// Names of those texts.
     texts: Vec<String>,
-    /// Of an entry: the bits of `incomplete` that are theirs. Empty: not known.
+    /// Of an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
     bits: Vec<u64>,
-    /// What the members of each of its scopes are, by [`Scope`] and their order.
+    /// The roles of the members of each of its scopes, by [`Scope`] and their order.
     members: [Vec<Next>; 3],
 }
 
 impl Call {
-    /// What each event of a trace is, by its stream class's index and its own.
+    /// Returns the role of each event of a trace, by its stream class's index and its own.
     pub(crate) fn all_of(trace: &Trace) -> Vec<Vec<Option<Self>>> {
         let events = || trace.streams().iter().flat_map(|stream| stream.events());
         let mut returned: HashMap<String, HashSet<&str>> = HashMap::new();
@@ -97,7 +97,7 @@ impl Call {
         self.is_entry
     }
 
-    /// Which call it is a side of, among the trace's.
+    /// Returns the number of the call among the trace's.
     pub(crate) const fn number(&self) -> usize {
         self.number
     }
@@ -113,7 +113,7 @@ impl Call {
         Ok(seen)
     }
 
-    /// What the line and the filters of an entry that lacks texts are to be with them.
+    /// The line and the filters of an entry that lacks texts, once it has them.
     pub(crate) fn late<F: LineFormat>(
         &self,
         seen: &Seen<'_>,
@@ -159,7 +159,7 @@ fn side(event: &EventClass) -> Option<(String, bool)> {
     of(ENTRY).map(|call| (call, true)).or_else(|| of(EXIT).map(|call| (call, false)))
 }
 
-/// What the members of an event's scopes are to a call of these texts.
+/// Returns the roles of the members of an event's scopes in a call of these texts.
 fn members_of(stream: &StreamClass, event: &EventClass, texts: &[String]) -> [Vec<Next>; 3] {
     let of = |scope: Option<&Struct>, what: &dyn Fn(&str) -> Next| -> Vec<Next> {
         let members = scope.map(Struct::members).unwrap_or_default().iter();
@@ -203,7 +203,7 @@ fn is_text_list(kind: &Type) -> bool {
     matches!(kind, Type::Sequence(sequence) if matches!(sequence.element(), Type::Text))
 }
 
-/// Where two lines of one length differ.
+/// Returns the ranges in which two lines of one length differ.
 fn differences(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
     let mut places: Vec<Range<usize>> = Vec::new();
     if one.len() != other.len() {
@@ -227,7 +227,7 @@ pub(crate) struct Crossing {
     pub(crate) time: i64,
     /// The thread, and the call's number.
     pub(crate) caller: (u64, usize),
-    /// Those of a return, by their numbers; without any, if it has none at all.
+    /// The texts of a return, by their numbers; empty if it has none at all.
     pub(crate) texts: Vec<Vec<u8>>,
 }
 
@@ -248,7 +248,7 @@ pub(crate) struct LateEntry {
     /// Its line with marks in their places, and these.
     line: Vec<u8>,
     places: Vec<Range<usize>>,
-    /// What filters ask of the entry, with marks.
+    /// The values that filters need from the entry, with marks.
     pub(crate) question: Option<Question>,
     /// The texts that were found, by their places.
     found: Option<Vec<Vec<u8>>>,
@@ -288,22 +288,22 @@ impl LateEntry {
     }
 }
 
-/// What is seen of an event of a call.
+/// The observed values of an event of a call.
 pub(crate) struct Seen<'c> {
     call: &'c Call,
     thread: Option<u64>,
     incomplete: u64,
-    /// Which of the call's texts are there, a bit each.
+    /// The texts that are present, a bit each.
     present: u64,
-    /// Of a return: the texts.
+    /// The texts of a return.
     texts: Option<Vec<Vec<u8>>>,
-    /// What the members of the present scope are that come next.
+    /// The roles of the members of the present scope that come next.
     members: std::slice::Iter<'c, Next>,
     depth: u32,
     next: Next,
 }
 
-/// What the next value is.
+/// The role of the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Other,
@@ -328,13 +328,13 @@ impl<'c> Seen<'c> {
 }
 
 impl Seen<'_> {
-    /// What it is to its thread's calls.
+    /// Returns its role in its thread's calls.
     pub(crate) fn crossing(&self, time: Option<i64>) -> Option<Crossing> {
         let texts = self.texts.clone().unwrap_or_default();
         Some(Crossing { mark: 0, time: time?, caller: (self.thread?, self.call.number), texts })
     }
 
-    /// Whether it is an entry that lacks texts.
+    /// Returns true if it is an entry that lacks texts.
     pub(crate) fn lacks_texts(&self) -> bool {
         self.call.is_entry && self.incomplete != 0 && self.missing().next().is_some()
     }

@@ -21,7 +21,7 @@ use crate::stream::{ClassTexts, Stream};
 
 /// Later than any event, so that one comparison finds a task's first event, too.
 const NO_TIME: i64 = i64::MAX;
-/// How much room for lines stays after one that was too large, in bytes.
+/// Room for lines that stays after one that was too large, in bytes.
 const LINE_ROOM_BYTES: usize = 1 << 20;
 
 /// Packets of one file that are decoded one after another.
@@ -29,17 +29,17 @@ pub(crate) struct Task<'t, B> {
     stream: &'t Stream<'t, B>,
     file: &'t DataFile<B>,
     source: SourceStream<&'t B>,
-    /// Where the packet after the last one begins.
+    /// Start of the packet after the last one.
     end: u64,
     decoder: StreamDecoder<'t>,
-    /// What lines of the current packet's class have in common; `None` between packets.
+    /// The common parts of lines of the current packet's class; `None` between packets.
     texts: Option<&'t ClassTexts>,
     /// The index of the current packet's class.
     class: usize,
-    /// What lines of the current packet have in common.
+    /// The common part of lines of the current packet.
     packet_text: Vec<u8>,
     prefixes: Prefixes,
-    /// What filters ask of an event.
+    /// The values that filters need from an event.
     gather: Gather,
     /// Events of the current packet that were begun, and between which of them it is read.
     events: u64,
@@ -48,8 +48,8 @@ pub(crate) struct Task<'t, B> {
     previous: Option<Stamp>,
     /// The time of the latest event, requested or not; [`NO_TIME`] before the first event.
     last_time: i64,
-    /// What is wrong with the current packet's times. A place within the packet where time goes
-    /// backward says more, so this is noted at the packet's end.
+    /// An error in the current packet's times. A place within the packet where time goes backward
+    /// says more, so this is noted at the packet's end.
     ends_first: Option<Damage>,
     /// Events may be missing since, up to the next event.
     gap: Option<Gap>,
@@ -259,7 +259,7 @@ impl<'t, B: Bytes> Task<'t, B> {
                 };
                 late = call.late(&seen, format, line, &body, class.filters.as_ref()).map(Box::new);
             }
-            // What is damaged is told of by whoever passes over it.
+            // Damage is reported when the packet is skipped.
             let mut question = None;
             match &class.filters {
                 _ if late.is_some() => {}
@@ -331,7 +331,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         self.previous = stamp.or(self.previous);
     }
 
-    /// Where the event at this bit of the current packet is.
+    /// Returns the place of the event at this bit of the current packet.
     const fn place(&self, bit: u64) -> EventPlace {
         let (packet, at) = self.source.current();
         EventPlace { packet, at, bit }
@@ -369,25 +369,25 @@ impl<'t, B: Bytes> Task<'t, B> {
     }
 }
 
-/// Where events may be missing: since this time.
+/// A gap, where events may be missing: since this time.
 struct Gap {
     since: i64,
-    /// Whether the next event is behind it.
+    /// True if the next event is after it.
     may_end: bool,
 }
 
 /// An event whose line was written.
 struct Written {
-    /// Whether it is to be taken, or what it is, is still to be decided: its class's index, and
-    /// what that needs.
+    /// A pending decision about the event, or about its texts: its class's index, and the values
+    /// needed.
     asked: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
     head: Head,
-    /// Where its body begins in its packet.
+    /// Start of its body in its packet, in bits.
     bit: u64,
 }
 
-/// Which events are wanted of the packet that begins at byte `at`.
+/// Returns the range of wanted events of the packet that begins at byte `at`.
 fn wanted(part: &Part, at: u64) -> Range<u64> {
     let first = if at == part.from.0 { part.skip } else { 0 };
     let last = part.last.filter(|&(last, _)| last == at);

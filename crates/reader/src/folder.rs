@@ -32,8 +32,8 @@ const FILES_MAX: usize = 1 << 20;
 /// Most files that are kept open; beyond them, a file is opened anew for each read.
 const OPEN_MAX: usize = 512;
 
-/// How many files may be kept open: a quarter of what the system lets this process have
-/// (getrlimit(2)): their indexes are as many, and files are opened for reads, and by whoever calls.
+/// Returns the number of files that may be kept open: a quarter of the limit of this process
+/// (getrlimit(2)): their indexes are as many, and files are opened for reads, and by the caller.
 fn open_max() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -86,7 +86,7 @@ impl std::error::Error for OpenError {
 }
 
 impl OpenError {
-    /// What the user can do about it, if we know.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFolder(path) => match path.parent().filter(|_| is_part_of_trace(path)) {
@@ -109,7 +109,7 @@ impl OpenError {
 const WHAT_A_TRACE_IS: &str = "a trace is a folder with a file 'metadata' and stream files (CTF), \
     as trackway record -o DIR, LTTng and barectf write it";
 
-/// Whether a file lies beside the metadata of a trace.
+/// Returns true if a file lies beside the metadata of a trace.
 fn is_part_of_trace(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.join("metadata").is_file())
 }
@@ -141,7 +141,7 @@ impl fmt::Display for FileError {
 }
 
 impl FileError {
-    /// Whether there is no such file.
+    /// Returns true if there is no such file.
     fn is_absence(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -162,11 +162,11 @@ impl From<io::Error> for FileError {
 
 /// The traces in some folders.
 pub struct Found {
-    /// Those that can be read.
+    /// The inputs that can be read.
     pub inputs: Vec<Input<TraceFile>>,
     /// The folder of each of them.
     pub folders: Vec<PathBuf>,
-    /// Whether nothing was damaged.
+    /// True if nothing was damaged.
     pub is_whole: bool,
 }
 
@@ -179,8 +179,8 @@ pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenEr
     open_with(paths, None, messages)
 }
 
-/// As [`open`], of traces that are opened again and again: metadata that is `known` and whose file
-/// is still the same is not parsed anew. Afterwards that of the traces found is known.
+/// Opens traces like [`open`] that are opened repeatedly: metadata that is `known` and whose file
+/// is still the same is not parsed again. Afterwards the metadata of the found traces is known.
 ///
 /// # Errors
 ///
@@ -230,7 +230,7 @@ fn open_with(
 #[derive(Default)]
 pub(crate) struct Known(HashMap<PathBuf, (Stamp, Trace)>);
 
-/// What changes if a file is replaced, or written to.
+/// The properties that change if a file is replaced, or written to.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     id: (u64, u64),
@@ -248,9 +248,9 @@ impl Stamp {
     }
 }
 
-/// Which files there are of traces in the folders `paths`, at any depth, and how long they are:
-/// what changes if a trace grows. Facts that its recorder keeps beside it, which change all the
-/// time, are no part of it.
+/// Returns the files of traces in the folders `paths`, at any depth, and their lengths: these
+/// change if a trace grows. Facts that its recorder keeps beside it, which change all the time, are
+/// no part of it.
 pub(crate) fn sizes(paths: &[PathBuf]) -> Vec<(u64, u64, u64)> {
     fn add(folder: &Path, depth: usize, sizes: &mut Vec<(u64, u64, u64)>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
@@ -331,7 +331,7 @@ impl Search<'_> {
         }
     }
 
-    /// What a trace's metadata says.
+    /// Reads a trace's metadata.
     fn metadata(&mut self, folder: &Path) -> Result<Trace, FileError> {
         let file = regular(&folder.join(METADATA))?;
         let stamp = Stamp::of(&file.metadata()?);
@@ -392,7 +392,7 @@ impl Search<'_> {
     }
 }
 
-/// Where the index of a stream's file is, if it has one.
+/// Returns the path of the index of a stream's file, if it has one.
 fn index_of(file: &Path) -> Option<PathBuf> {
     let mut name = file.file_name()?.to_owned();
     name.push(".idx");

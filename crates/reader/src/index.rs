@@ -18,7 +18,7 @@ use trackway_ctf::read::{Bytes, Packet};
 const MAGIC: u32 = 0xC1F1_DCC1;
 const MAJOR: u32 = 1;
 const HEADER_BYTES: usize = 16;
-/// What of an entry is read.
+/// Bytes of an entry that are read.
 const ENTRY_BYTES: usize = 48;
 /// Largest entry that makes sense.
 const ENTRY_BYTES_MAX: u32 = 4096;
@@ -55,12 +55,12 @@ impl fmt::Display for IndexError {
 
 impl std::error::Error for IndexError {}
 
-/// What an index says of a packet.
+/// A packet in an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Its number in the file, from 0.
     pub(crate) number: u64,
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     pub(crate) offset: u64,
     packet_bits: u64,
     content_bits: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether a packet that is there is the one that is meant.
+    /// Returns true if a packet is the one of this entry.
     pub(crate) fn is(&self, packet: &Packet) -> bool {
         packet.packet_bits == Some(self.packet_bits)
             && packet.content_bits == Some(self.content_bits)
@@ -141,8 +141,8 @@ impl<B: Bytes> Index<B> {
         (here.offset == offset && end == Some(next.offset)).then_some(next)
     }
 
-    /// How many entries at its beginning have a property that none behind them has; `None` if it
-    /// cannot be read.
+    /// Returns the number of entries at its beginning with a property that none after them has;
+    /// `None` if it cannot be read.
     fn count(&self, has: impl Fn(&Entry) -> bool) -> Option<u64> {
         let (mut from, mut to) = (0, self.entries);
         while from < to {

@@ -1,4 +1,4 @@
-//! What is read: traces, each with its metadata and its data files.
+//! The inputs of a reader: traces, each with its metadata and its data files.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use trackway_ctf::text::TraceName;
 
 use crate::index::Index;
 
-/// How much of a packet is read at first to get at its header.
+/// Bytes of a packet that are read at first for its header.
 pub(crate) const HEADER_WINDOW_BYTES: usize = 4 << 10;
 
 /// A trace: its metadata, and its data files.
@@ -24,11 +24,11 @@ pub struct Input<B> {
 pub struct DataFile<B> {
     /// The file's path, for messages; it orders streams that have no ids.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: B,
     /// The index of its packets, if there is one.
     pub index: Option<Index<B>>,
-    /// Which part of it is read.
+    /// The part of it that is read.
     pub(crate) part: Part,
 }
 
@@ -42,11 +42,11 @@ impl<B> DataFile<B> {
 /// A part of a data file: from a packet to the file's end, or less.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Part {
-    /// Where its first packet begins, in bytes, and that packet's number.
+    /// Start of its first packet, in bytes, and that packet's number.
     pub(crate) from: (u64, u64),
-    /// What the packets before leave behind.
+    /// The state that the packets before leave.
     pub(crate) carry: Carry,
-    /// How many events of the first packet are left out.
+    /// Number of events of the first packet that are left out.
     pub(crate) skip: u64,
     /// The packet, by where it begins, that is read only up to so many events.
     pub(crate) last: Option<(u64, u64)>,
@@ -76,7 +76,7 @@ impl NamedTrace {
         (Self::new(input.trace, &input.folder, &input.files), input.files)
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub(crate) fn names(&self) -> TraceName<'_> {
         TraceName { name: &self.name, folder: &self.folder }
     }
@@ -86,9 +86,9 @@ impl NamedTrace {
 pub(crate) struct Joined<B, With> {
     /// The metadata that declares most, and all the files.
     pub(crate) input: Input<B>,
-    /// What the piece with this metadata came with.
+    /// The inputs that belong to the piece with this metadata.
     pub(crate) with: With,
-    /// Which of the inputs was the first piece.
+    /// The index of the input that was the first piece.
     pub(crate) first: usize,
 }
 

@@ -59,7 +59,7 @@ use order::Orders;
 use pipeline::{Limits, Pipeline, Tools};
 use stream::{ClassTexts, streams};
 
-/// How reading is done; nothing of it changes what is read.
+/// Settings of the reading; they do not change the result.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Threads, the caller's among them.
@@ -78,10 +78,10 @@ impl Default for Settings {
     }
 }
 
-/// What was done.
+/// The result of the reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Whether nothing was damaged.
+    /// True if nothing was damaged.
     pub is_whole: bool,
     /// Events that were asked for.
     pub events: u64,
@@ -110,19 +110,19 @@ pub fn print<B: Bytes + Sync>(
     print_on(inputs, selection, format, settings, before, (output, messages)).map(|done| done.0)
 }
 
-/// What was written before.
+/// The state of what was written before.
 #[derive(Default)]
 struct Before {
     shown: Shown,
-    /// What is still to be written before the first line.
+    /// Text that is still to be written before the first line.
     preamble: Vec<u8>,
-    /// What filters remember.
+    /// The state of filters.
     judge: Judge,
     orders: Orders,
 }
 
-/// As [`print()`], to an output and messages, after what was written before; also what is to be
-/// known afterwards.
+/// Prints like [`print()`], to an output and messages, after what was written before; also returns
+/// the state for what follows.
 fn print_on<B: Bytes + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
@@ -159,7 +159,7 @@ fn print_on<B: Bytes + Sync>(
         for _ in 1..settings.jobs.get() {
             let help = || pipeline.help(&mut Tools::new(format.clone()));
             if Builder::new().spawn_scoped(scope, help).is_err() {
-                // There are no more to be had: the merge decodes what nobody else does.
+                // There are no more threads: the merge decodes the rest itself.
                 break;
             }
         }
@@ -187,8 +187,8 @@ pub fn first_time<B: Bytes>(inputs: &[Input<B>]) -> Option<i64> {
 
 /// Batches for each thread that may wait for the merge.
 const BATCHES_AHEAD: usize = 16;
-/// How much memory the batches and windows of all streams may take that are needed at once,
-/// whatever the number of streams.
+/// Memory for the batches and windows of all streams that are needed at once, whatever the number
+/// of streams.
 const STREAMS_BYTES: usize = 64 << 20;
 /// Smallest batch and window, in bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;

@@ -1,5 +1,5 @@
-//! What is decoded of each trace ahead of the merge, so that entries of system calls that lack a
-//! file name get it from the event of the return ([`crate::call`]).
+//! Events of each trace that are decoded ahead of the merge, so that entries of system calls that
+//! lack a file name get it from the event of the return ([`crate::call`]).
 //!
 //! The return is the next event of the same thread and call, in whichever stream of the trace. That
 //! is certain only if every stream is decoded up to it, and nothing is missing in between: events
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 8 << 20;
 /// A thread, and a call by its number among the trace's.
 type Caller = (u64, usize);
 
-/// Where an event is in a trace's order of time.
+/// The place of an event in a trace's order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) time: i64,
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) number: u64,
 }
 
-/// What is decoded of all traces.
+/// The decoded events of all traces.
 pub(crate) struct Lookahead {
     /// By the numbers of the streams; `None`: no call of their trace may lack a name.
     streams: Vec<Option<StreamProgress>>,
@@ -41,19 +41,19 @@ pub(crate) struct Lookahead {
     bytes: usize,
 }
 
-/// What is decoded of one stream.
+/// The decoded events of one stream.
 struct StreamProgress {
     trace: usize,
     /// The time of the last event; `None` before the first one.
     reached: Option<i64>,
     is_ended: bool,
-    /// How many crossings there were.
+    /// Number of crossings.
     crossings: u64,
-    /// Whether it is among its trace's streams to be indexed.
+    /// True if it is among its trace's streams to be indexed.
     is_listed: bool,
 }
 
-/// What is decoded of one trace.
+/// The decoded events of one trace.
 #[derive(Default)]
 struct TraceIndex {
     /// The streams that are not ended, by the times that they have reached.
@@ -130,7 +130,7 @@ impl Lookahead {
         of_trace.reached.remove(&(of_stream.reached, stream));
     }
 
-    /// Whether it is known that a stream has no more batches.
+    /// Returns true if it is known that a stream has no more batches.
     pub(crate) fn is_ended(&self, stream: usize) -> bool {
         let of_stream = self.streams.get(stream).and_then(Option::as_ref);
         of_stream.is_some_and(|of_stream| of_stream.is_ended)
@@ -160,7 +160,7 @@ impl Lookahead {
         self.bytes -= batch.size();
     }
 
-    /// Whether another batch may be decoded ahead.
+    /// Returns true if another batch may be decoded ahead.
     pub(crate) const fn has_room(&self) -> bool {
         self.bytes < BYTES_MAX
     }
@@ -188,8 +188,8 @@ impl Lookahead {
         }
     }
 
-    /// What the thread does next after its entry at `entry`, of what is indexed: its return, or the
-    /// next entry into that call. When that is, and its texts.
+    /// Returns the thread's next step after its entry at `entry`, among the indexed events: its
+    /// return, or the next entry into that call, with its time and texts.
     pub(crate) fn next(&self, caller: Caller, entry: Place) -> Option<(i64, &[Vec<u8>])> {
         let of_caller = self.trace(entry.stream)?.crossings.get(&caller)?;
         // Numbers are below that of any other crossing.
@@ -204,7 +204,7 @@ impl Lookahead {
         reached.is_none_or(|reached| reached < time).then_some(behind)
     }
 
-    /// Whether events of the stream's trace may be missing between these times.
+    /// Returns true if events of the stream's trace may be missing between these times.
     pub(crate) fn has_gap(&self, stream: usize, begin: i64, end: i64) -> bool {
         self.trace(stream).is_some_and(|of_trace| of_trace.gaps.meet(begin, end))
     }

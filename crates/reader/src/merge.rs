@@ -27,13 +27,13 @@ use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
 use crate::stream::Stream;
 
-/// How much text is gathered before it is written.
+/// Bytes of text that are gathered before they are written.
 const OUTPUT_BYTES: usize = 128 << 10;
 
-/// How long text waits for more at most, while there is more to be looked at.
+/// Longest time that text waits for more, while there is more to be looked at.
 const WRITE_PERIOD: Duration = Duration::from_millis(50);
 
-/// Where the merge is in one stream.
+/// The position of the merge in one stream.
 #[derive(Default)]
 struct Cursor {
     batch: Batch,
@@ -60,9 +60,9 @@ pub(crate) struct Merge<'m, 't, B, F> {
     /// Text that is not written yet.
     pub(crate) out: Vec<u8>,
     pub(crate) shown: Shown,
-    /// Whether nothing is damaged.
+    /// True if nothing is damaged.
     pub(crate) is_whole: bool,
-    /// How many events were written.
+    /// Number of events that were written.
     pub(crate) events: u64,
     /// Is told of them.
     pub(crate) progress: Option<fn(u64)>,
@@ -72,11 +72,11 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) judge: Judge,
     /// The order of the events so far, of streams that may grow.
     pub(crate) orders: Orders,
-    /// What is decoded of each trace.
+    /// The decoded events of each trace.
     pub(crate) lookahead: Lookahead,
 }
 
-/// What becomes of an event about which the merge decides.
+/// The decision of the merge about an event.
 enum Taken {
     No,
     AsItIs,
@@ -271,7 +271,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         self.write_if_full().map(|()| now)
     }
 
-    /// Whether the next event is taken, if that was still to be decided.
+    /// Returns the decision about the next event, if it was still open.
     fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<Taken> {
         let asked = cursor.batch.questions.get_mut(cursor.question)?;
         if asked.mark != cursor.mark {
@@ -328,7 +328,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                 break found;
             };
             if !self.lookahead.has_room() {
-                // Nobody knows whether there is an earlier one.
+                // It is unknown whether there is an earlier one.
                 break None;
             }
             let Some(mut batch) = self.receive(behind, Batch::default(), entry.time) else {

@@ -13,7 +13,7 @@ use trackway_ctf::read::{Damage, Packet, StreamClass, StreamError, has_whole_end
 /// Most streams of which [`Orders`] keeps anything.
 const STREAMS_MAX: usize = 1 << 16;
 
-/// Where an event begins.
+/// The place of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventPlace {
     /// Its packet: the number in the file, and the first byte.
@@ -80,7 +80,7 @@ impl Span {
 pub(crate) struct StreamOrder {
     /// The time of its latest event.
     pub(crate) last: Option<i64>,
-    /// Whether damage to it was reported.
+    /// True if damage to it was reported.
     is_reported: bool,
 }
 
@@ -105,7 +105,7 @@ impl StreamOrder {
         error.filter(|_| self.report())
     }
 
-    /// Whether damage that was found now is the stream's first.
+    /// Returns true if the damage is the stream's first.
     pub(crate) const fn report(&mut self) -> bool {
         !std::mem::replace(&mut self.is_reported, true)
     }

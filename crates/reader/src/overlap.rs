@@ -1,4 +1,4 @@
-//! Whether packets that two files have are one packet, of which one file may have less: snapshots
+//! The test whether packets in two files are one packet, of which one file may have less: snapshots
 //! overlap, and take the packet that is being written as far as it is.
 //!
 //! What packets say of themselves is not enough for that where they differ in length: parts that
@@ -9,19 +9,20 @@ use trackway_ctf::read::{Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder
 
 use crate::input::HEADER_WINDOW_BYTES;
 
-/// How much of each packet is compared at a time, in bytes.
+/// Bytes of each packet that are compared at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A packet in a file.
 pub(crate) struct PacketAt<'b, B> {
     pub(crate) bytes: &'b B,
-    /// Where it begins, in bytes, and its number.
+    /// Its start, in bytes, and its number.
     pub(crate) at: (u64, u64),
     pub(crate) packet: Packet,
 }
 
 impl<B: Bytes> PacketAt<'_, B> {
-    /// Whether it and `other`, which are of one stream and begin at the same time, are one packet.
+    /// Returns true if it and `other`, which are of one stream and begin at the same time, are one
+    /// packet.
     pub(crate) fn is_of_same(&self, other: &Self, trace: &Trace) -> bool {
         let (one, another) = (&self.packet, &other.packet);
         if one == another {
@@ -33,7 +34,8 @@ impl<B: Bytes> PacketAt<'_, B> {
         has_same_number && is_of_same_stream && self.begins_as(other, trace).unwrap_or(false)
     }
 
-    /// Whether both have the same as far as the shorter one goes; `None` if that cannot be known.
+    /// Returns true if both are equal as far as the shorter one goes; `None` if that cannot be
+    /// known.
     fn begins_as(&self, other: &Self, trace: &Trace) -> Option<bool> {
         let from = self.events_at(trace)?;
         let to = self.packet.content_bits?.min(other.packet.content_bits?) / 8;
@@ -59,7 +61,8 @@ impl<B: Bytes> PacketAt<'_, B> {
         Some(true)
     }
 
-    /// Where its events begin, in bytes from its own beginning; if within one, before that.
+    /// Returns the start of its events, in bytes from its own beginning; if within one, before
+    /// that.
     fn events_at(&self, trace: &Trace) -> Option<u64> {
         let mut source = SourceStream::new(self.bytes).with_window(HEADER_WINDOW_BYTES, Vec::new());
         source.go_to(self.at.0, self.at.1);

@@ -1,9 +1,9 @@
-//! Who decodes what, and when: threads that run ahead of the merge, as far as memory allows.
+//! The schedule of decoding: threads that run ahead of the merge, as far as memory allows.
 //!
 //! Every stream is a *lane*: its planner, and the tasks that it has planned, in order, each with
-//! the batches that are decoded but not yet merged. Whoever has nothing else to do (a thread made
-//! for it, or the one that merges while it waits for a batch) takes the lane that the merge will
-//! need first, which is the one decoded least far in time, and decodes one batch.
+//! the batches that are decoded but not yet merged. A thread with no other work (a thread made for
+//! it, or the one that merges while it waits for a batch) takes the lane that the merge will need
+//! first, which is the one decoded least far in time, and decodes one batch.
 //!
 //! Memory is bounded by [`Limits::ahead_bytes`] of batches that wait, and beyond them by one
 //! batch for each stream, without which there is no saying what comes next. One thread is no
@@ -20,20 +20,20 @@ use crate::decode::Task;
 use crate::plan::Planner;
 use crate::stream::Stream;
 
-/// How much is done and kept at once.
+/// Limits of the work and of the memory at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Size of a batch, in bytes; the one event more that fills it may be large.
     pub(crate) batch_bytes: usize,
     /// Size of a stream's first batch: small, so that the first line does not wait long.
     pub(crate) first_batch_bytes: usize,
-    /// How much is read of a file at once.
+    /// Bytes of a file that are read at once.
     pub(crate) window_bytes: usize,
     /// Decoded batches that may wait for the merge.
     pub(crate) ahead_bytes: usize,
 }
 
-/// How many batches' memory is kept to be used again, and how large it may be.
+/// Number of batches whose memory is kept for reuse, and the largest size.
 const SPARE_BATCHES: usize = 64;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
@@ -49,7 +49,7 @@ pub(crate) struct Pipeline<'t, B> {
 
 struct State<'t, B> {
     lanes: Vec<Lane<'t, B>>,
-    /// Lanes with work that nobody does, by urgency.
+    /// Lanes with work that no thread does, by urgency.
     ready: BTreeSet<(i64, usize)>,
     /// Bytes of batches that wait for the merge.
     waiting_bytes: usize,
@@ -57,7 +57,7 @@ struct State<'t, B> {
     most_bytes: usize,
     /// Threads that wait for work.
     idle: usize,
-    /// Whether the merge waits for a batch.
+    /// True if the merge waits for a batch.
     is_merge_waiting: bool,
     is_stopped: bool,
     /// Memory of batches to be used again.
@@ -99,7 +99,7 @@ enum Job<'t, B> {
     Decode(usize, u64, PlannedTask<'t, B>, usize),
 }
 
-/// What a thread works with.
+/// The reusable memory of a thread.
 pub(crate) struct Tools<F> {
     format: F,
     /// For packets' headers.
@@ -296,7 +296,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
     }
 }
 
-/// What the merge is to do for the next batch of a stream.
+/// The next action of the merge for the next batch of a stream.
 enum Wanted<'t, B> {
     Batch(Batch),
     /// The stream is at its end.
@@ -379,7 +379,7 @@ impl<'t, B: Bytes> State<'t, B> {
         self.refresh(index);
     }
 
-    /// Notes whether a lane has work that nobody does, and how urgent it is.
+    /// Notes whether a lane has work that no thread does, and how urgent it is.
     fn refresh(&mut self, index: usize) {
         let Some(lane) = self.lanes.get_mut(index) else { return };
         let urgency = lane.urgency();

@@ -17,7 +17,7 @@ use crate::input::HEADER_WINDOW_BYTES;
 use crate::overlap::PacketAt;
 use crate::stream::Stream;
 
-/// How much is searched at once for the packet after a damaged one.
+/// Bytes that are searched at once for the packet after a damaged one.
 const SEARCH_BYTES: usize = 64 << 10;
 /// Most places in one stream that are tried as a packet's beginning after damage.
 const SEARCHES_MAX: u32 = 1 << 16;
@@ -27,20 +27,20 @@ const TASK_BYTES: u64 = 64 << 10;
 /// Cuts one stream into tasks.
 pub(crate) struct Planner<'t, B> {
     stream: &'t Stream<'t, B>,
-    /// Of each file, where its next packet begins, and that packet's number.
+    /// Start and number of the next packet of each file.
     next: Vec<(u64, u64)>,
     /// If there are several files: those with packets left, the earliest first.
     order: BinaryHeap<Reverse<(Place, usize)>>,
-    /// What the packets up to here leave behind.
+    /// The state that the packets up to here leave.
     decoder: StreamDecoder<'t>,
-    /// How many places were looked at after damage.
+    /// Number of places that were looked at after damage.
     searched: u32,
     is_begun: bool,
-    /// Whether all that follows is later than what is asked for.
+    /// True if all that follows is later than the requested time.
     is_over: bool,
 }
 
-/// Where a file's next packet stands among those of others.
+/// The rank of a file's next packet among those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// It cannot be read: first, for its damage to be told.
@@ -53,8 +53,8 @@ enum Place {
 /// A task, and what it means for the tasks after it.
 pub(crate) struct Planned<'t, B> {
     pub(crate) task: Task<'t, B>,
-    /// Whether the next task can be planned before this one has ended; if not, the decoder that
-    /// it leaves behind is to be given to [`Planner::resume`].
+    /// True if the next task can be planned before this one has ended; if not, the decoder that it
+    /// leaves is to be given to [`Planner::resume`].
     pub(crate) stands_alone: bool,
     /// About when the next task begins: how urgent it is.
     pub(crate) until: i64,
@@ -254,7 +254,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         Some(chosen)
     }
 
-    /// Whether the next packets of two files, which begin at the same time, are one.
+    /// Returns true if the next packets of two files, which begin at the same time, are one.
     fn is_same(&self, one: (usize, Packet), other: (usize, Packet)) -> bool {
         let packet_at = |(index, packet): (usize, Packet)| {
             let bytes = &self.stream.files.get(index)?.bytes;
@@ -271,7 +271,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         packet
     }
 
-    /// Whether what comes next in the chosen file comes before all others' packets.
+    /// Returns true if the next packet of the chosen file comes before all others'.
     fn is_first(&self, source: &mut SourceStream<&'t B>) -> bool {
         let Some(&Reverse((other, _))) = self.order.peek() else { return true };
         self.place(source) < other

@@ -1,8 +1,8 @@
-//! What lines of one class have in common within one packet, made once and then copied whole.
+//! The common parts of lines of one class within one packet, made once and then copied whole.
 
 use trackway_ctf::text::Literal;
 
-/// How many are kept: more than most streams have kinds of events. A power of two.
+/// Number of kept prefixes: more than most streams have kinds of events. A power of two.
 const SLOTS: usize = 64;
 /// Longest that is kept, in bytes: whatever a trace declares, the memory has a bound.
 const BYTES_MAX: usize = 1024;

@@ -1,9 +1,9 @@
-//! What is known of how a trace was recorded: whether `trackway record` is still at it, and
-//! whether it was finished.
+//! The recording state of a trace: whether `trackway record` still writes it, and whether it was
+//! finished.
 //!
 //! The recorder locks the folder that it records into (flock(2)), notes its calibrations in the
-//! folder `trackway` beside the streams, and at the very end writes a mark there. While somebody
-//! follows, it also says there up to which time everything is written:
+//! folder `trackway` beside the streams, and at the very end writes a mark there. While a reader
+//! follows, it also writes there up to which time everything is written:
 //!
 //! ```text
 //! trackway/live: sequence u64, flushed u64 (the trace's clock), !(sequence ^ flushed) u64
@@ -21,24 +21,23 @@ use std::path::{Path, PathBuf};
 
 use crate::folder;
 
-/// What traces have that `trackway record` wrote; `trackway_recorder::trace::layout` names it.
+/// A file of traces that `trackway record` wrote; `trackway_recorder` (`trace::layout`) names it.
 const CALIBRATIONS: &str = "trackway/clock.csv";
-/// What they have once they are complete; `trackway_recorder::trace::completion` names it.
+/// A file of complete traces; `trackway_recorder` (`trace::completion`) names it.
 const MARK: &str = "trackway/complete";
-/// Where their recorder says how far they are written.
+/// The file in which their recorder publishes its progress.
 const LIVE: &str = "trackway/live";
 /// Folder of such facts.
 const FACTS: &str = "trackway";
 /// Folder of the kernel's events, beside `ust`.
 const KERNEL: &str = "kernel";
-/// How often that is read at most, if it is being rewritten meanwhile.
+/// Attempts to read it, if it is being rewritten meanwhile.
 const LIVE_READS_MAX: usize = 4;
-/// Where the streams are in the folder that is recorded into: `ust/uid/UID/64-bit`.
+/// Depth of the streams in the folder that is recorded into: `ust/uid/UID/64-bit`.
 const STREAMS_DEPTH: usize = 4;
 
-/// The folders that were recorded into to which the traces in `folders` belong and that are not
-/// complete, though nobody records into them any more: their recorder was killed. `trackway
-/// recover` completes them.
+/// Returns the recording folders of the traces in `folders` that are not complete although no
+/// recorder writes them any more: their recorder was killed. `trackway recover` completes them.
 ///
 /// Where folders cannot be locked, it is not known of any.
 pub fn unfinished(folders: &[PathBuf]) -> Vec<PathBuf> {
@@ -63,8 +62,8 @@ fn unfinished_by(folders: &[PathBuf], lock: &dyn Fn(&Path) -> Lock) -> Vec<PathB
     roots
 }
 
-/// Whether somebody records the trace in `folder`, or may do so: where folders cannot be locked,
-/// only those that are complete are known to have ended.
+/// Returns true if a recorder writes the trace in `folder`, or may do so: where folders cannot be
+/// locked, only those that are complete are known to have ended.
 pub(crate) fn is_live(folder: &Path) -> bool {
     is_live_by(folder, &lock)
 }
@@ -77,7 +76,7 @@ fn is_live_by(folder: &Path, lock: &dyn Fn(&Path) -> Lock) -> bool {
     })
 }
 
-/// Whether `trackway record` wrote the trace in `folder`, and it was not completed.
+/// Returns true if `trackway record` wrote the trace in `folder`, and it was not completed.
 fn is_incomplete(folder: &Path) -> bool {
     // The kernel's clock is not calibrated.
     let is_ours = folder.join(CALIBRATIONS).is_file()
@@ -85,12 +84,12 @@ fn is_incomplete(folder: &Path) -> bool {
     is_ours && !folder.join(MARK).exists()
 }
 
-/// Whether the trace in `folder` was completed: nothing is added to it any more.
+/// Returns true if the trace in `folder` was completed: nothing is added to it any more.
 pub(crate) fn is_complete(folder: &Path) -> bool {
     folder.join(MARK).exists()
 }
 
-/// How far a trace is written, as its recorder says.
+/// The progress of a trace, as its recorder publishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flushed {
     /// One higher each time that it says so.
@@ -100,7 +99,7 @@ pub(crate) struct Flushed {
 }
 
 impl Flushed {
-    /// What these bytes say; `None` if they are not of one writing.
+    /// Decodes these bytes; `None` if they are not of one writing.
     fn of(bytes: [u8; 24]) -> Option<Self> {
         let mut words = bytes.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
         let mut next = || words.next().map(|word| u64::from_le_bytes(*word));
@@ -109,8 +108,8 @@ impl Flushed {
     }
 }
 
-/// How far the trace in `folder` is written; `None` if its recorder does not say so, or is saying
-/// something else just now.
+/// Returns the progress of the trace in `folder`; `None` if its recorder publishes none, or is
+/// writing another one just now.
 pub(crate) fn flushed(folder: &Path) -> Option<Flushed> {
     let file = folder::regular_file(&folder.join(LIVE)).ok()?;
     (0..LIVE_READS_MAX).find_map(|_| {
@@ -120,7 +119,7 @@ pub(crate) fn flushed(folder: &Path) -> Option<Flushed> {
     })
 }
 
-/// Whether somebody records into the folder `path`, or one below.
+/// Returns true if a recorder writes into the folder `path`, or one below.
 pub(crate) fn is_live_below(path: &Path, depth: usize) -> bool {
     if lock(path) == Lock::Held {
         return true;
@@ -143,18 +142,18 @@ fn root(folder: &Path) -> Option<&Path> {
     folder.ancestors().nth(STREAMS_DEPTH).filter(|_| is_laid_out)
 }
 
-/// Whether a folder has the kernel's events of what was recorded: beside programs'.
+/// Returns true if a folder has the kernel events of a recording: beside user events.
 fn is_of_kernel(folder: &Path) -> bool {
     folder.file_name() == Some(KERNEL.as_ref())
         && folder.parent().is_some_and(|root| root.join("ust").is_dir())
 }
 
-/// What is known of a recorder's lock.
+/// The state of a recorder's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lock {
     /// A recorder has it.
     Held,
-    /// Nobody has it.
+    /// It is free.
     Free,
     /// It cannot be asked for: not all file systems can lock folders, not all users may open them.
     Unknown,
@@ -171,7 +170,7 @@ impl From<Result<(), TryLockError>> for Lock {
     }
 }
 
-/// Whether the folder `path` is locked by a recorder.
+/// Returns the state of a recorder's lock on the folder `path`.
 fn lock(path: &Path) -> Lock {
     File::open(path).map_err(TryLockError::Error).and_then(|folder| folder.try_lock_shared()).into()
 }

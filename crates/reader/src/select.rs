@@ -1,29 +1,28 @@
-//! Which events are asked for.
+//! The selection of events.
 
 use trackway_ctf::read::{Clock, EventClass, Loss, Packet, StreamClass, Trace};
 
 use crate::filter::Filters;
 
-/// Which events are asked for.
+/// The selection of events.
 #[derive(Clone, Copy)]
 pub struct Selection<'s> {
-    /// Which times.
+    /// The range of time.
     pub range: Range,
-    /// Whether events of this name are wanted.
+    /// Returns true for names of wanted events.
     pub events: &'s (dyn Fn(&str) -> bool + Sync),
-    /// What must be true of events, besides. Only [`crate::print()`] and
-    /// [`crate::follow()`] look at it.
+    /// Further conditions. Only [`crate::print()`] and [`crate::follow()`] look at them.
     pub filters: Option<&'s Filters>,
 }
 
 impl Selection<'_> {
-    /// Whether all events of `trace` are wanted, at whatever time.
+    /// Returns true if events of all names of `trace` are wanted.
     pub(crate) fn wants_all_names(&self, trace: &Trace) -> bool {
         let mut events = trace.streams().iter().flat_map(StreamClass::events);
         events.all(|event| self.wants(event))
     }
 
-    /// Whether events of this class are wanted.
+    /// Returns true if events of this class are wanted.
     pub(crate) fn wants(&self, event: &EventClass) -> bool {
         (self.events)(event.name().unwrap_or_default())
     }
@@ -50,7 +49,7 @@ pub struct Range {
 type TimedLoss = (Loss, Option<(i64, i64)>);
 
 impl Range {
-    /// Whether an event at this time is in it.
+    /// Returns true if an event at this time is in it.
     #[inline]
     pub(crate) fn has(&self, time: Option<i64>) -> bool {
         match (self.begin, self.end, time) {
@@ -82,12 +81,12 @@ impl Range {
         Some((Loss { count, ..loss }, Some((from, to))))
     }
 
-    /// Whether nothing is outside.
+    /// Returns true if nothing is outside.
     pub(crate) const fn is_everything(&self) -> bool {
         self.begin.is_none() && self.end.is_none()
     }
 
-    /// Whether all of a packet is in it.
+    /// Returns true if all of a packet is in it.
     pub(crate) fn contains(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
         let times = times(packet, clock);
         self.is_everything()
@@ -99,13 +98,13 @@ impl Range {
         self.clip(loss, times_of(loss, clock))
     }
 
-    /// Whether a packet ends before it begins.
+    /// Returns true if a packet ends before it begins.
     pub(crate) fn is_after(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
         let times = times(packet, clock);
         self.begin.zip(times).is_some_and(|(begin, (from, to))| from <= to && to < begin)
     }
 
-    /// Whether a packet begins after it ends.
+    /// Returns true if a packet begins after it ends.
     pub(crate) fn is_before(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
         let times = times(packet, clock);
         self.end.zip(times).is_some_and(|(end, (from, to))| from <= to && end < from)

@@ -1,4 +1,4 @@
-//! What traces hold, counted: events by name and by stream, bytes, losses, times.
+//! Counts of a trace's content: events by name and by stream, bytes, losses, times.
 //!
 //! Streams are cut into tasks as for printing, and the tasks counted by several threads, in any
 //! order; nothing is merged, and no field is looked at. What is held are the counts: one for each
@@ -21,21 +21,21 @@ use crate::select::Selection;
 use crate::stream::{Stream, streams};
 use crate::workers::{self, Teller};
 
-/// What traces hold.
+/// The content of traces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// Events by their name; the most frequent first.
     pub events: Vec<EventCount>,
     /// Streams, in the order in which they come at equal times.
     pub streams: Vec<StreamCount>,
-    /// How many traces there are.
+    /// Number of traces.
     pub traces: usize,
     /// Time of the first event that was counted and has one, in nanoseconds since the clock's
     /// origin.
     pub first: Option<i64>,
     /// Time of the last one.
     pub last: Option<i64>,
-    /// Whether nothing is damaged.
+    /// True if nothing is damaged.
     pub is_whole: bool,
 }
 
@@ -44,9 +44,9 @@ pub struct Statistics {
 pub struct EventCount {
     /// The name.
     pub name: String,
-    /// How many there are.
+    /// Their number.
     pub count: u64,
-    /// What they take in the streams, in bits: header, contexts and payload.
+    /// Their size in the streams, in bits: header, contexts and payload.
     pub bits: u64,
 }
 
@@ -67,8 +67,8 @@ pub struct StreamCount {
     pub lost_events: u64,
     /// Packets that the tracer lost.
     pub lost_packets: u64,
-    /// Whether it may have lost more, before its first packet or across an end of the time that
-    /// is asked for.
+    /// True if it may have lost more, before its first packet or across an end of the requested
+    /// time.
     pub is_loss_uncertain: bool,
     /// Time of the first event that was counted.
     pub first: Option<i64>,
@@ -82,7 +82,7 @@ impl Statistics {
         self.events.iter().map(|event| event.count).sum()
     }
 
-    /// What all events take, in bits.
+    /// Returns the size of all events, in bits.
     pub fn bits(&self) -> u64 {
         self.events.iter().map(|event| event.bits).sum()
     }
@@ -119,7 +119,7 @@ pub fn statistics<B: Bytes + Sync>(
     Ok(all.told(&streams, traces.len()))
 }
 
-/// What one thread counted.
+/// The counts of one thread.
 struct Counts {
     /// For each stream, what it has, and its classes by their index.
     streams: Vec<(StreamCount, Vec<ClassCount>)>,
@@ -300,7 +300,7 @@ impl Work<'_, '_> {
 
     fn damaged(&mut self, file: &str, error: &StreamError) {
         *self.is_whole = false;
-        // If nobody listens, whoever wrote what was said knows why.
+        // A failed write is reported by the thread that writes.
         let _ = self.teller.tell(format!("{file}: {error}"));
     }
 

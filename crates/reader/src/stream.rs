@@ -18,13 +18,13 @@ use crate::select::{Range, Selection};
 /// One stream.
 pub(crate) struct Stream<'t, B> {
     pub(crate) trace: &'t NamedTrace,
-    /// What lines of each of the trace's stream classes have in common.
+    /// The common parts of lines of each of the trace's stream classes.
     pub(crate) texts: &'t [ClassTexts],
     pub(crate) class_id: u64,
     pub(crate) id: u64,
-    /// Which of its times are asked for.
+    /// The requested range of its times.
     pub(crate) range: Range,
-    /// What messages call it: the name of the file that begins first.
+    /// Its name in messages: the name of the file that begins first.
     pub(crate) name: &'t str,
     /// Its files, in the order of their names.
     pub(crate) files: Vec<&'t DataFile<B>>,
@@ -42,7 +42,7 @@ impl<'t, B> Stream<'t, B> {
         (name, self.class_id, self.id)
     }
 
-    /// Where and when a loss in this stream was, for messages.
+    /// Returns the place and time of a loss in this stream, for messages.
     pub(crate) fn loss_place(&self, between: Option<(i64, i64)>) -> LossPlace<'_> {
         LossPlace {
             trace_name: &self.trace.name,
@@ -55,7 +55,7 @@ impl<'t, B> Stream<'t, B> {
     }
 }
 
-/// What lines of a stream class's events have in common.
+/// The common parts of lines of a stream class's events.
 pub(crate) struct ClassTexts {
     pub(crate) stream: Vec<u8>,
     /// By the event's index in its class; `None` for events that are not asked for.
@@ -64,7 +64,7 @@ pub(crate) struct ClassTexts {
     pub(crate) calls: Vec<Option<Call>>,
 }
 
-/// What lines of a class of events have in common, and which of them are asked for.
+/// The common parts of lines of an event class, and whether its events are wanted.
 pub(crate) struct ClassText {
     pub(crate) text: Vec<u8>,
     /// `None`: all.
@@ -140,9 +140,10 @@ pub(crate) fn streams<'t, B: Bytes>(
     streams
 }
 
-/// Where a trace stands among others at equal times. babeltrace2 2.0, and with it we, where all
-/// traces are of CTF 1.8, compares UUIDs and then names; 2.1, which is the first that reads CTF 2,
-/// namespaces, names and unique ids. What lacks one of these comes behind what has it.
+/// Returns the order of a trace among others at equal times. babeltrace2 2.0, and with it we, where
+/// all traces are of CTF 1.8, compares UUIDs and then names; 2.1, which is the first that reads CTF
+/// 2, namespaces, names and unique ids. A trace that lacks one of these comes after those that have
+/// it.
 fn trace_order(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3] {
     let last = |text: Option<String>| (text.is_none(), text.unwrap_or_default());
     let identity = trace.trace.identity();

@@ -8,12 +8,12 @@ use std::thread::Builder;
 
 use crate::messages::report;
 
-/// How many messages may wait to be written: who has more to say waits.
+/// Number of messages that may wait to be written: a thread with more waits.
 const MESSAGES_AHEAD: usize = 64;
 
 /// Takes messages of one thread.
 pub(crate) trait Teller {
-    /// Says something; whether anybody listens.
+    /// Sends a message; returns false if it cannot be written.
     fn tell(&self, text: String) -> bool;
 }
 
@@ -24,7 +24,7 @@ impl Teller for SyncSender<String> {
     }
 }
 
-/// Of the only thread, which writes its messages itself; `Err` once it cannot.
+/// The messages of the only thread, which writes them itself; `Err` once it cannot.
 struct Alone<'m>(RefCell<io::Result<&'m mut dyn Write>>);
 
 impl Teller for Alone<'_> {
@@ -45,7 +45,7 @@ impl Teller for Alone<'_> {
 ///
 /// # Errors
 ///
-/// If `messages` cannot be written: then nobody listens to the threads any more.
+/// If `messages` cannot be written: then the threads' messages are dropped.
 pub(crate) fn run<R: Send>(
     jobs: NonZero<usize>,
     messages: &mut dyn Write,

@@ -55,7 +55,7 @@ impl Text {
         Self { name, was_there, is_there: random.below(8) > 0 }
     }
 
-    /// What a reader can know of it.
+    /// Returns the part that a reader can know.
     fn known(&self) -> &'static str {
         if self.was_there || self.is_there { self.name } else { "" }
     }
@@ -183,7 +183,7 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     made.map(|one| one.files())
 }
 
-/// What is printed of a trace that is whole.
+/// Returns the print of a trace that is complete.
 fn printed<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
@@ -195,7 +195,7 @@ fn printed<F: LineFormat + Sync>(
     text
 }
 
-/// What is printed of a range of a trace, messages last, and whether that is whole.
+/// Returns the print of a range of a trace, messages last, and whether that is complete.
 fn printed_in<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
@@ -291,7 +291,7 @@ fn a_return_is_not_that_of_a_call_before() {
     }
 }
 
-/// RUN a return behind a loss of events. EXPECT that nobody takes it for that of a call before it.
+/// RUN a return after a loss of events. EXPECT that it is not taken for that of a call before it.
 #[test]
 fn what_was_lost_may_have_been_the_return() {
     let late = Text { name: "/late", was_there: false, is_there: true };

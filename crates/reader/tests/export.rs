@@ -89,7 +89,7 @@ fn events(folder: &Path) -> Vec<Event> {
     events.into_iter().map(|event| Event { stream: 0, ..event }).collect()
 }
 
-/// As text: not all numbers equal themselves.
+/// Returns the events as text: not all numbers equal themselves.
 fn shown(events: &[Event]) -> Vec<String> {
     events.iter().map(|event| format!("{event:?}")).collect()
 }
@@ -242,7 +242,7 @@ fn times_survive_what_was_between() {
     check_by_babeltrace(&to, 9);
 }
 
-/// Where the packets of a stream begin and end.
+/// Returns the ranges of the packets of a stream.
 fn packets(trace: &Trace, bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut at = 0;
     let sizes = read_stream(trace, bytes).packets;

@@ -34,7 +34,7 @@ fn with_indexes(made: &Made) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     streams.map(|stream| (stream.bytes.clone(), Some(stream.index.clone()))).collect()
 }
 
-/// Where packets begin, as their index has it.
+/// Returns the starts of packets, as their index has them.
 fn offsets(index: &[u8]) -> Vec<usize> {
     let entries = index[INDEX_HEADER_BYTES..].chunks(72);
     entries
@@ -70,7 +70,7 @@ fn packets_behind_a_damaged_one_are_read() {
     assert!(damaged > 20, "only {damaged} traces were damaged");
 }
 
-/// Whatever an index says, a range has the same events in it.
+/// With any index, a range has the same events in it.
 #[test]
 fn a_range_does_not_depend_on_the_index() {
     let mut random = Random(3);

@@ -20,12 +20,12 @@ use trackway_reader::{FollowedRange, Following, OpenError, Range, Settings, foll
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 
-/// How often the recorder writes while somebody follows.
+/// Time between two writes of the recorder while a reader follows.
 const FLUSH: Duration = Duration::from_millis(20);
 const FLUSHES: usize = 60;
 const CPUS: u64 = 3;
 
-/// What a recorder has: the files of its streams, and what is to be written to them.
+/// A recorder: the files of its streams, and what is to be written to them.
 struct Recorder {
     folder: PathBuf,
     begin: Instant,

@@ -77,7 +77,7 @@ fn random_packets(random: &mut Random, backward: usize) -> Packets {
     packets
 }
 
-/// What is reported of a stream, computed from the times alone.
+/// Returns the expected reports of a stream, computed from the times alone.
 fn expected_of(name: &str, packets: &Packets) -> Option<String> {
     let (mut before, mut at) = (0, 0);
     for (number, times) in packets.iter().enumerate() {
@@ -138,7 +138,7 @@ fn settings(jobs: usize, batch_bytes: usize) -> Settings {
     Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None }
 }
 
-/// What the counting reader reports, by so many threads.
+/// Returns the reports of the counting reader, with so many threads.
 fn counted(folder: &TemporaryFolder, jobs: usize) -> Vec<String> {
     let jobs = NonZero::new(jobs).expect("a thread");
     let mut messages = Vec::new();
@@ -147,7 +147,7 @@ fn counted(folder: &TemporaryFolder, jobs: usize) -> Vec<String> {
     lines(&messages, all.is_whole)
 }
 
-/// What both exports report: a merge, and a trim that rewrites packets.
+/// Returns the reports of both exports: a merge, and a trim that rewrites packets.
 fn exported(folder: &TemporaryFolder, begin: i64) -> [Vec<String>; 2] {
     let to = TemporaryFolder::new();
     let stop = AtomicBool::new(false);

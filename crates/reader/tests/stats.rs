@@ -1,4 +1,4 @@
-//! What is counted is what is there.
+//! Tests that counts are right.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;

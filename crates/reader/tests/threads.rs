@@ -1,4 +1,4 @@
-//! What is printed does not depend on how: on threads, on the size of batches, on how streams lie
+//! Tests that the print does not depend on threads, on the size of batches, or on how streams lie
 //! in files.
 
 #[path = "../../ctf/tests/support/mod.rs"]
@@ -91,7 +91,7 @@ fn threads_and_batches_change_nothing_about_damage() {
     assert!(damaged > 20, "only {damaged} traces were damaged");
 }
 
-/// Where the packets of a stream lie.
+/// Returns the packets of a stream.
 fn packets(metadata: &str, bytes: &[u8]) -> Vec<Vec<u8>> {
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     let mut source = SourceStream::new(bytes);

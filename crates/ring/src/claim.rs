@@ -13,7 +13,7 @@ pub struct Claim<'window> {
     region: Region<'window>,
 }
 
-/// How claimed bytes are written; the counterpart of the copy inside a sequence.
+/// The way in which claimed bytes are written; the counterpart of the copy inside a sequence.
 pub trait Copy {
     /// Copies `bytes` bytes from `source`, rounded up to words of eight, to `at` in the window.
     ///
@@ -26,14 +26,14 @@ pub trait Copy {
 impl<'window> Claim<'window> {
     /// Takes the region for `owner` (not zero), if it is free.
     ///
-    /// Whoever took it reads the session's generation *again* before it plans, and lets go if it
+    /// The claimer reads the session's generation *again* before it plans, and lets go if it
     /// changed: a recorder that ends a session raises the generation, visits every CPU, and then
-    /// looks at the owner word. The visit is the full barrier of both sides, so either it sees us,
-    /// and the memory stays, or we see the generation.
+    /// looks at the owner word. The visit is the full barrier of both sides, so either the recorder
+    /// sees the claimer, and the memory stays, or the claimer sees the generation.
     pub fn take(region: Region<'window>, owner: u64) -> Option<Self> {
         // ORDERING: Acquire pairs with the Release in `drop` of the claimer before, whose commit
         // word, slots and bytes must be seen. Release: the claimer's entry in the table of
-        // processes is there for whoever reads the owner word, to look whether it is alive.
+        // processes is there for readers of the owner word, which look whether it is alive.
         region
             .control
             .owner
@@ -50,9 +50,9 @@ impl<'window> Claim<'window> {
     /// Frees a region whose owner is proved dead; `false` if `owner` does not own it any more.
     /// The recorder only.
     ///
-    /// The dead one left a commit word and the slot that belongs to it, or stores that nobody
-    /// looks at. Whoever proved the death has synchronised with it (the kernel ended the thread,
-    /// then said so); the exchange hands that on to the next claimer.
+    /// The dead claimer left a commit word and the slot that belongs to it, or stores that no
+    /// reader looks at. The process that proved the death has synchronised with it (the kernel
+    /// ended the thread, then said so); the exchange hands that on to the next claimer.
     pub fn free_dead(region: Region<'_>, owner: u64) -> bool {
         // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case that another
         // recorder frees and a claimer takes and dies while we look.

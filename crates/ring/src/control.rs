@@ -2,10 +2,10 @@
 
 use crate::primitive::{AtomicU64, Ordering, fence};
 
-/// How often a reader of the recorder's progress tries again while a live recorder changes it.
+/// Attempts of a reader of the recorder's progress while a live recorder changes it.
 const DRAINED_TRIES: usize = 100;
 
-/// What belongs to a commit word: time of the last record and how many there were.
+/// The data that belongs to a commit word: time of the last record and number of records.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slot {
@@ -15,7 +15,7 @@ pub struct Slot {
     pub events: AtomicU64,
 }
 
-/// How far the recorder has got: written by it alone, read by whoever recovers its trace.
+/// The progress of the recorder: written by it alone, read by a process that recovers its trace.
 #[repr(C)]
 #[derive(Debug)]
 struct Drain {
@@ -71,27 +71,28 @@ pub struct Control {
     pub owner: AtomicU64,
     /// Not zero: a record came here while there was no memory; the recorder gives some. Any
     /// writer; the recorder.
-    pub asked: AtomicU64,
+    pub wants_memory: AtomicU64,
     /// Records that did not fit.
     pub discarded: AtomicU64,
-    /// Of `discarded`, those that a larger ring would not have kept. (Zero where older libraries
+    /// The part of `discarded` that a larger ring would not have kept. (Zero where older libraries
     /// discard, as the two below.)
     pub hopeless: AtomicU64,
-    /// Of `hopeless`, those of processes that have not mapped all memory of the window.
+    /// The part of `hopeless` of processes that have not mapped all memory of the window.
     pub unmapped: AtomicU64,
     /// The largest record that no sub-buffer can hold, in bytes; 0: there was none.
     pub oversized_bytes: AtomicU64,
     padding: [AtomicU64; 4],
     drain: AtomicU64,
     drained: [Drain; 2],
-    /// Of each side of `drained`.
+    /// The files of each side of `drained`.
     drained_file: [AtomicU64; 2],
-    /// Most bytes of each file of the stream; 0: it is one file. The recorder; whoever recovers.
+    /// Most bytes of each file of the stream; 0: it is one file. Written by the recorder, read by
+    /// recovery.
     pub tracefile_bytes: AtomicU64,
     /// Most files of the stream; 0: all are kept. Likewise.
     pub tracefile_count: AtomicU64,
-    /// Of the records that were lost, those that were before the session was cleared last, which
-    /// are none of its losses. Likewise.
+    /// The lost records from before the session was last cleared, which do not count as its losses.
+    /// Written by the recorder, read by recovery.
     pub forgotten: AtomicU64,
 }
 
@@ -102,7 +103,7 @@ const _: () = {
     assert!(offset_of!(Control, limit) == 8);
     assert!(offset_of!(Control, slots) == 16);
     assert!(offset_of!(Control, owner) == 48);
-    assert!(offset_of!(Control, asked) == 56);
+    assert!(offset_of!(Control, wants_memory) == 56);
     assert!(offset_of!(Control, discarded) == 64);
     assert!(offset_of!(Control, hopeless) == 72);
     assert!(offset_of!(Control, unmapped) == 80);
@@ -133,7 +134,7 @@ impl Control {
             limit: word(),
             slots: [slot(), slot()],
             owner: word(),
-            asked: word(),
+            wants_memory: word(),
             discarded: word(),
             hopeless: word(),
             unmapped: word(),

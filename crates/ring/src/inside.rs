@@ -1,11 +1,12 @@
-//! Who is inside: entries to, and exits from, memory that is to be used anew.
+//! Counts of readers inside: entries to, and exits from, memory that is to be reused.
 //!
-//! Memory that code runs in, or that it reads, lies in *parts*. Whoever goes in is counted before,
-//! and after he has come out again; a part that is to be used anew is taken from wherever it can be
-//! found (*unlinked*), and is free when as many have left it as have entered it. An idea of SRCU
-//! (McKenney: *Is Parallel Programming Hard*, section 9.5.3), with two changes: a restartable
-//! sequence counts, so that each CPU has counters of its own without an atomic instruction; and
-//! there is a part in the place of a phase, so that nobody new comes in while it is waited for.
+//! Memory that code runs in, or that it reads, lies in *parts*. A reader is counted before it
+//! enters, and after it has left; a part that is to be reused is removed from every place where it
+//! can be found (*unlinked*), and is free when as many readers have left it as have entered it. An
+//! idea of SRCU (McKenney: *Is Parallel Programming Hard*, section 9.5.3), with two changes: a
+//! restartable sequence counts, so that each CPU has counters of its own without an atomic
+//! instruction; and there is a part in the place of a phase, so that no new reader enters while it
+//! is waited for.
 //!
 //! **Who writes.** A thread with sequences adds one to the line of the CPU that it is on: to
 //! `entered` by [`crate::rseq::add_one`], which in the same sequence looks whether the link is
@@ -13,7 +14,7 @@
 //! sequences adds to a line for all such, by atomic instructions, and looks at the link behind
 //! that.
 //!
-//! **Why nobody is inside.** Whoever uses a part anew has
+//! **Why no reader is inside.** The thread that reuses a part has
 //!
 //! 1. unlinked it;
 //! 2. had every CPU visited: so each sequence that found the link has ended, and its count is seen,
@@ -21,14 +22,15 @@
 //!    sequences: they count, then look; we unlink, then read the counts; both with a full fence in
 //!    between. So they find no link, or we find their count.)
 //! 3. found as many exits as entries, exits read first. All entries that there will ever be were
-//!    there in 2 (but for those who leave at once), so all that entered have left. Whoever sees an
-//!    exit sees what was done before it (Release, Acquire), so all reads of the part are over.
+//!    there in 2 (but for readers that leave at once), so all that entered have left. A thread
+//!    that sees an exit sees what was done before it (Release, Acquire), so all reads of the part
+//!    are over.
 //!
 //! `crates/ring/tests/loom/inside.rs` has models of this.
 
 use crate::primitive::{AtomicU64, Ordering, fence};
 
-/// How many parts are counted apart.
+/// Number of parts that are counted apart.
 pub const PARTS: usize = 8;
 
 /// Counters of one CPU, or of all threads without sequences: two cache lines.
@@ -49,7 +51,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Nobody has entered anything.
+    /// Creates a line without entries.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
@@ -58,7 +60,7 @@ impl Line {
         }
     }
 
-    /// Nobody has entered anything.
+    /// Creates a line without entries.
     #[cfg(loom)]
     pub fn new() -> Self {
         let nobody = || core::array::from_fn(|_| AtomicU64::new(0));
@@ -80,7 +82,7 @@ impl Line {
     /// Enters a part without a sequence, if it `is_linked`. In the line for such threads only.
     pub fn enter(&self, part: usize, is_linked: impl FnOnce() -> bool) -> bool {
         self.entered(part).fetch_add(1, Ordering::Relaxed);
-        // ORDERING: SeqCst, the counterpart of the fence in `nobody_is_in`: see above.
+        // ORDERING: SeqCst, the counterpart of the fence in `is_part_empty`: see above.
         fence(Ordering::SeqCst);
         let is_linked = is_linked();
         if !is_linked {
@@ -91,14 +93,14 @@ impl Line {
 
     /// Leaves a part that was entered by whatever way, without a sequence. In the line for such.
     pub fn leave(&self, part: usize) {
-        // ORDERING: Release pairs with the Acquire in `nobody_is_in`: what was read is read.
+        // ORDERING: Release pairs with the Acquire in `is_part_empty`: what was read is read.
         self.left(part).fetch_add(1, Ordering::Release);
     }
 }
 
-/// Whether as many have left a part as have entered it; to be asked after it was unlinked, and
-/// every CPU was visited since. `lines` are all that there are.
-pub fn nobody_is_in<'l>(part: usize, lines: impl Iterator<Item = &'l Line> + Clone) -> bool {
+/// Returns true if as many readers have left a part as have entered it; to be called after it was
+/// unlinked, and every CPU was visited since. `lines` are all that there are.
+pub fn is_part_empty<'l>(part: usize, lines: impl Iterator<Item = &'l Line> + Clone) -> bool {
     // ORDERING: SeqCst, after the link was taken away, before the counts are read: see above.
     fence(Ordering::SeqCst);
     let sum = |counter: fn(&Line, usize) -> &AtomicU64| {
@@ -120,12 +122,12 @@ mod tests {
     #[test]
     fn who_has_entered_is_inside_until_he_leaves() {
         let lines = [Line::new(), Line::new()];
-        let is_empty = |part| nobody_is_in(part, lines.iter());
+        let is_empty = |part| is_part_empty(part, lines.iter());
         assert!(lines[0].enter(1, || true));
         assert!(!is_empty(1) && is_empty(0));
         assert!(!lines[0].enter(1, || false), "who does not find the link leaves at once");
         assert!(!is_empty(1));
-        // On another CPU than that on which he came.
+        // On another CPU than that of the entry.
         lines[1].leave(1);
         assert!(is_empty(1));
     }

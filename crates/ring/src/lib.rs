@@ -58,7 +58,7 @@ use primitive::AtomicU32;
 pub struct Region<'window> {
     /// The control lines.
     pub control: &'window Control,
-    /// Where each sub-buffer is, in pages; 0 is "nowhere".
+    /// The place of each sub-buffer, in pages; 0: none.
     pub table: &'window [AtomicU32],
     /// Sizes.
     pub geometry: Geometry,

@@ -9,7 +9,7 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use crate::primitive::{Ordering, fence};
 use crate::{Drained, Memory, Region};
 
-/// How often a snapshot is tried before the reader makes do with complete sub-buffers.
+/// Attempts at a snapshot before the reader makes do with complete sub-buffers.
 const SNAPSHOT_TRIES: usize = 1000;
 
 /// A consistent copy of a region's state.
@@ -28,11 +28,11 @@ pub struct Snapshot {
 /// A run of whole records within one sub-buffer: the content of one CTF packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where its first record begins, a position.
+    /// Start of its first record, a position.
     pub start: u64,
-    /// Where its last record ends, a position.
+    /// End of its last record, a position.
     pub end: u64,
-    /// Where the next piece begins: `end`, or the start of the next sub-buffer.
+    /// Start of the next piece: `end`, or the start of the next sub-buffer.
     pub resume: u64,
     /// Time that its first compact header counts from, ns.
     pub begin_ts: u64,
@@ -103,7 +103,7 @@ impl Region<'_> {
             let events = slot.events.load(Ordering::Relaxed);
             let discarded = self.control.discarded.load(Ordering::Relaxed);
             // ORDERING: Acquire keeps the loads above before the load below. It pairs with the
-            // Release fence at the start of a commit: whoever changes this slot has seen the
+            // Release fence at the start of a commit: a writer that changes this slot has seen the
             // commit after `word`, and if we saw the change, we see that commit too. (A slot is
             // stored before the commit that it belongs to, so that one's Release is no partner.)
             fence(Ordering::Acquire);
@@ -129,8 +129,8 @@ impl Region<'_> {
         (self.geometry.index_of(head) + 2).saturating_sub(self.geometry.sub_count())
     }
 
-    /// Whether sub-buffer `index` was still whole when the loads before this call were made:
-    /// call it after copying. Only a flight recorder overwrites.
+    /// Returns true if sub-buffer `index` was still whole when the loads before this call were
+    /// made: call it after copying. Only a flight recorder overwrites.
     pub fn still_valid(&self, index: u64) -> bool {
         // ORDERING: Acquire keeps the copying loads before the load of the commit word; it pairs
         // with the Release fence of a writer before its first store into the sub-buffer.

@@ -5,10 +5,10 @@
 //! suspended half way, and what it does is atomic to every other sequence on that CPU; towards
 //! readers on other CPUs the order of its stores counts, and the commit store is the last.
 //!
-//! Abort handlers stand in the function itself, behind a jump, and are where it gives up anyway. A
+//! Abort handlers stand in the function itself, after a jump, and are where it gives up anyway. A
 //! signal handler finds an interrupted thread there; if it unwinds (a profiler's, say), the
-//! function's own unwind information says how, which nobody could say of code elsewhere: where the
-//! frame is depends on the function that all this is inlined into.
+//! function's own unwind information tells how. Code elsewhere could have none: the place of the
+//! frame depends on the function that all this is inlined into.
 //!
 //! Written for x86-64 (a store is a Release, a load an Acquire) and for AArch64, where a barrier
 //! before the first store and a Release as the last one say so: docs/design/0006-weak-memory.md
@@ -18,11 +18,11 @@ use crate::Region;
 use crate::primitive::{AtomicU64, Ordering};
 use crate::writer::Plan;
 
-/// Whether this library has the sequence for this machine.
+/// True if this library has the sequence for this machine.
 pub const AVAILABLE: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri)));
 
-/// What must still hold when a sequence commits, besides the commit word.
+/// The words that must not have changed when a sequence commits, besides the commit word.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Gate {
@@ -71,15 +71,15 @@ impl Area {
 pub struct Descriptor([AtomicU64; 4]);
 
 impl Descriptor {
-    /// Of no sequence.
+    /// Creates the descriptor of no sequence.
     #[cfg(not(loom))]
     pub const fn none() -> Self {
         Self([const { AtomicU64::new(0) }; 4])
     }
 
-    /// Makes it that of the code from `start` on, so many bytes; who is aborted there goes on at
-    /// `abort`, which lies elsewhere, behind the signature that glibc registered. Before anybody
-    /// enters.
+    /// Makes it the descriptor of the code from `start` on, so many bytes; an aborted thread goes
+    /// on at `abort`, which lies elsewhere, after the signature that glibc registered. Before any
+    /// thread enters.
     pub fn describe(&self, start: *const u8, bytes: usize, abort: *const u8) {
         let [version_and_flags, rest @ ..] = &self.0;
         version_and_flags.store(0, Ordering::Relaxed);
@@ -92,11 +92,11 @@ impl Descriptor {
 /// The bytes that a commit copies.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes {
-    /// Where `Plan::at` is mapped.
+    /// Address of `Plan::at`.
     pub target: *mut u8,
-    /// What to copy.
+    /// The bytes to copy.
     pub source: *const u8,
-    /// How much; copied by words of eight.
+    /// Their number; copied by words of eight.
     pub count: usize,
 }
 
@@ -193,11 +193,11 @@ pub unsafe fn commit(
 /// Towards other sequences on this CPU no barrier is needed: they are on this processor, or were
 /// before a switch of threads. Towards readers elsewhere two orders are, and no others:
 ///
-/// - whoever sees any store of the sequence sees at least the commit word on which the plan rests
-///   (`dmb ishst`; the counterpart of the Release fence in [`crate::claim::Claim::commit`]). The
-///   barrier may stand before the sequence, which is the shorter for it: that commit word was
+/// - a thread that sees any store of the sequence sees at least the commit word on which the plan
+///   rests (`dmb ishst`; the counterpart of the Release fence in [`crate::claim::Claim::commit`]).
+///   The barrier may stand before the sequence, which is the shorter for it: that commit word was
 ///   stored before move 1, on this processor;
-/// - whoever sees the new commit word sees all stores before it (`stlr`).
+/// - a thread that sees the new commit word sees all stores before it (`stlr`).
 ///
 /// Stores are not done before branches that they depend on are decided, so none precedes the
 /// comparisons. And the comparisons need no Acquire: what changes their words' meaning has visited
@@ -358,9 +358,9 @@ pub unsafe fn add_one(
     added != 0
 }
 
-/// As above, on AArch64. What was read before is read before the count is seen (`stlr`): whoever
-/// leaves has left. For entries no barrier is needed: who uses the memory anew has had this CPU
-/// visited, which is one.
+/// Adds one on AArch64. Reads before it are complete before the count is seen (`stlr`): a reader
+/// that leaves has left. For entries no barrier is needed: the thread that reuses the memory has
+/// had this CPU visited, which is one.
 ///
 /// # Safety
 /// As above.
@@ -417,7 +417,7 @@ pub unsafe fn add_one(
     added != 0
 }
 
-/// Where there is no sequence: never adds, so that the caller counts by atomic instructions.
+/// Never adds where there is no sequence, so that the caller counts by atomic instructions.
 ///
 /// # Safety
 /// None needed; the signature is that of the real one.

@@ -9,14 +9,14 @@ use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES, sub_header};
 use crate::Region;
 use crate::primitive::Ordering;
 
-/// What a commit will do.
+/// The steps of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Commit word on which the plan rests.
     pub expected: u64,
     /// Commit word that it stores.
     pub next: u64,
-    /// Where its bytes go, in bytes from the window's start.
+    /// The place of its bytes, in bytes from the window's start.
     pub at: u64,
     /// Its time, ns; goes to the slot that belongs to `next`.
     pub timestamp: u64,
@@ -56,7 +56,7 @@ pub(crate) const fn header_bytes(id: u32, delta: u64) -> usize {
 /// Which of the three forms it is follows from the size that [`Region::plan_record`] chose.
 ///
 /// # Safety
-/// The `EXTENDED_BYTES` bytes before `end` are writable and nobody else's.
+/// The `EXTENDED_BYTES` bytes before `end` are writable and have no other user.
 #[inline(always)]
 pub unsafe fn write_header(end: *mut u8, id: u32, timestamp: u64, bytes: usize) {
     let time = (timestamp as u32) << TAG_BITS;
@@ -174,7 +174,8 @@ impl Region<'_> {
         Ok((Plan { expected, next, at: base, timestamp: begin, events }, header))
     }
 
-    /// Where sub-buffer `index` lies, in bytes of the window; `None` where the table has nothing.
+    /// Returns the place of sub-buffer `index`, in bytes of the window; `None` where the table has
+    /// none.
     #[inline(always)]
     pub fn sub_buffer_offset(&self, index: u64) -> Option<u64> {
         let page = self.table.get(self.geometry.slot_of(index))?.load(Ordering::Relaxed);
@@ -210,18 +211,18 @@ impl Region<'_> {
     }
 
     /// Keeps writers from going beyond `limit`, once there has been a new generation *and then* a
-    /// grace period (and where claims are taken, nobody has one): before, the memory behind it
+    /// grace period (and where claims are taken, no claimer is left): before, the memory beyond it
     /// must not be touched, nor the table. The recorder only.
     ///
     /// The grace period alone is not enough: it ends sequences, but a plan made outside them
     /// outlives it, and its commit word may still be the present one.
     pub fn lower_limit(&self, limit: u64) {
-        // Published by the generation: whoever decides anew sees it.
+        // Published by the generation: a process that decides again sees it.
         self.control.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Whether nothing can be written beyond the head: no sub-buffer has memory, not even the one
-    /// that is open. (One that is full ends before its limit: tails are left free.)
+    /// Returns true if nothing can be written beyond the head: no sub-buffer has memory, not even
+    /// the one that is open. (One that is full ends before its limit: tails are left free.)
     pub fn has_no_memory(&self) -> bool {
         self.control.limit.load(Ordering::Relaxed) <= self.expected() >> 1
     }
@@ -236,8 +237,8 @@ fn sub_header_of(fields: &[(usize, u64)]) -> SubHeader {
     header
 }
 
-/// The commit word for `head`, with the parity that `before` has not.
+/// The commit word for `head`, with the other parity than `previous`.
 #[inline(always)]
-const fn commit_word(head: u64, before: u64) -> u64 {
-    head << 1 | ((before & 1) ^ 1)
+const fn commit_word(head: u64, previous: u64) -> u64 {
+    head << 1 | ((previous & 1) ^ 1)
 }

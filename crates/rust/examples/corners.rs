@@ -1,6 +1,6 @@
-//! What is seldom done with spans, and is to be in a trace all the same: values that come later,
-//! and in another order; spans in the destructors of thread-local values; a text that is too long
-//! and does not expect that.
+//! Rare uses of spans that a trace must have all the same: values that come later, and in another
+//! order; spans in the destructors of thread-local values; a text that is too long and does not
+//! expect that.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;

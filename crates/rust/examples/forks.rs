@@ -1,5 +1,5 @@
-//! What a subscriber must bear: threads that make spans while the program forks, children that
-//! make spans, too, and an allocator that makes one for each allocation.
+//! A hard test of a subscriber: threads that make spans while the program forks, children that make
+//! spans, too, and an allocator that makes one for each allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};

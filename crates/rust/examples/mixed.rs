@@ -1,6 +1,6 @@
 //! Rust in a program that is mainly C, where both have events.
 
-/// What the C part calls.
+/// The function that the C part calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn mixed_rust() {
     trackway::event!(mixed, both, INFO, from = "Rust", number = 2_u32);

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 trackway::enumeration! {
-    /// What a loader does.
+    /// The phases of a loader.
     #[derive(Debug)]
     enum Phase: u8 {
         Idle,

@@ -1,6 +1,6 @@
 //! A library that a program loads when it is running already: it announces its events itself.
 
-/// What the program calls.
+/// The function that the program calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn plugin_run(number: u32) {
     trackway::event!(plugin, run, INFO, number = number);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 trackway::enumeration! {
-    /// What a loader does.
+    /// The phases of a loader.
     #[derive(Debug)]
     enum Phase: u8 {
         /// Nothing.
@@ -121,7 +121,7 @@ fn many() {
     vector.clear();
 }
 
-/// What does not fit is shared: short ones are whole, long ones are cut, at a character.
+/// Values that do not fit share the room: short ones are whole, long ones are cut, at a character.
 fn too_long() {
     let long = "ä".repeat(3000);
     trackway::event!(values, cut, INFO, first = long, short = "short", second = [7_u32; 600][..]);

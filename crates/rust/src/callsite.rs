@@ -5,10 +5,10 @@
 //! first is off, nothing is visited. (One that libtrackway.so had no room for is off whatever the
 //! others are, so the first stays the first.)
 //!
-//! All that is shared are pointers, each of which is null until it is exchanged, once, for what is
-//! whole by then and stays for ever. Whoever comes second finds the first one's, and gives up its
-//! own. So nobody waits for anybody, wherever a thread is stopped: in a fork's child, too, in which
-//! the threads that were describing are no more. And nothing is allocated but by [`keep`].
+//! All that is shared are pointers, each of which is null until it is exchanged, once, for a value
+//! that is complete by then and stays for ever. The second thread finds the first one's, and gives
+//! up its own. So no thread waits for another, wherever one is stopped: in a fork's child, too, in
+//! which the threads that were describing are no more. And nothing is allocated but by [`keep`].
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::{fmt, ptr};
@@ -25,7 +25,7 @@ use crate::stage::FIELDS_MAX;
 
 /// Most sets of types that one callsite may have; what comes with others is not recorded.
 const VARIANTS_MAX: usize = 16;
-/// What the name of a span's end ends with.
+/// Suffix of the name of a span's end.
 const END: &str = "_end";
 /// Lists of callsites, by the hash of their addresses. A power of two.
 const BUCKETS: usize = 1024;
@@ -65,14 +65,14 @@ pub(crate) struct Callsite {
     end: One,
     enter: One,
     exit: One,
-    /// Whether there is, or soon will be, a description of `record`, `enter` or `exit`.
+    /// True if there is, or soon will be, a description of `record`, `enter` or `exit`.
     has_more: AtomicBool,
 }
 
 static CALLSITES: [AtomicPtr<Callsite>; BUCKETS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS];
 
-/// What events of a callsite begin with.
+/// The leading fields of a callsite's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Head {
     /// An event's: the span that it is in, or 0.
@@ -138,7 +138,7 @@ impl Variants {
         Variant::at(&self.first)
     }
 
-    /// Whether there is none, or it is on: the first visit tells the types of values.
+    /// Returns true if there is none, or it is on: the first visit tells the types of values.
     #[inline(always)]
     fn may_be_on(&self) -> bool {
         self.first().is_none_or(|variant| variant.event.is_on())
@@ -197,7 +197,7 @@ impl Variants {
             place = &there.next;
         }
         if !made.is_null() {
-            // SAFETY: nobody has seen it. (Its event stays: see `One::publish`.)
+            // SAFETY: no other code has seen it. (Its event stays: see `One::publish`.)
             unsafe { discard(made) };
         }
         found
@@ -318,11 +318,11 @@ impl Callsite {
         // Once more for each callsite that others have added meanwhile, of which there are so many.
         loop {
             if let Some(found) = Self::find_from(first, metadata) {
-                // SAFETY: nobody has seen it.
+                // SAFETY: no other code has seen it.
                 unsafe { discard(made) };
                 return Some(found);
             }
-            // SAFETY: nobody has seen it yet.
+            // SAFETY: no other code has seen it yet.
             unsafe { (*made).next = first };
             // ORDERING: Release publishes the callsite; see `find`.
             let published = Ordering::Release;
@@ -334,7 +334,8 @@ impl Callsite {
         }
     }
 
-    /// Whether a recorder wants something of it, or could: that is known when it has been visited.
+    /// Returns true if a recorder wants something of it, or could: that is known when it has been
+    /// visited.
     #[inline(always)]
     pub(crate) fn may_be_on(&self) -> bool {
         self.main.may_be_on()
@@ -391,7 +392,7 @@ impl Callsite {
         values.record(&self.main, self.metadata, "_begin", Head::Begin);
     }
 
-    /// Likewise for what is selected by the name of values that a span has not got yet, whatever
+    /// Expects events that are selected by the name of values that a span has not got yet, whatever
     /// their types will be: a description without any says whether the name is on.
     #[cold]
     fn expect_more(&self, begun: &Values<'_>) {
@@ -498,7 +499,7 @@ impl<'buffer> Values<'buffer> {
         }
     }
 
-    /// Whether there are fields that have no value.
+    /// Returns true if there are fields that have no value.
     fn lacks_some(&self, metadata: &Metadata<'_>) -> bool {
         let fields = metadata.fields().len().min(self.fields_max);
         (0..fields).any(|index| code_of(self.signature, index) == Code::Absent)

@@ -32,7 +32,7 @@ struct Descriptor {
     name: *const c_char,
 }
 
-// SAFETY: the names are in static memory, which nobody writes; `place` is an atomic.
+// SAFETY: the names are in static memory, which is never written; `place` is an atomic.
 unsafe impl Sync for Descriptor {}
 // SAFETY: as above.
 unsafe impl Send for Descriptor {}
@@ -45,17 +45,17 @@ struct Saved {
     is_set: u64,
 }
 
-/// What a context can be: an integer, a floating-point number, a truth, or a string.
+/// A type that a context can have: an integer, a floating-point number, a truth, or a string.
 pub trait ContextValue: sealed::Kind {}
 
 mod sealed {
-    /// What it is to the library: `enum trackway_abi_context_kind`.
+    /// The library's name of the type: `enum trackway_abi_context_kind`.
     pub trait Kind {
         const KIND: u8;
     }
     /// A number.
     pub trait Number: Kind + Copy {
-        /// As the library takes it.
+        /// Returns the value as the library takes it.
         fn bits(self) -> u64;
     }
 }
@@ -136,7 +136,7 @@ impl<T: ContextValue + ?Sized> Context<T> {
         }
     }
 
-    /// What there is, to be put back.
+    /// Returns the present value, to be put back.
     fn save(&'static self) -> Entered<T> {
         let mut saved = Saved { words: [0; 4], is_set: 0 };
         if let Some(get) = weak_function!("trackway_abi_context_get" as GetFn) {

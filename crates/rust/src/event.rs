@@ -75,7 +75,7 @@ unsafe impl Sync for Event {}
 unsafe impl Sync for Label {}
 
 impl Event {
-    /// Whether somebody wants it now. Relaxed, because a late answer is as good.
+    /// Returns true if a session records it now. Relaxed, because a late answer is as good.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         let enabled = self.enabled.load(Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl<F: Fields> Site<F> {
         Self { event: unsafe { &*event }, fields: PhantomData }
     }
 
-    /// Whether somebody wants its events now.
+    /// Returns true if a session records its events now.
     #[inline(always)]
     pub fn is_on(self) -> bool {
         self.event.is_on()

@@ -1,4 +1,4 @@
-//! What values can be: [`Value`] is what a program has, [`Kind`] what a record has of it.
+//! The types of values: [`Value`] is what a program has, [`Kind`] what a record has of it.
 
 use core::ffi::CStr;
 use core::marker::PhantomData;
@@ -67,11 +67,11 @@ pub(crate) mod shape {
             `trackway::enumeration!` makes enumerations that can"
 )]
 pub unsafe trait Value {
-    /// What a record has of it.
+    /// The type of the record's field.
     #[doc(hidden)]
     type Kind: Kind;
 
-    /// That of this value: it may point into it.
+    /// Returns the field of this value: it may point into it.
     #[doc(hidden)]
     fn kind(&self) -> Self::Kind;
 }
@@ -102,10 +102,11 @@ pub unsafe trait Kind: Copy {
     const HAS_LABELS: u8 = (Self::LABELS != 0) as u8;
     /// Bytes that it takes whatever its value.
     const FIXED: usize;
-    /// Whether it takes more than that, and can be cut.
+    /// True if it takes more than that, and can be cut.
     const IS_SPAN: bool = false;
 
-    /// How much more it would like to have: at most [`PAYLOAD_MAX`], which is more than there is.
+    /// Returns the bytes that it would like to have in addition: at most [`PAYLOAD_MAX`], which is
+    /// more than there is.
     ///
     /// # Safety
     /// What the kind points to is still there.
@@ -184,7 +185,8 @@ converted! { isize, i64; usize, u64; }
 #[repr(transparent)]
 pub struct Hex<T>(T);
 
-/// What [`hex`] takes: `u8`, `u16`, `u32`, `u64`, and `usize`, which is recorded as `u64`.
+/// The types that [`hex`] takes: `u8`, `u16`, `u32`, `u64`, and `usize`, which is recorded as
+/// `u64`.
 pub trait Unsigned: Copy {
     /// The type that it is recorded as.
     #[doc(hidden)]
@@ -209,7 +211,7 @@ macro_rules! unsigned {
 
 unsigned! { u8, u8; u16, u16; u32, u32; u64, u64; usize, u64; }
 
-/// `number` as a value that is shown in hexadecimal.
+/// Returns `number` as a value that is shown in hexadecimal.
 ///
 /// ```
 /// trackway::event!(myapp, register_written, DEBUG, flags = trackway::hex(0x81_u8));
@@ -282,8 +284,8 @@ unsafe impl Kind for Text {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bytes<'a>(&'a [u8]);
 
-/// `text` as a string of its length, whatever its bytes are: an HTTP header, a frame. (A slice of
-/// bytes is recorded as a sequence of numbers, and a `str` with a NUL in it ends there.)
+/// Returns `text` as a string of its length, whatever its bytes are: an HTTP header, a frame. (A
+/// slice of bytes is recorded as a sequence of numbers, and a `str` with a NUL in it ends there.)
 ///
 /// ```
 /// trackway::event!(myapp, header, DEBUG, value = trackway::bytes(b"caf\xe9"));

@@ -28,7 +28,7 @@ pub fn layer() -> Option<Layer> {
     Options::new().layer()
 }
 
-/// What a [`layer`] records.
+/// Options of a [`layer`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     enters: bool,
@@ -40,8 +40,8 @@ impl Options {
         Self { enters: false }
     }
 
-    /// Whether to record each time that a span is entered and exited, too: for async programs, in
-    /// which a span may be idle between its beginning and its end.
+    /// Records each time that a span is entered and exited, too: for async programs, in which a
+    /// span may be idle between its beginning and its end.
     pub const fn enters(mut self, yes: bool) -> Self {
         self.enters = yes;
         self

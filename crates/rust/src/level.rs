@@ -16,17 +16,17 @@ pub const NOTICE: u8 = 5;
 pub const INFO: u8 = 6;
 /// Debugging, with the scope of a set of programs.
 pub const DEBUG_SYSTEM: u8 = 7;
-/// … of a program.
+/// Debugging: a program.
 pub const DEBUG_PROGRAM: u8 = 8;
-/// … of a process.
+/// Debugging: a process.
 pub const DEBUG_PROCESS: u8 = 9;
-/// … of a module: an executable or library.
+/// Debugging: a module, an executable or library.
 pub const DEBUG_MODULE: u8 = 10;
-/// … of a compilation unit.
+/// Debugging: a compilation unit.
 pub const DEBUG_UNIT: u8 = 11;
-/// … of a function.
+/// Debugging: a function.
 pub const DEBUG_FUNCTION: u8 = 12;
-/// … of a line.
+/// Debugging: a line.
 pub const DEBUG_LINE: u8 = 13;
 /// Debugging.
 pub const DEBUG: u8 = 14;

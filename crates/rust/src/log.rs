@@ -1,4 +1,4 @@
-//! What a program says through [`log`](https://docs.rs/log), as events: one added line traces it.
+//! Messages of [`log`](https://docs.rs/log) as events: one added line traces them.
 //!
 //! ```
 //! trackway::log::init()?;

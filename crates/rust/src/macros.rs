@@ -345,7 +345,7 @@ macro_rules! __site {
     };
 }
 
-/// What each module has once: the note by which libtrackway.so finds its events, and the
+/// The parts that each module has once: the note by which libtrackway.so finds its events, and the
 /// constructor by which it announces them if it is loaded later. In groups of which the linker
 /// keeps one; the first is that of include/trackway/trackway.h.
 #[doc(hidden)]
@@ -413,7 +413,7 @@ macro_rules! __announce {
     };
 }
 
-/// As above. (`hint #34` is `bti c`, and a jump by x16 may go where calls go.)
+/// The constructor. (`hint #34` is `bti c`, and a jump by x16 may go where calls go.)
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "aarch64")]
@@ -434,7 +434,7 @@ macro_rules! __announce {
     };
 }
 
-/// As above.
+/// The same on this processor.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "riscv64")]
@@ -461,7 +461,7 @@ macro_rules! __address {
     };
 }
 
-/// As above.
+/// The same on this processor.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "aarch64")]
@@ -471,7 +471,7 @@ macro_rules! __address {
     };
 }
 
-/// As above.
+/// The same on this processor.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "riscv64")]
@@ -481,7 +481,7 @@ macro_rules! __address {
     };
 }
 
-/// What must not compile, and says why.
+/// Misuses that must not compile, with their messages.
 ///
 /// A level that is none:
 /// ```compile_fail

@@ -61,8 +61,8 @@ impl<'buffer> Stage<'buffer> {
         self.more = self.more.saturating_sub(1);
     }
 
-    /// Whether there are more values than were announced, for which there is no room: they are
-    /// left out.
+    /// Returns true if there are more values than were announced, for which there is no room: they
+    /// are left out.
     #[inline(always)]
     fn is_full(&mut self) -> bool {
         let is_full = self.length + RESERVE > PAYLOAD_MAX;
@@ -165,7 +165,7 @@ struct Writer {
     start: *mut u8,
     length: usize,
     room: usize,
-    /// Whether something went nowhere.
+    /// True if a value was dropped.
     is_full: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn registrar() -> Option<RegisterFn> {
     weak_function!("trackway_abi_register" as RegisterFn)
 }
 
-/// What a field is: a code in four bits, so that 32 of them make a signature of 128.
+/// The type of a field: a code in four bits, so that 32 of them make a signature of 128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
@@ -72,7 +72,7 @@ pub(crate) fn keep<T>(value: T) -> Option<*mut T> {
 /// Frees what was [kept](keep).
 ///
 /// # Safety
-/// Nobody else has seen it.
+/// No other code has seen it.
 pub(crate) unsafe fn discard<T>(kept: *mut T) {
     // SAFETY: the caller's promise; it was made with this layout.
     unsafe {
@@ -140,12 +140,12 @@ pub(crate) fn describe(
     Some(event)
 }
 
-/// What the names of providers and events may be made of: crates/schema's `is_name`.
+/// Returns true if the names of providers and events may have this byte: crates/schema's `is_name`.
 fn is_of_name(byte: u8) -> bool {
     (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\'
 }
 
-/// What the names of fields may be made of.
+/// Returns true if the names of fields may have this byte.
 fn is_of_field(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

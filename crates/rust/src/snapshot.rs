@@ -30,7 +30,7 @@ pub fn snapshot() -> usize {
     unsafe { request(ptr::null()) }
 }
 
-/// As [`snapshot()`], of the session of this name alone.
+/// Requests a snapshot like [`snapshot()`], of the session of this name alone.
 ///
 /// ```
 /// assert_eq!(trackway::snapshot_of("no such session"), 0);

@@ -21,7 +21,7 @@ const SMALL_MAX: usize = 256;
 /// Most fields of an event: `FIELDS_MAX` of crates/schema.
 pub(crate) const FIELDS_MAX: usize = 32;
 
-/// What a field that can be cut would like to have, in bytes, and what it gets.
+/// The bytes that a field that can be cut would like to have, and those that it gets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Span {
     pub(crate) wanted: usize,
@@ -29,7 +29,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// How much to copy of a text: what it is granted, less the room for "…" if it is cut.
+    /// Returns the bytes of a text to copy: what it is granted, less the room for "…" if it is cut.
     #[inline(always)]
     pub(crate) fn copied(self) -> usize {
         if self.is_cut() { self.granted.saturating_sub(ELLIPSIS.len()) } else { self.granted }
@@ -50,12 +50,12 @@ const ELLIPSIS: [u8; 3] = *"…".as_bytes().first_chunk().expect("three bytes");
 pub unsafe trait Fields: Copy {
     /// Number of fields.
     const COUNT: usize;
-    /// How many of them can be cut.
+    /// Number of fields that can be cut.
     const SPANS: usize;
     /// Bytes that they take whatever their values.
     const FIXED: usize;
 
-    /// What each that can be cut would like to have.
+    /// Sets the bytes that each field that can be cut would like to have.
     ///
     /// # Safety
     /// What the values point to is still there.

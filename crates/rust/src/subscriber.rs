@@ -44,10 +44,10 @@ const NONE: u32 = 0;
 /// # Ok::<(), tracing::subscriber::SetGlobalDefaultError>(())
 /// ```
 ///
-/// It records what the [layer](crate::layer()) records, but for what a span is that nobody asked
-/// for: while a recorder wants none of a span's own events, this subscriber makes no span, and what
-/// happens in there is recorded as being in the span around, or in none (`span_id` 0). Who selects
-/// events and wants to know their spans selects the spans, too.
+/// It records what the [layer](crate::layer()) records, except for unwanted spans: while a recorder
+/// wants none of a span's own events, this subscriber makes no span, and what happens in there is
+/// recorded as being in the span around, or in none (`span_id` 0). To know the spans of selected
+/// events, select the spans, too.
 ///
 /// An allocator may make spans for what it allocates, from the program's first allocation on, if
 /// it does nothing else that allocates meanwhile. Spans may be made, entered and ended in the
@@ -63,15 +63,15 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Whether to record each time that a span is entered and exited, too: for async programs, in
-    /// which a span may be idle between its beginning and its end.
+    /// Records each time that a span is entered and exited, too: for async programs, in which a
+    /// span may be idle between its beginning and its end.
     pub const fn enters(mut self, yes: bool) -> Self {
         self.enters = yes;
         self
     }
 }
 
-/// What is kept of a span.
+/// The data of a span.
 #[derive(Debug)]
 struct Slot {
     /// Handles that there are of it; 0 while it is free.
@@ -118,8 +118,8 @@ fn walk(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
 }
 
 /// A list of free slots that all threads share: a stack (R. K. Treiber, 1986) whose head changes
-/// with one compare-and-exchange, so that whoever is stopped in between, for ever even (as the
-/// threads are that a fork leaves behind), stops nobody else.
+/// with one compare-and-exchange, so that a thread that is stopped in between, even for ever (as
+/// the threads are that a fork leaves behind), stops no other thread.
 ///
 /// Slots are never freed, so a link may be followed that is out of date: it leads to another slot,
 /// or to none. What was found is of use only if the head is then exchanged, and it is not if
@@ -189,7 +189,7 @@ fn add_chunk() -> (u32, usize) {
     let Some(slots) = (unsafe { chunk.as_ref() }) else { return (NONE, 0) };
     let begun = CHUNKS_BEGUN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
     let Ok(index) = begun else {
-        // SAFETY: of that layout, and nobody has seen it.
+        // SAFETY: of that layout, and no other code has seen it.
         unsafe { System.dealloc(chunk.cast(), Layout::new::<Chunk>()) };
         return (NONE, 0);
     };
@@ -203,13 +203,14 @@ fn add_chunk() -> (u32, usize) {
     (first, CHUNK_SLOTS)
 }
 
-/// What a thread has of its own, from its beginning to its very end: without a destructor, it can
-/// be used in those of other thread-local values, whichever comes first. [`ENDING`] has one.
+/// The data of a thread, from its beginning to its very end: without a destructor, it can be used
+/// in those of other thread-local values, whichever comes first. [`ENDING`] has one.
 struct Thread {
     /// Free slots, linked by `next`.
     free: Cell<u32>,
     free_count: Cell<usize>,
-    /// As many free slots are too many: [`KEEPS_NONE`], or [`FREE_MAX`] while `ENDING` is there.
+    /// Number of free slots that is too large: [`KEEPS_NONE`], or [`FREE_MAX`] while `ENDING` is
+    /// there.
     free_max: Cell<usize>,
     next_id: Cell<u64>,
     ids_end: Cell<u64>,
@@ -271,7 +272,8 @@ impl Thread {
         id
     }
 
-    /// Whether the thread may keep what it has until [`Ending`] gives it back; sees to that.
+    /// Returns true if the thread may keep what it has until [`Ending`] gives it back; sees to
+    /// that.
     fn may_keep(&self) -> bool {
         let is_there = ENDING.try_with(|_| ()).is_ok();
         self.free_max.set(if is_there { FREE_MAX } else { KEEPS_NONE });

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tracing::field::Empty;
 
-/// How long a thread that is stopped waits for the others, for nothing where they never come.
+/// Longest wait of a stopped thread for the others, which may never come.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(1);
 
@@ -37,7 +37,7 @@ static ON: AtomicU32 = AtomicU32::new(1);
 const EVENTS_MAX: usize = 256;
 const BYTES_MAX: usize = 48;
 
-/// What was recorded: an event's name, and the first bytes of its payload.
+/// A record: an event's name, and the first bytes of its payload.
 #[derive(Clone, Copy)]
 struct Recorded {
     name: &'static CStr,
@@ -58,7 +58,7 @@ impl Recorded {
     }
 }
 
-/// What a thread has recorded. Without a destructor, and nothing in it allocates.
+/// The records of a thread. Without a destructor, and nothing in it allocates.
 struct Log {
     count: Cell<usize>,
     events: [Cell<Recorded>; EVENTS_MAX],
@@ -68,22 +68,22 @@ thread_local! {
     static LOG: Log = const {
         Log { count: Cell::new(0), events: [const { Cell::new(Recorded::NONE) }; EVENTS_MAX] }
     };
-    /// What the library does with the descriptions that the thread brings.
+    /// The library's behaviour with the descriptions that the thread brings.
     static LIBRARY: Cell<Library> = const { Cell::new(Library::Registers) };
-    /// Whether the thread's allocations are spans.
+    /// True if the thread's allocations are spans.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Clone, Copy)]
 enum Library {
     Registers,
-    /// As when its table is full.
+    /// The library refuses, as when its table is full.
     Refuses,
     /// Stops those with this end of their name until the gate is open.
     StopsAt(&'static str, &'static Gate),
 }
 
-/// Where threads are stopped until there are `count` of them, or it is opened.
+/// A gate where threads are stopped until there are `count` of them, or it is opened.
 struct Gate {
     count: usize,
     arrived: AtomicUsize,
@@ -295,7 +295,7 @@ fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
     assert_eq!(names(&events), ["off_load_record"; 3]);
     let statuses: Vec<u64> = events.iter().map(|event| event.numbers()[1]).collect();
     assert_eq!(statuses, [1, 4, 7]);
-    // What has all its values is not made again when nobody wants it.
+    // A description that has all its values is not made again when no session records it.
     let is_made = || !tracing::info_span!("off_all", value = 1).is_disabled();
     assert_eq!([0; 3].map(|_| is_made()), [true, false, false]);
 }

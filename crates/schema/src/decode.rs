@@ -9,7 +9,7 @@ use crate::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape
 /// An event as a reader knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDescription {
-    /// Who provides it: the part before the colon.
+    /// Its provider: the part before the colon.
     pub provider: String,
     /// Its name: the part after the colon.
     pub name: String,
@@ -111,7 +111,7 @@ impl EventDescription {
         Ok(Self { provider, name, level, fields })
     }
 
-    /// `provider:name`, as traces and rules spell it.
+    /// Returns `provider:name`, as traces and rules spell it.
     pub fn full_name(&self) -> String {
         alloc::format!("{}:{}", self.provider, self.name)
     }

@@ -32,10 +32,10 @@ pub struct Encoder<'buffer> {
 
 const FIELD_COUNT_AT: usize = 2;
 
-/// What rules ask of an event: the beginning of its description.
+/// The beginning of an event's description, which rules match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heading<'bytes> {
-    /// Who provides it.
+    /// The provider.
     pub provider: &'bytes [u8],
     /// Its name.
     pub name: &'bytes [u8],
@@ -62,7 +62,7 @@ impl<'bytes> Heading<'bytes> {
     }
 }
 
-/// Whether these bytes may be the whole of a name.
+/// Returns true if these bytes may be the whole of a name.
 fn is_full_name(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && is_name(name)
 }

@@ -1,10 +1,10 @@
-//! What an event is: provider, name, level and typed fields; its bytes, its hash, and the rules
-//! that select it.
+//! The model of an event: provider, name, level and typed fields; its bytes, its hash, and the
+//! rules that select it.
 //!
-//! A description travels from a traced program (which wrote it as C structures) through the
-//! shared window to the recorder, which turns it into trace metadata. Whoever reads it there
-//! must treat it as hostile: [`EventDescription::decode`] checks every length, name and count.
-//! Encoding needs no allocation, because it runs inside traced processes at load time.
+//! A description travels from a traced program (which wrote it as C structures) through the shared
+//! window to the recorder, which turns it into trace metadata. Its readers must treat it as
+//! hostile: [`EventDescription::decode`] checks every length, name and count. Encoding needs no
+//! allocation, because it runs inside traced processes at load time.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -110,17 +110,17 @@ impl Scalar {
         }
     }
 
-    /// Whether its integer is signed.
+    /// Returns true if its integer is signed.
     pub const fn is_signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
     }
 
-    /// Whether it is shown in base 16.
+    /// Returns true if it is printed in base 16.
     pub const fn is_hexadecimal(self) -> bool {
         matches!(self, Self::X8 | Self::X16 | Self::X32 | Self::X64)
     }
 
-    /// Whether it is a floating-point number.
+    /// Returns true if it is a floating-point number.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }

@@ -1,8 +1,8 @@
-//! Which processes take part in a session: by process id, executable and namespace.
+//! Rules that select the processes of a session: by process id, executable and namespace.
 
 use crate::glob_matches;
 
-/// What rules ask of a process.
+/// The properties of a process that rules match.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessFacts<'bytes> {
     /// Its id in its own namespace.
@@ -37,7 +37,7 @@ impl<'bytes> ProcessRules<'bytes> {
         Self { text }
     }
 
-    /// Whether the process takes part. No allocation; time in proportion to the text.
+    /// Returns true if the process takes part. No allocation; time in proportion to the text.
     pub fn selects(&self, process: &ProcessFacts<'_>) -> bool {
         let mut holds: [Option<bool>; KINDS] = [None; KINDS];
         for line in self.text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {

@@ -1,8 +1,8 @@
-//! Which events a session records: patterns for names, and levels; matched without allocation
-//! because the library inside a traced process matches them too.
+//! Rules that select the events of a session: patterns for names, and levels; matched without
+//! allocation because the library inside a traced process matches them too.
 
-/// Whether `pattern` matches all of `name`. `*` stands for any run of bytes, also an empty one;
-/// nothing else is special (LTTng's event rules, lttng-event-rule(7)).
+/// Returns true if `pattern` matches all of `name`. `*` stands for any run of bytes, also an empty
+/// one; nothing else is special (LTTng's event rules, lttng-event-rule(7)).
 ///
 /// Linear in practice, at worst `pattern × name` steps: only the latest star is retried.
 pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
@@ -49,7 +49,7 @@ impl<'bytes> Rules<'bytes> {
         Self { text }
     }
 
-    /// Whether the session records `provider:name` of this level (0–14).
+    /// Returns true if the session records `provider:name` of this level (0–14).
     pub fn selects(&self, provider: &[u8], name: &[u8], level: u8) -> bool {
         let mut full_name = [0_u8; 2 * crate::NAME_BYTES_MAX + 1];
         let length = provider.len() + 1 + name.len();
@@ -69,7 +69,7 @@ impl<'bytes> Rules<'bytes> {
         selected
     }
 
-    /// Whether the session records `provider:name` of some level.
+    /// Returns true if the session records `provider:name` of some level.
     pub fn may_select(&self, provider: &[u8], name: &[u8]) -> bool {
         (0..=LEVEL_MAX).any(|level| self.selects(provider, name, level))
     }
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a level that most events have.
+    /// The level of most events.
     const INFO: u8 = 6;
 
     #[test]

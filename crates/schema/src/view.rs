@@ -37,7 +37,7 @@ impl<'bytes> FieldViews<'bytes> {
         (version == VERSION && left <= FIELDS_MAX).then_some(Self { rest, left, is_whole: true })
     }
 
-    /// Whether all that was gone through so far made sense.
+    /// Returns true if all fields so far made sense.
     pub const fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// What decodes has the same fields here; nothing else goes wrong but ends.
+        /// A description that decodes has the same fields as a view; any other view just ends.
         #[test]
         fn views_are_of_what_is_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = bytes;

@@ -1,10 +1,10 @@
-//! What the encoder and the decoder of descriptions agree on.
+//! Constants that the encoder and the decoder of descriptions share.
 
 /// First byte of every description; a reader refuses others.
 pub(crate) const VERSION: u8 = 1;
 
-/// Whether these bytes may be a name: printable ASCII without quotes or backslashes, so that no
-/// name can break out of the metadata's quoting.
+/// Returns true if these bytes may be a name: printable ASCII without quotes or backslashes, so
+/// that no name can break out of the metadata's quoting.
 pub(crate) fn is_name(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\')
 }

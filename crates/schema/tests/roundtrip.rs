@@ -1,4 +1,5 @@
-//! What is encoded decodes to itself; what is not an encoding is an error, never a panic.
+//! Properties: an encoded description decodes to itself; any other bytes are an error, never a
+//! panic.
 
 use proptest::prelude::*;
 use trackway_schema::{

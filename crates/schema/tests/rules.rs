@@ -20,7 +20,7 @@ fn text(lines: &[Line]) -> String {
     lines.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a line means the event, by its definition.
+/// Returns true if a line selects the event, by its definition.
 fn means((_, pattern, levels): &Line, name: &str, level: u8) -> bool {
     let in_levels = match *levels {
         None => true,
@@ -60,7 +60,7 @@ proptest! {
         let _ = Rules::new(&text).selects(&provider, &name, level);
     }
 
-    /// What is like rules, but for a byte or two.
+    /// Rules with a byte or two changed.
     #[test]
     fn damaged_rules_never_panic(
         lines in prop::collection::vec(line(), 1..6),

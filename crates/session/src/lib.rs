@@ -2,8 +2,8 @@
 //! how far writers may go, when to look next, what the clock line is, what options mean, and what
 //! a session does about what it is asked ([`machine`]).
 //!
-//! No input, no output, no clock of its own: whoever drives it brings readings and positions and
-//! does what comes back. So every decision can be tested without a window.
+//! No input, no output, no clock of its own: a driver brings readings and positions and carries out
+//! the results. So every decision can be tested without a window.
 #![forbid(unsafe_code)]
 
 mod control;

@@ -23,11 +23,11 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Whether this machine has a counter that [`tsc`] reads.
+/// True if this machine has a counter that [`tsc`] reads.
 pub const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// The processor's counter, unfenced: the time-stamp counter of x86-64, the virtual counter of
-/// AArch64. 0 on other machines, where nobody asks.
+/// Reads the processor's counter, unfenced: the time-stamp counter of x86-64, the virtual counter
+/// of AArch64. Returns 0 on other machines, where it is not used.
 #[inline(always)]
 pub fn tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]

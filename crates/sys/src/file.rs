@@ -4,14 +4,14 @@ use core::ffi::CStr;
 
 use crate::Errno;
 
-/// What stat(2) counts blocks in, in bytes.
+/// The unit in which stat(2) counts blocks, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
 /// A descriptor that is closed when dropped.
 #[derive(Debug)]
 pub struct Fd(i32);
 
-/// What fstat(2) says, as far as anyone here asks.
+/// The results of fstat(2) that are used here.
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
     /// File type and permission bits.
@@ -20,7 +20,7 @@ pub struct Status {
     pub uid: u32,
     /// Length, in bytes.
     pub bytes: u64,
-    /// How much of it has memory or disk space, in bytes.
+    /// Memory or disk space that it has, in bytes.
     pub allocated_bytes: u64,
     /// Device.
     pub device: u64,
@@ -31,13 +31,13 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether it is a regular file.
+    /// Returns true if it is a regular file.
     pub const fn is_regular(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
 }
 
-/// Whether RLIMIT_FSIZE allows files of so many bytes.
+/// Checks that RLIMIT_FSIZE allows files of so many bytes.
 fn may_be_as_long_as(bytes: u64) -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
@@ -90,7 +90,8 @@ impl Fd {
         self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, bytes)
     }
 
-    /// ftruncate(2), to make the file shorter: nobody may touch what lies behind any more.
+    /// ftruncate(2), to make the file shorter: no process may touch the part behind the new end any
+    /// more.
     pub fn shorten(&self, bytes: u64) -> Result<(), Errno> {
         // SAFETY: no memory of ours is involved.
         Errno::check(unsafe { libc::ftruncate(self.0, bytes.cast_signed()) }.into()).map(|_| ())
@@ -128,8 +129,9 @@ impl Fd {
         Ok(true)
     }
 
-    /// flock(2), exclusive; whether nobody else has it. Held until the last copy of the descriptor
-    /// is closed. Never waits: whoever can open the file may hold the lock for good.
+    /// flock(2), exclusive; returns false if another process holds the lock. It is held until the
+    /// last copy of the descriptor is closed. Never waits: any process that can open the file may
+    /// hold the lock for good.
     pub fn try_lock(&self) -> Result<bool, Errno> {
         // SAFETY: no memory of ours is involved.
         let result = unsafe { libc::flock(self.0, libc::LOCK_EX | libc::LOCK_NB) };
@@ -146,11 +148,11 @@ impl Fd {
         unsafe { libc::flock(self.0, libc::LOCK_UN) };
     }
 
-    /// Takes a lease (fcntl(2), F_SETLEASE), unless anybody else has the file open or mapped: the
-    /// answer says so. Until [`Fd::end_lease`], whoever opens it with O_NONBLOCK fails with
-    /// EWOULDBLOCK. For who owns the file, and with CAP_LEASE.
+    /// Takes a lease (fcntl(2), F_SETLEASE); returns false if another process has the file open or
+    /// mapped. Until [`Fd::end_lease`], open(2) with O_NONBLOCK fails with EWOULDBLOCK. Works for
+    /// the owner of the file, and with CAP_LEASE.
     pub fn try_lease(&self) -> Result<bool, Errno> {
-        /// fcntl(2): which signal says that somebody wants to open the file.
+        /// fcntl(2): the signal that announces an open of a leased file.
         const F_SETSIG: libc::c_int = 10;
         // SAFETY: no memory of ours is involved. SIGIO, which it is otherwise, ends a process.
         let result = unsafe {
@@ -183,8 +185,8 @@ impl Fd {
         Errno::check(unsafe { libc::fchown(self.0, uid, SAME) }.into()).map(|_| ())
     }
 
-    /// Gives the open file a name: linkat(2) of an O_TMPFILE file, through /proc as open(2)
-    /// shows. Fails with EEXIST if somebody was first.
+    /// Gives the open file a name: linkat(2) of an O_TMPFILE file, through /proc as open(2) shows.
+    /// Fails with EEXIST if the name exists.
     pub fn link_as(&self, path: &CStr) -> Result<(), Errno> {
         let mut name = [0_u8; 40];
         write_fd_path(&mut name, self.0);
@@ -218,7 +220,7 @@ pub fn status_of(path: &CStr) -> Result<Status, Errno> {
     Ok(status(&unsafe { stat.assume_init() }))
 }
 
-/// Whether the calling thread may write there, as whom it is in effect: faccessat(2).
+/// Checks that the calling thread may write there, with its effective ids: faccessat(2).
 pub fn may_write(path: &CStr) -> Result<(), Errno> {
     let (folder, flags) = (libc::AT_FDCWD, libc::AT_EACCESS);
     // SAFETY: `path` is NUL-terminated.
@@ -242,7 +244,7 @@ pub fn free_bytes(fd: &Fd) -> Result<u64, Errno> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// What statvfs(3) says of a file system, as far as anyone here asks.
+/// The results of statvfs(3) that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
     /// Bytes free for everyone.

@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use crate::Errno;
 use crate::file::Fd;
 
-/// Room for events that are read at a time, in bytes: the longest has a header and 256 bytes.
+/// NameBuffer for events that are read at a time, in bytes: the longest has a header and 256 bytes.
 const ROOM_BYTES: usize = 4096;
 /// Most reads in one [`Names::take`].
 const READS_MAX: usize = 64;
@@ -16,17 +16,17 @@ const HEADER_BYTES: usize = 16;
 #[derive(Debug)]
 pub struct Names(Fd);
 
-/// Room for events, aligned as they are.
+/// NameBuffer for events, aligned as they are.
 #[repr(align(8))]
-struct Room([u8; ROOM_BYTES]);
+struct NameBuffer([u8; ROOM_BYTES]);
 
 impl Names {
-    /// Of this folder.
+    /// Watches this folder.
     ///
     /// # Errors
     ///
-    /// What inotify_init1(2) or inotify_add_watch(2) says: ENOENT if there is no such folder,
-    /// EMFILE if the user watches as much as he may.
+    /// Errors are those of inotify_init1(2) and inotify_add_watch(2): ENOENT if there is no such
+    /// folder, EMFILE if the user has reached the limit on watches.
     pub fn of(folder: &CStr) -> Result<Self, Errno> {
         // SAFETY: no memory of ours is involved.
         let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
@@ -43,18 +43,18 @@ impl Names {
         &self.0
     }
 
-    /// Gives `seen` the names that have come since this was asked last, a bounded number of them:
+    /// Gives `on_name` the names that have come since this was asked last, a bounded number of them:
     /// the descriptor stays readable where there are more. Whether all are known that came: the
     /// kernel keeps so many only.
-    pub fn take(&self, seen: &mut dyn FnMut(&[u8])) -> bool {
-        let mut room = Room([0; ROOM_BYTES]);
+    pub fn take(&self, on_name: &mut dyn FnMut(&[u8])) -> bool {
+        let mut room = NameBuffer([0; ROOM_BYTES]);
         for _ in 0..READS_MAX {
             // SAFETY: `room` is ours, with its length.
             let read = unsafe { libc::read(self.0.raw(), room.0.as_mut_ptr().cast(), ROOM_BYTES) };
             let Some(bytes) = usize::try_from(read).ok().and_then(|read| room.0.get(..read)) else {
                 return true;
             };
-            if bytes.is_empty() || !each_name(bytes, seen) {
+            if bytes.is_empty() || !each_name(bytes, on_name) {
                 return bytes.is_empty();
             }
         }
@@ -62,8 +62,8 @@ impl Names {
     }
 }
 
-/// Gives `seen` the names in these events; whether none of them says that others were dropped.
-fn each_name(mut events: &[u8], seen: &mut dyn FnMut(&[u8])) -> bool {
+/// Gives `on_name` the names in these events; whether none of them says that others were dropped.
+fn each_name(mut events: &[u8], on_name: &mut dyn FnMut(&[u8])) -> bool {
     let word = |event: &[u8], at: usize| {
         event.get(at..at + 4).and_then(|word| Some(u32::from_ne_bytes(word.try_into().ok()?)))
     };
@@ -74,7 +74,7 @@ fn each_name(mut events: &[u8], seen: &mut dyn FnMut(&[u8])) -> bool {
         let end = HEADER_BYTES + length as usize;
         let Some(name) = events.get(HEADER_BYTES..end) else { return true };
         // Filled up with zeros.
-        seen(name.split(|byte| *byte == 0).next().unwrap_or(name));
+        on_name(name.split(|byte| *byte == 0).next().unwrap_or(name));
         events = &events[end..];
     }
     true
@@ -101,10 +101,10 @@ mod tests {
         let path = CString::new(folder.path().as_os_str().as_bytes()).expect("a path");
         let names = Names::of(&path).expect("inotify");
         let take = || {
-            let mut seen = Vec::new();
-            let keep = &mut |name: &[u8]| seen.push(String::from_utf8_lossy(name).into_owned());
+            let mut on_name = Vec::new();
+            let keep = &mut |name: &[u8]| on_name.push(String::from_utf8_lossy(name).into_owned());
             assert!(names.take(keep));
-            seen
+            on_name
         };
         assert!(take().is_empty());
         fs::write(folder.join("made"), "").expect("a file");

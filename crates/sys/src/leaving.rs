@@ -1,8 +1,8 @@
 //! Ending at once by a signal, though the kernel takes long to close what the process has open.
 //!
-//! A process is waited for until all that it had open is closed, and no second signal changes that:
-//! of hundreds of tracepoints, half a minute. So the signal's handler leaves them to a copy of the
-//! process, which has nothing else open, and waits for nobody but the process's own end.
+//! A parent waits for a process until all its files are closed, and no second signal changes that:
+//! for hundreds of tracepoints, half a minute. So the signal's handler leaves them to a copy of the
+//! process, which has nothing else open, and waits only for the end of the process itself.
 
 use core::fmt::{self, Write as _};
 use core::mem::MaybeUninit;
@@ -10,19 +10,19 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Signals that end a process unless it has others in mind.
 const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Descriptors that can be left to the copy; those above are closed by whoever is last.
+/// Descriptors that can be left to the copy; the last owner closes those above.
 const DESCRIPTORS_MAX: usize = 1 << 16;
-/// How often the copy looks whether the process is gone, and how many times at most.
+/// Period in which the copy looks whether the process is gone, and the most looks.
 const LOOK_NS: libc::c_long = 5_000_000;
 const LOOKS_MAX: u32 = 60_000;
 
 /// A bit for each descriptor that takes long to close.
 static SLOW: [AtomicU64; DESCRIPTORS_MAX / 64] =
     [const { AtomicU64::new(0) }; DESCRIPTORS_MAX / 64];
-/// Whether it is said.
+/// True if the handler writes a message.
 static SAYS: AtomicBool = AtomicBool::new(false);
 
-/// As long as this is there, signals end the process at once.
+/// A guard: while it exists, signals end the process at once.
 #[derive(Debug)]
 pub struct Leaving {
     /// Signals that were to end it, and do so again afterwards.
@@ -85,7 +85,7 @@ extern "C" fn leave(signal: libc::c_int) {
             if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) == 0 {
                 hold_until_gone(process);
             }
-            say(slow);
+            report(slow);
         }
         libc::signal(signal, libc::SIG_DFL);
         libc::kill(libc::getpid(), signal);
@@ -96,11 +96,11 @@ extern "C" fn leave(signal: libc::c_int) {
     }
 }
 
-/// What the copy does: keeps what takes long open until the process is gone, and closes it.
+/// Runs in the copy: keeps slow descriptors open until the process is gone, and closes them.
 ///
 /// # Safety
 ///
-/// For a child that nobody else knows of.
+/// For a child that no other code knows.
 unsafe fn hold_until_gone(process: libc::pid_t) -> ! {
     // SAFETY: descriptors, signals and a name of its own.
     unsafe {
@@ -143,7 +143,7 @@ impl fmt::Write for Line {
 }
 
 /// Says what is left behind.
-fn say(slow: u32) {
+fn report(slow: u32) {
     if !SAYS.load(Ordering::Relaxed) {
         return;
     }
@@ -158,6 +158,6 @@ fn say(slow: u32) {
          kernel has let go of {slow} tracepoint{}",
         if slow == 1 { "" } else { "s" }
     );
-    // SAFETY: as many bytes as there are. Nobody may be listening.
+    // SAFETY: the line has as many bytes. A closed standard error is no reason to fail.
     let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.length) };
 }

@@ -39,7 +39,7 @@ impl Mapping {
         if bytes < reserved
             && let Err(errno) = mapping.extend(bytes)
         {
-            // SAFETY: nobody has seen it.
+            // SAFETY: no other code has seen the mapping.
             unsafe { mapping.unmap() };
             return Err(errno);
         }
@@ -52,8 +52,8 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// `base` and `reserved` are those of a mapping that is there for good, of whose first `bytes`
-    /// bytes nobody takes the access away.
+    /// `base` and `reserved` are those of a mapping that is never unmapped, and the first `bytes`
+    /// bytes of it stay accessible.
     pub const unsafe fn from_parts(base: *mut u8, bytes: u64, reserved: u64) -> Self {
         Self { base, bytes, reserved }
     }
@@ -72,19 +72,19 @@ impl Mapping {
         Errno::check(i64::from(result)).map(drop)
     }
 
-    /// Where it begins.
+    /// Returns its start.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// How much of it is readable and writable, in bytes from its beginning.
+    /// Returns the size of its readable and writable part, in bytes from its start.
     #[inline(always)]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How much address space it takes, in bytes.
+    /// Returns the address space that it takes, in bytes.
     #[inline(always)]
     pub const fn reserved(&self) -> u64 {
         self.reserved
@@ -116,7 +116,7 @@ impl Mapping {
         rest.blank_by(&mut zeros, length)
     }
 
-    /// The same up to `end`, from where the zeros were taken up to before, by zeros that are as
+    /// The same up to `end`, from where the zeros were moved_bytes up to before, by zeros that are as
     /// long as the mapping.
     ///
     /// # Errors
@@ -129,9 +129,10 @@ impl Mapping {
             return Err(Errno(libc::EINVAL));
         }
         for to in [zeros.writable.min(end), end] {
-            let (at, bytes) = (zeros.taken as usize, to.saturating_sub(zeros.taken) as usize);
+            let (at, bytes) =
+                (zeros.moved_bytes as usize, to.saturating_sub(zeros.moved_bytes) as usize);
             // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes
-            // only: zeros are as good as any bytes to them. The zeros are nobody else's.
+            // only: zeros are as good as any bytes to them. The zeros have no other user.
             unsafe {
                 let target: *mut libc::c_void = self.base.wrapping_add(at).cast();
                 if bytes > 0
@@ -141,12 +142,12 @@ impl Mapping {
                     return Err(Errno::last());
                 }
             }
-            zeros.taken = zeros.taken.max(to);
+            zeros.moved_bytes = zeros.moved_bytes.max(to);
         }
         Ok(())
     }
 
-    /// Maps `fd` in the place of this mapping. Whoever uses it goes on in the file.
+    /// Maps `fd` in the place of this mapping. Its users go on in the file.
     pub fn refill(&self, fd: &Fd) -> Result<(), Errno> {
         let parts = [(0, self.bytes, WRITABLE), (self.bytes, self.reserved, libc::PROT_NONE)];
         for (from, to, access) in parts.into_iter().filter(|(from, to, _)| from < to) {
@@ -188,12 +189,12 @@ const SHARED: libc::c_int = libc::MAP_SHARED | libc::MAP_NORESERVE;
 pub struct Zeros {
     base: *mut libc::c_void,
     length: u64,
-    /// How many bytes of it are writable.
+    /// Size of the writable part, in bytes.
     writable: u64,
-    /// Whether there was no memory for more that is writable.
+    /// True if memory for a larger writable part was refused.
     is_least: bool,
-    /// How many bytes from the start are elsewhere by now.
-    taken: u64,
+    /// Bytes from the start that have been moved elsewhere.
+    moved_bytes: u64,
 }
 
 impl Zeros {
@@ -203,9 +204,9 @@ impl Zeros {
         let bytes = length as usize;
         for kind in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
             let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            // SAFETY: the mapping is new, and nobody else's.
+            // SAFETY: the mapping is new, and has no other user.
             unsafe {
-                // mlockall(2) may say that new memory is to be filled at once, which is taken back
+                // mlockall(2) may say that new memory is to be filled at once, which is moved_bytes back
                 // here before there is access that would do it.
                 let base = libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
                 if base == libc::MAP_FAILED {
@@ -214,7 +215,7 @@ impl Zeros {
                 libc::munlock(base, bytes);
                 for (writable, is_least) in [(writable, false), (needed, true)] {
                     if libc::mprotect(base, writable as usize, WRITABLE) == 0 {
-                        return Some(Self { base, length, writable, is_least, taken: 0 });
+                        return Some(Self { base, length, writable, is_least, moved_bytes: 0 });
                     }
                 }
                 libc::munmap(base, bytes);
@@ -225,24 +226,24 @@ impl Zeros {
 }
 
 impl Zeros {
-    /// Whether they are what [`Self::new`] would have.
+    /// Returns true if they are what [`Self::new`] would make.
     pub const fn suffice(&self, length: u64, writable: u64, needed: u64) -> bool {
         let end = if self.is_least { needed } else { writable };
         self.length == length && self.writable >= end
     }
 
-    /// Whether none of them is elsewhere.
+    /// Returns true if no part of them has been moved.
     pub const fn are_whole(&self) -> bool {
-        self.taken == 0
+        self.moved_bytes == 0
     }
 }
 
 impl Drop for Zeros {
     fn drop(&mut self) {
-        let (taken, length) = (self.taken as usize, self.length as usize);
-        if taken < length {
-            // SAFETY: that part of the range is still ours, and nobody has seen it.
-            unsafe { libc::munmap(self.base.wrapping_add(taken), length - taken) };
+        let (moved_bytes, length) = (self.moved_bytes as usize, self.length as usize);
+        if moved_bytes < length {
+            // SAFETY: that part of the range is still ours, and no other code has seen it.
+            unsafe { libc::munmap(self.base.wrapping_add(moved_bytes), length - moved_bytes) };
         }
     }
 }
@@ -276,11 +277,12 @@ pub fn wiped_on_fork() -> Option<*mut u64> {
 /// where it is executed; and where it is written, which is the answer. `None` where the system
 /// gives none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
 ///
-/// It is a file without a name (memfd_create(2)) that is closed here, so nobody can open it; fork
-/// children get the first mapping alone (MADV_DONTFORK). Takes no memory before it is written.
+/// The memory is a file without a name (memfd_create(2)) that is closed here, so no process can
+/// open it; fork children get the first mapping alone (MADV_DONTFORK). Takes no memory before it is
+/// written.
 ///
 /// # Safety
-/// So many bytes from `at` on are whole pages, and nobody needs what is there.
+/// So many bytes from `at` on are whole pages, and their content is not needed.
 pub unsafe fn executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
     /// Since Linux 6.3 it has to be said whether the file may be executed; before, it cannot be.
     const MFD_EXEC: libc::c_uint = 0x10;
@@ -291,8 +293,8 @@ pub unsafe fn executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
     };
     let fd = create(libc::MFD_CLOEXEC | MFD_EXEC).or_else(|| create(libc::MFD_CLOEXEC))?;
     fd.lengthen(bytes as u64).ok()?;
-    // SAFETY: the descriptor is ours; a new mapping touches nothing of ours, and what the fixed one
-    // takes away is nobody's, by contract.
+    // SAFETY: the descriptor is ours; a new mapping touches nothing of ours, and the memory that
+    // the fixed one replaces has no user, by contract.
     unsafe {
         let map = |at: *mut u8, protection, fixed| {
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | fixed;
@@ -313,7 +315,7 @@ pub unsafe fn executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
 /// not need any more. If that cannot be, nothing has changed.
 ///
 /// # Safety
-/// Nobody needs what is mapped there.
+/// The content of the mapped pages is not needed.
 pub unsafe fn put_zeros(at: *mut u8, bytes: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: by contract.
@@ -324,7 +326,8 @@ pub unsafe fn put_zeros(at: *mut u8, bytes: usize) {
 mod tests {
     use super::*;
 
-    /// Who may have no file of that size has no such memory, and lives (SIGXFSZ would kill).
+    /// A process that may have no file of that size gets no such memory, and lives (SIGXFSZ would
+    /// kill it).
     #[test]
     fn memory_that_is_executed_is_a_file_of_a_size_that_is_allowed() {
         // SAFETY: the child makes system calls only, and ends by one.

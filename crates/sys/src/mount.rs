@@ -33,7 +33,7 @@ pub fn detached(kind: &CStr) -> Result<Fd, Errno> {
     Ok(Fd::adopt(Errno::check(root)? as i32))
 }
 
-/// What kind of file system `path` is on: its magic number, as statfs(2) lists them.
+/// Returns the kind of file system that `path` is on: its magic number, as statfs(2) lists them.
 pub fn magic_of(path: &CStr) -> Result<u64, Errno> {
     let mut status = core::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: `path` is NUL-terminated and `status` has room for what statfs writes.

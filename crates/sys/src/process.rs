@@ -20,13 +20,13 @@ pub struct Identity {
     pub pid_namespace: u64,
     /// CLOCK_BOOTTIME ns at which it was certainly running.
     pub since_ns: u64,
-    /// [`image`] of the program that it runs.
+    /// The [`image`] of the program that it runs.
     pub image: u64,
 }
 
-/// The calling process, a fork child that knows what its parent was, by system calls that no
-/// sandbox forbids (getpid, getppid). Its namespace is its parent's if that is still its parent as
-/// it sees it; else unknown (0), so that nobody draws conclusions.
+/// Returns the identity of the calling process, a fork child that knows its parent's identity, by
+/// system calls that no sandbox forbids (getpid, getppid). Its namespace is its parent's if that is
+/// still its parent; else unknown (0), so that no code draws conclusions.
 pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identity {
     // SAFETY: getppid has no preconditions.
     let same_namespace = unsafe { libc::getppid() }.cast_unsigned() == parent_pid;
@@ -39,7 +39,7 @@ pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identi
     }
 }
 
-/// What is known of another process.
+/// The state of another process, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// It runs (or cannot be proved not to).
@@ -79,7 +79,7 @@ impl Users {
         users
     }
 
-    /// Whether `uid` is one of them: the process can act as this user.
+    /// Returns true if `uid` is one of them: the process can act as this user.
     pub const fn contain(&self, uid: u32) -> bool {
         self.real == uid || self.effective == uid || self.saved == uid
     }
@@ -152,14 +152,14 @@ pub fn image() -> u64 {
     }
 }
 
-/// Whether the program was started with more rights than its user has (AT_SECURE, getauxval(3)):
-/// then neither its environment nor its user's files are to be believed.
+/// Returns true if the program was started with more rights than its user has (AT_SECURE,
+/// getauxval(3)): then neither its environment nor its user's files are to be believed.
 pub fn has_more_rights() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// What a process may have only so much of.
+/// A resource that is limited for each process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Address space, in bytes (RLIMIT_AS).
@@ -168,7 +168,7 @@ pub enum Resource {
     FileLength,
 }
 
-/// How much of it the calling process may have; `None`: as much as there is (getrlimit(2)).
+/// Returns the calling process's limit on a resource; `None`: unlimited (getrlimit(2)).
 pub fn limit_of(resource: Resource) -> Option<u64> {
     let number = match resource {
         Resource::AddressSpace => libc::RLIMIT_AS,
@@ -250,9 +250,9 @@ pub fn raise_descriptor_limit() -> Result<u64, Errno> {
 }
 
 /// Closes descriptors in another process, once they are closed here: for such as take seconds to
-/// close, the last time. That process has nothing else open, and nobody waits for it.
-/// `descriptors` are in ascending order, and none is 0. They are still to be closed here; what
-/// comes back is to be closed then.
+/// close, the last time. That process has nothing else open, and no process waits for it.
+/// `descriptors` are in ascending order, and none is 0. The caller still has to close them, and
+/// then the returned descriptor.
 ///
 /// # Errors
 ///
@@ -275,13 +275,13 @@ pub fn close_elsewhere(descriptors: &[i32]) -> Result<Fd, Errno> {
     Ok(ours)
 }
 
-/// What the child does: leaves it to a child of its own, whom nobody waits for, to close what is
-/// `kept` once the other end of `ended` is closed.
+/// Runs in the child: leaves it to a child of its own, which no process waits for, to close
+/// `descriptors` once the other end of `ended` is closed.
 ///
 /// # Safety
 ///
 /// For a child of fork(2).
-unsafe fn close_as_child(kept: &[i32], ended: i32) -> ! {
+unsafe fn close_as_child(descriptors: &[i32], ended: i32) -> ! {
     let close = |first: i32, last: i32| {
         if first <= last {
             // SAFETY: descriptors of the child's own; no memory.
@@ -292,7 +292,7 @@ unsafe fn close_as_child(kept: &[i32], ended: i32) -> ! {
     unsafe {
         libc::dup2(ended, 0);
         let mut first = 1;
-        for &descriptor in kept {
+        for &descriptor in descriptors {
             close(first, descriptor - 1);
             first = descriptor + 1;
         }
@@ -309,7 +309,7 @@ unsafe fn close_as_child(kept: &[i32], ended: i32) -> ! {
     }
 }
 
-/// How many descriptors this process may have open: the soft limit.
+/// Returns the soft limit on open descriptors of this process.
 pub fn descriptor_limit() -> Result<u64, Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
@@ -333,16 +333,16 @@ pub fn pid_namespace() -> u64 {
     file::status_of(c"/proc/self/ns/pid").map_or(0, |status| status.inode)
 }
 
-/// Whether the process `who` still runs, or the thread `tid` of it (0: any).
+/// Returns whether the process `identity`, or its thread `tid` (0: any), still runs.
 ///
 /// A process is dead if its id is not there, or belongs to one that started later. Zombies count
 /// as dead: they execute nothing.
-pub fn life_of(who: &Identity, tid: u32) -> Life {
-    if who.pid_namespace == 0 || who.pid_namespace != pid_namespace() {
+pub fn life_of(identity: &Identity, tid: u32) -> Life {
+    if identity.pid_namespace == 0 || identity.pid_namespace != pid_namespace() {
         return Life::Unknown;
     }
-    let thread = if tid == 0 { who.pid } else { tid };
-    let stat = match Stat::of(who.pid, thread) {
+    let thread = if tid == 0 { identity.pid } else { tid };
+    let stat = match Stat::of(identity.pid, thread) {
         Ok(stat) => stat,
         Err(Errno(libc::ENOENT | libc::ESRCH)) => return Life::Dead,
         Err(_) => return Life::Unknown,
@@ -350,7 +350,7 @@ pub fn life_of(who: &Identity, tid: u32) -> Life {
     // A first thread that ended (pthread_exit) is a zombie as long as the others live.
     let others_live = tid == 0 && stat.threads > 1;
     // Start times count in ticks of 10 ms, rounded down: a later one is a later process.
-    let is_another = tid == 0 && stat.start_ns > who.since_ns;
+    let is_another = tid == 0 && stat.start_ns > identity.since_ns;
     if (stat.exiting || matches!(stat.state, b'Z' | b'X')) && !others_live || is_another {
         Life::Dead
     } else {
@@ -361,7 +361,7 @@ pub fn life_of(who: &Identity, tid: u32) -> Life {
 /// Flag of a thread that is exiting (PF_EXITING, linux/sched.h).
 const PF_EXITING: u64 = 4;
 
-/// What proc_pid_stat(5) says of a thread.
+/// The fields of proc_pid_stat(5) of a thread that are used here.
 struct Stat {
     /// Its state's letter.
     state: u8,
@@ -371,12 +371,13 @@ struct Stat {
     threads: u32,
     /// Start time, ns, CLOCK_BOOTTIME, rounded down to a tick.
     start_ns: u64,
-    /// How it ended, as wait(2) gives it, if it has; 0 also where we may not know.
+    /// Its exit status, as wait(2) gives it, if it has ended; 0 also where this process may not
+    /// read it.
     exit_code: i32,
 }
 
 impl Stat {
-    /// Of thread `tid` of process `pid`; ENOENT or ESRCH: /proc shows no such thread.
+    /// Reads thread `tid` of process `pid`; ENOENT or ESRCH: /proc shows no such thread.
     fn of(pid: u32, tid: u32) -> Result<Self, Errno> {
         let mut text = [0_u8; 1024];
         Self::parse(read_stat(pid, tid, &mut text)?).ok_or(Errno(libc::EBADMSG))
@@ -442,7 +443,8 @@ fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
     }
 }
 
-/// Who is at the other end of a Unix socket: SO_PEERCRED of unix(7), as it was when it connected.
+/// The process at the other end of a Unix socket: SO_PEERCRED of unix(7), as it was when it
+/// connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Process id; 0: of a process that we cannot see.
@@ -451,7 +453,7 @@ pub struct Peer {
     pub user: u32,
 }
 
-/// Who is at the other end of the Unix socket `fd`.
+/// Returns the process at the other end of the Unix socket `fd`.
 pub fn peer(fd: i32) -> Result<Peer, Errno> {
     let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;

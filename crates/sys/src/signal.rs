@@ -98,7 +98,7 @@ pub fn heed_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
 }
 
-/// Whether this process ignores the signal.
+/// Returns true if this process ignores the signal.
 pub fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: a null action changes nothing; `action` is looked at only if it was filled in.
@@ -108,7 +108,7 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Whether one of these signals, which are blocked, waits to be delivered.
+/// Returns true if one of these signals, which are blocked, waits to be delivered.
 pub fn is_pending(signals: &[i32]) -> bool {
     let mut pending = MaybeUninit::uninit();
     // SAFETY: the set is ours, and looked at only if it was filled in.
@@ -154,7 +154,7 @@ struct Guarded {
 static GUARDED: [Guarded; GUARDS_MAX] = [const {
     Guarded { base: AtomicUsize::new(0), bytes: AtomicUsize::new(0), hit: AtomicBool::new(false) }
 }; GUARDS_MAX];
-/// Places that were given out; more than there are, once somebody has asked for one too many.
+/// Number of places that were requested; more than there are, once one too many was.
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 
 /// The guard of a mapping.
@@ -162,7 +162,7 @@ static GUARDS: AtomicUsize = AtomicUsize::new(0);
 pub struct Guard(usize);
 
 impl Guard {
-    /// Whether the mapping has lost its file: what it shows now is zeros.
+    /// Returns true if the mapping has lost its file: it shows zeros now.
     pub fn was_hit(self) -> bool {
         GUARDED[self.0 % GUARDS_MAX].hit.load(Ordering::Relaxed)
     }
@@ -173,8 +173,8 @@ impl Guard {
     }
 }
 
-/// Makes this process survive that somebody truncates the file behind a mapping, which stays for
-/// good: the first SIGBUS inside `[base, base + bytes)` puts zero pages in place of all of it.
+/// Makes this process survive the truncation of the file behind a mapping, which is never unmapped:
+/// the first SIGBUS inside `[base, base + bytes)` puts zero pages in place of all of it.
 ///
 /// # Errors
 ///
@@ -217,8 +217,8 @@ extern "C" fn on_bus_error(
             return;
         }
     }
-    // Somebody else's fault: it happens again on return, and ends the process as it should.
-    // SAFETY: a plain call.
+    // The fault is not ours: it happens again on return, and ends the process as it should. SAFETY:
+    // a plain call.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 

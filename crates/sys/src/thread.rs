@@ -15,8 +15,8 @@ pub fn cpu() -> u32 {
     unsafe { libc::sched_getcpu() }.max(0).cast_unsigned()
 }
 
-/// How far threads' `struct rseq` are from their thread pointers, in bytes; `None` where the C
-/// library registers none. (A thread may have none all the same.)
+/// Returns the distance of threads' `struct rseq` from their thread pointers, in bytes; `None`
+/// where the C library registers none. (A thread may have none all the same.)
 #[inline(always)]
 pub fn rseq_offset() -> Option<isize> {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
@@ -63,8 +63,8 @@ pub fn rseq_area() -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Whether the kernel has restartable sequences (rseq(2), Linux 4.18). False also where a sandbox
-/// answers in its place.
+/// Returns true if the kernel has restartable sequences (rseq(2), Linux 4.18). False also where a
+/// sandbox answers in its place.
 pub fn kernel_has_sequences() -> bool {
     /// Flags that there are not: refused before anything is changed.
     const NO_SUCH_FLAGS: libc::c_int = !1;
@@ -79,7 +79,7 @@ pub fn kernel_has_sequences() -> bool {
 pub struct CpuSet(libc::cpu_set_t);
 
 impl CpuSet {
-    /// Where the calling thread may run now.
+    /// Returns the CPUs on which the calling thread may run.
     pub fn current() -> Result<Self, Errno> {
         // SAFETY: an all-zero cpu_set_t is the empty set.
         let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
@@ -99,7 +99,7 @@ impl CpuSet {
         Self(set)
     }
 
-    /// Whether `cpu` is in it.
+    /// Returns true if `cpu` is in it.
     pub fn contains(&self, cpu: u32) -> bool {
         (cpu as usize) < libc::CPU_SETSIZE as usize
             // SAFETY: the index was bounded.

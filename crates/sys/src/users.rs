@@ -19,8 +19,8 @@ pub fn user_called(name: &CStr) -> Option<u32> {
     }
 }
 
-/// The first group of user `uid`, and the length of the path of its folder, which is written into
-/// `home` as far as there is room; `None` if nobody has that number.
+/// Returns the first group of user `uid`, and the length of the path of its home, which is written
+/// into `home` as far as it fits; `None` if no user has that number.
 pub fn account_of(uid: u32, home: &mut [u8]) -> Option<(u32, usize)> {
     let mut room = [0_u8; ROOM_BYTES];
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -40,8 +40,8 @@ pub fn account_of(uid: u32, home: &mut [u8]) -> Option<(u32, usize)> {
     Some((group, length))
 }
 
-/// Writes the name of user `uid` into `into`, as far as there is room; how long that is, in bytes;
-/// 0 if nobody has that number.
+/// Writes the name of user `uid` into `into`, as far as it fits; returns its length in bytes, or 0
+/// if no user has that number.
 pub fn name_of(uid: u32, into: &mut [u8]) -> usize {
     let mut room = [0_u8; ROOM_BYTES];
     let mut entry = MaybeUninit::<libc::passwd>::uninit();

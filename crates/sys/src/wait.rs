@@ -10,8 +10,8 @@ pub fn process_fd(pid: u32) -> Result<Fd, Errno> {
     Errno::check(fd).map(|fd| Fd::adopt(fd as i32))
 }
 
-/// Whether nobody reads any more what is written to `fd`: the other end of the pipe, socket or
-/// terminal is closed. Never waits; files always have readers.
+/// Returns true if `fd` has no reader any more: the other end of the pipe, socket or terminal is
+/// closed. Never waits; files always have readers.
 pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
     // POLLERR and POLLHUP are told unasked.
     let mut polled = libc::pollfd { fd, events: 0, revents: 0 };
@@ -25,8 +25,8 @@ pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
     }
 }
 
-/// Whether the other end of the Unix socket `fd` has not read all that was written to it:
-/// SIOCOUTQ, as unix(7) has it.
+/// Returns true if the other end of the Unix socket `fd` has not read all bytes: SIOCOUTQ, as
+/// unix(7) has it.
 pub fn is_unread(fd: i32) -> Result<bool, Errno> {
     let mut left: libc::c_int = 0;
     // SAFETY: the request writes an int, to `left`.
@@ -40,22 +40,23 @@ pub fn is_unread(fd: i32) -> Result<bool, Errno> {
 pub struct Awaited(libc::pollfd);
 
 impl Awaited {
-    /// Waits until there is something to read, or nobody is at the other end any more.
+    /// Waits until there is something to read, or the other end is closed.
     pub fn readable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     }
 
-    /// As [`Self::readable`], or until something can be written.
+    /// Waits until there is something to read, something can be written, or the other end is
+    /// closed.
     pub fn readable_or_writable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT, revents: 0 })
     }
 
-    /// Waits until something can be written, or nobody is at the other end any more.
+    /// Waits until something can be written, or the other end is closed.
     pub fn writable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
     }
 
-    /// Whether it was ready for anything, after [`any`].
+    /// Returns true if it was ready for anything, after [`any`].
     pub const fn is_ready(&self) -> bool {
         self.0.revents != 0
     }

@@ -1,4 +1,4 @@
-//! What a piece of code allocates: a global allocator that counts, for each thread on its own, so
+//! A global allocator that counts what a piece of code allocates, for each thread on its own, so
 //! that tests beside each other do not disturb one another.
 //!
 //! ```text
@@ -14,12 +14,12 @@ use std::cell::Cell;
 #[derive(Debug, Clone, Copy)]
 pub struct CountingAllocator;
 
-/// What was allocated.
+/// Allocations of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allocated {
     /// The most bytes that were there at once, beyond those that were there before.
     pub most_bytes: u64,
-    /// How often memory was asked for: a measure of work that no clock is needed for.
+    /// Number of requests for memory: a measure of work that no clock is needed for.
     pub times: u64,
 }
 

@@ -37,12 +37,12 @@ impl TemporaryFolder {
         Self { path }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where `name` in it is.
+    /// Returns the path of `name` in it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }

@@ -24,6 +24,6 @@ pub fn skipped(reason: impl core::fmt::Display) {
     // Not by a macro: what those write is kept back of tests that pass. On a line of its own, among
     // the dots of quiet runs.
     let line = format!("\nskipped, because {reason}\n");
-    // If nobody can be told, there is nobody.
+    // An error here has no reader any more.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }

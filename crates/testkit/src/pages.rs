@@ -29,7 +29,7 @@ impl Mapping {
 
     fn protect(&self, protection: i32) {
         let size = self.size - 2 * PAGE;
-        // SAFETY: the middle of our own mapping, which nobody has borrowed yet.
+        // SAFETY: the middle of our own mapping, which is not borrowed yet.
         let result = unsafe { libc::mprotect(self.first().cast(), size, protection) };
         assert_eq!(result, 0, "memory may be protected");
     }
@@ -38,7 +38,7 @@ impl Mapping {
         self.start.wrapping_add(PAGE)
     }
 
-    /// Where something of this size begins that ends where access ends.
+    /// Returns the start of a value of this size that ends where access ends.
     fn last(&self, size: usize) -> *mut u8 {
         self.start.wrapping_add(self.size - PAGE - size)
     }
@@ -46,7 +46,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; whoever borrowed from it borrowed from the owner of this.
+        // SAFETY: our own mapping; borrows from it are borrows from the owner of this.
         unsafe { libc::munmap(self.start.cast(), self.size) };
     }
 }
@@ -68,7 +68,7 @@ impl Executable {
         Self(mapping)
     }
 
-    /// Where it begins; there as long as this is.
+    /// Returns its start; valid as long as this is.
     pub fn start(&self) -> *const u8 {
         self.0.first()
     }
@@ -133,7 +133,7 @@ impl<T> AtTheEnd<T> {
 mod tests {
     use super::*;
 
-    /// Whether a child that reads this byte is ended by it.
+    /// Returns true if reading this byte ends a child.
     fn traps(at: *const u8) -> bool {
         // SAFETY: the child does nothing but read and end.
         match unsafe { libc::fork() } {

@@ -69,7 +69,7 @@ where
         Self { bytes, previous_ns, body_bytes, whole: true }
     }
 
-    /// Whether everything so far was whole records.
+    /// Returns true if everything so far was whole records.
     pub const fn is_whole(&self) -> bool {
         self.whole
     }

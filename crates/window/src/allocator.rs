@@ -1,9 +1,10 @@
-//! The window's data memory: granules, handed out under a lock, backed before anybody sees them.
+//! The window's data memory: granules, handed out under a lock, and backed before any process sees
+//! them.
 //!
 //! Recorders only. The lock is flock(2) on the window's file, which the kernel drops with its
-//! holder, and for which nobody waits for good: any process of the user may hold it. The map says
-//! which session holds a granule, so that whoever finds a dead recorder's session can give its
-//! memory back.
+//! holder. No recorder waits for it without a limit: any process of the user may hold it. The map
+//! says which session holds a granule, so that the memory of a dead recorder's session can be given
+//! back.
 //!
 //! Control lines stay for good, so they lie low, and sub-buffers above: when no session is left,
 //! the file ends with control lines.
@@ -29,9 +30,9 @@ const FIRST: usize = DATA_OFFSET >> GRANULE_SHIFT;
 const FIRST_OF_DATA: usize = FIRST + SESSIONS_MAX;
 /// Unit in which a file's memory is given back, in bytes, or a part of it.
 const PAGE_BYTES: usize = 4096;
-/// How long the lock is waited for, in ns.
+/// Longest wait for the lock, in ns.
 const LOCK_PATIENCE_NS: u64 = 2_000_000_000;
-/// How often it is asked for, in ns.
+/// Time between two attempts to take the lock, in ns.
 const LOCK_PERIOD_NS: u64 = 2_000_000;
 
 /// Why memory could not be had.
@@ -119,8 +120,8 @@ impl Allocator {
         locked
     }
 
-    /// Waits no longer for the lock from now on than so many nanoseconds, all waits together: where
-    /// whoever may have it is another user, who could keep others waiting.
+    /// Limits all waits for the lock from now on to so many nanoseconds together: in another user's
+    /// window, whose processes could otherwise keep the recorder waiting.
     pub fn limit_patience(&self, patience_ns: u64) {
         self.patience_ns.store(patience_ns, Ordering::Relaxed);
     }
@@ -136,7 +137,7 @@ impl Allocator {
         unsafe { &*self.window.base().add(GRANULE_MAP_OFFSET + granule % GRANULES_MAX).cast() }
     }
 
-    /// Who holds the granule at `offset` (bytes of the window): one of [`granule`]'s.
+    /// Returns the holder of the granule at `offset` (bytes of the window): one of [`granule`]'s.
     pub fn owner_at(&self, offset: u64) -> u8 {
         self.entry((offset >> GRANULE_SHIFT) as usize).load(Ordering::Relaxed)
     }
@@ -147,7 +148,7 @@ impl Allocator {
         self.take_locked(&self.lock()?, bytes, owner)
     }
 
-    /// As [`Self::take`], but waits for nobody.
+    /// Takes memory like [`Self::take`], but does not wait for the lock.
     pub fn try_take(&self, bytes: u64, owner: u8) -> Result<u64, AllocateError> {
         self.take_locked(&self.try_lock()?, bytes, owner)
     }
@@ -219,7 +220,7 @@ impl Allocator {
     }
 
     /// Gives the granules at these offsets (bytes of the window) back, as far as they are marked
-    /// `owner`: as [`Self::give_back`] does, but waits for nobody.
+    /// `owner`, like [`Self::give_back`], but does not wait for the lock.
     pub fn try_give_back_some(&self, offsets: &[u64], owner: u8) -> Result<(), AllocateError> {
         let _locked = self.try_lock()?;
         let end = self.end();
@@ -255,8 +256,8 @@ impl Allocator {
     /// Under the lock. Writers touch granules only that a session holds, so none is behind the
     /// new end; those who find the window learn of it first.
     fn shorten(&self, end: usize) -> Result<(), AllocateError> {
-        // A mapping that is cut short (RLIMIT_AS) does not show what lies behind it.
-        // Nor does a header that somebody wrote over.
+        // A mapping that is cut short (RLIMIT_AS) does not show the granules beyond its end. Nor
+        // does a header that was overwritten.
         let Some(backed) = self.window.backed_bytes() else { return Ok(()) };
         if backed > self.window.mapped_bytes() {
             return Ok(());
@@ -272,12 +273,13 @@ impl Allocator {
         Ok(())
     }
 
-    /// Gives back what the window does not need while nobody uses it: control lines, the map of
-    /// granules, the room for descriptions that there are none of. What is left has 0.8 MiB, and
-    /// the descriptions of events. Whoever opens it next gives it memory again. Whether it did.
+    /// Gives back memory that the window does not need while no process uses it: control lines, the
+    /// map of granules, the unused room for descriptions. It keeps 0.8 MiB, and the descriptions of
+    /// events. The next process that opens it gives it memory again. Returns true if it did.
     ///
-    /// The kernel says whether anybody else has the file open or mapped, and lets nobody open it
-    /// meanwhile ([`Fd::try_lease`]): all others see the window as it was, or as it is then.
+    /// The kernel says whether another process has the file open or mapped, and lets no process
+    /// open it meanwhile ([`Fd::try_lease`]): all others see the window as it was before, or as it
+    /// is after.
     pub fn compact(&self) -> Result<bool, AllocateError> {
         if is_compact(&self.file.status().map_err(AllocateError::System)?) {
             return Ok(false);
@@ -290,7 +292,7 @@ impl Allocator {
         compacted.map_err(AllocateError::System)
     }
 
-    /// As [`Self::compact`], under the lease.
+    /// Makes the window compact, under the lease.
     fn compact_alone(&self) -> Result<bool, Errno> {
         let header = self.window.header();
         let is_free = |index| self.window.session(index).state.load(Ordering::Relaxed) == FREE;

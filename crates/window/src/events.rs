@@ -12,9 +12,9 @@ use trackway_schema::{ENCODED_BYTES_MAX, Heading};
 
 use crate::Window;
 
-/// How far an insertion looks for a free slot.
+/// Slots that an insertion looks at.
 const PROBES_MAX: usize = 256;
-/// How often it looks at a slot that somebody is filling in, before it goes on to the next.
+/// Looks at a slot that another process is filling in, before the insertion goes on to the next.
 const PATIENCE: usize = 2000;
 
 /// A copy of an encoded description.
@@ -55,7 +55,7 @@ impl Window {
                         Ordering::Relaxed,
                     );
                     if taken.is_err() {
-                        // Somebody else took it: look again, it may be our event.
+                        // Another process took it: look again, it may be our event.
                         if self.settled_state(index) == event_state::READY
                             && self.description_is(index, encoded)
                         {
@@ -129,7 +129,7 @@ impl Window {
         Some(copy)
     }
 
-    /// What rules ask of event `index`, copied into `beginning`.
+    /// Copies the part of event `index` that rules match into `beginning`.
     pub(crate) fn heading<'copy>(
         &self,
         index: usize,

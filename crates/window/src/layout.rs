@@ -13,7 +13,7 @@ use trackway_ring::{Control, Geometry, Region};
 
 use crate::Window;
 
-/// Which of a CPU's regions.
+/// The regions of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// The one written by restartable sequences.
@@ -77,8 +77,8 @@ pub fn ids_before(controls: *mut u8) -> *mut AtomicU32 {
 /// claimer of before held on to it when it was reset. No writer gets that far.
 pub const NOT_OF_SESSION: u64 = u64::MAX;
 
-/// Zeroes a region, except for what other processes may change at any time: nobody may write in
-/// it, which its limit of zero sees to.
+/// Zeroes a region, except for words that other processes may change at any time. No process may
+/// write in it: its limit of zero sees to that.
 pub fn reset_region(region: Region<'_>) {
     let control = region.control;
     control.commit.store(0, Ordering::Relaxed);
@@ -94,7 +94,7 @@ pub fn reset_region(region: Region<'_>) {
 /// Most CPUs of a machine.
 const CPUS_MAX: u32 = 8192;
 
-/// What a writer or reader must know of a session, checked.
+/// The parts of a session that a writer or reader must know, checked.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLayout {
     /// Its slot.
@@ -122,7 +122,7 @@ impl SessionLayout {
         Self::lockless_at(cpus) + cpus as u64 * lockless
     }
 
-    /// Where the counters of lockless buffers begin.
+    /// Returns the start of the counters of lockless buffers.
     const fn lockless_at(cpus: u32) -> u64 {
         CONTROLS_AT + cpus as u64 * REGIONS_PER_CPU as u64 * STRIDE
     }
@@ -133,7 +133,7 @@ impl SessionLayout {
         Self::copy(window, index, state::ACTIVE)
     }
 
-    /// As [`Self::read`], for the recorder that holds the slot, also while it is being built.
+    /// Reads the layout for the recorder that holds the slot, also while it is being built.
     pub fn read_as_recorder(window: &Window, index: usize) -> Option<Self> {
         Self::copy(window, index, state::BUILDING)
     }
@@ -218,13 +218,13 @@ impl SessionLayout {
         }
     }
 
-    /// Where its tables and control lines are, in bytes of the window.
+    /// Returns the place of its tables and control lines, in bytes of the window.
     pub const fn control_area(&self) -> core::ops::Range<u64> {
         let bytes = Self::control_bytes(self.cpus, self.flags);
         self.control_offset..self.control_offset + bytes
     }
 
-    /// Where the control lines of CPU 0's sequence region are mapped.
+    /// Returns the address of the control lines of CPU 0's sequence region.
     pub fn controls(&self, window: &Window) -> *mut u8 {
         window.base().wrapping_add((self.control_offset + CONTROLS_AT) as usize)
     }
@@ -237,7 +237,7 @@ impl SessionLayout {
         unsafe { &*window.base().add(offset as usize).cast() }
     }
 
-    /// How many records of event `event` this session discarded.
+    /// Returns the number of records of event `event` that this session discarded.
     pub fn discards(&self, window: &Window, event: usize) -> &'static AtomicU64 {
         let offset = self.control_offset + DISCARDS_AT + (event % EVENTS_MAX * 8) as u64;
         // SAFETY: as in `region`; the index was bounded.
@@ -263,8 +263,8 @@ impl SessionLayout {
             for way in Way::ALL {
                 let Some(region) = self.region(window, cpu, way) else { continue };
                 let control = region.control;
-                // First, and also where a claimer of before still holds on: nobody may go on to
-                // write where the memory was.
+                // First, and also where an earlier claimer still holds on: no writer may go on
+                // where the memory was.
                 control.limit.store(0, Ordering::Relaxed);
                 control.forget_discarded();
                 control.forgotten.store(0, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! Whether a recorder is alive, by its lease, where nothing else tells.
+//! The lease: whether a recorder is alive, where nothing else tells.
 //!
 //! A lease is a moment of the recorder's CLOCK_MONOTONIC. In a time namespace (time_namespaces(7),
-//! as containers have that were moved from another machine) that clock says something else, by
-//! hours or days; the processor's counter does not, and the session's clock line says which time it
-//! is there. The counter may have gone on while the machine was suspended, and the clock has not.
-//! So a lease is over only where both say that it is: who gives up a recorder that lives loses what
-//! comes, and nobody tells the recorder; who does not give up a dead one merely pays for it.
+//! as containers have that were moved from another machine) that clock differs by hours or days;
+//! the processor's counter does not, and the session's clock line converts it to the session's
+//! time. The counter may have gone on while the machine was suspended, and the clock has not. So a
+//! lease is over only where both say that it is. Giving up a live recorder loses all later events,
+//! silently; not giving up a dead one merely costs time.
 //!
 //! Where the counter is no clock (it does not run at one speed, or there is none), there is no
 //! line, and processes whose clock is ahead of the recorder's give up too early. No other clock
@@ -16,8 +16,8 @@ use core::sync::atomic::{Ordering, fence};
 use trackway_abi::session::Clock;
 use trackway_sys::clock::{HAS_COUNTER, tsc};
 
-/// Whether a lease until `until_ns` is over, in a session with this clock, where CLOCK_MONOTONIC is
-/// `now_ns`.
+/// Returns true if a lease until `until_ns` is over, in a session with this clock, where
+/// CLOCK_MONOTONIC is `now_ns`.
 pub fn lease_is_over(until_ns: u64, now_ns: u64, clock: &Clock) -> bool {
     if until_ns >= now_ns {
         return false;

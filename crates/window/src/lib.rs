@@ -45,7 +45,7 @@ use trackway_sys::Errno;
 use trackway_sys::file::Fd;
 use trackway_sys::memory::{Mapping, Zeros};
 
-/// What the header holds where `bytes` of the file are backed: greater for more.
+/// Returns the header's word for a file of which `bytes` are backed: greater for more.
 pub const fn backed_word(bytes: u64) -> u64 {
     let granules = bytes >> GRANULE_SHIFT;
     granules << 32 | (!granules & 0xffff_ffff)
@@ -63,7 +63,7 @@ impl Window {
         Self { mapping }
     }
 
-    /// Where it is mapped.
+    /// Returns its address.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.mapping.base()
@@ -80,14 +80,14 @@ impl Window {
         Self::new(unsafe { Mapping::from_parts(base, mapped_bytes, reserved_bytes) })
     }
 
-    /// How much of it is readable and writable here, in bytes. Less than all of it in a traced
-    /// program, and where the process may not have so much address space (RLIMIT_AS).
+    /// Returns the size of the readable and writable part, in bytes. It is less than the whole in a
+    /// traced program, and where the address space is limited (RLIMIT_AS).
     #[inline(always)]
     pub const fn mapped_bytes(&self) -> u64 {
         self.mapping.bytes()
     }
 
-    /// How much address space it has here, in bytes.
+    /// Returns the address space that it has, in bytes.
     #[inline(always)]
     pub const fn reserved_bytes(&self) -> u64 {
         self.mapping.reserved()
@@ -129,8 +129,8 @@ impl Window {
         (word as usize).wrapping_sub(first) / size_of::<Event>()
     }
 
-    /// Puts zero pages in place of the fixed part (`true`) or of all the rest. Whoever is in the
-    /// window goes on in memory of this process's own; `needed` is how far in bytes that may be.
+    /// Puts zero pages in place of the fixed part (`true`) or of all the rest. Users of the window
+    /// go on in memory of this process's own; `needed` is how far in bytes that may be.
     pub fn blank(&self, fixed_part: bool, needed: u64) -> Result<(), Errno> {
         let fixed = DATA_OFFSET as u64;
         if fixed_part {
@@ -146,7 +146,8 @@ impl Window {
         Zeros::new(self.reserved_bytes(), self.mapped_bytes(), needed)
     }
 
-    /// As [`Self::blank`], by zero pages that were had before: first the fixed part, then the rest.
+    /// Blanks the window like [`Self::blank`], with zero pages that were prepared: first the fixed
+    /// part, then the rest.
     pub fn blank_by(&self, zeros: &mut Zeros, fixed_part: bool) -> Result<(), Errno> {
         let end = if fixed_part { DATA_OFFSET as u64 } else { self.reserved_bytes() };
         self.mapping.blank_by(zeros, end)
@@ -157,7 +158,7 @@ impl Window {
         self.mapping.refill(file)
     }
 
-    /// Unmaps a window that nobody has looked into yet.
+    /// Unmaps a window that no other code has looked into yet.
     ///
     /// # Safety
     /// No reference into it was given out, here or in copies of this.
@@ -204,7 +205,7 @@ impl Memory for MappedMemory {
             return Err(Damage::Table(at));
         }
         // SAFETY: the range is mapped and backed. Other processes may write it meanwhile: it is
-        // copied as bytes, through a pointer, and checked afterwards by whoever asked.
+        // copied as bytes, through a pointer, and the caller checks it afterwards.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 self.0.base().add(at as usize),
@@ -216,7 +217,7 @@ impl Memory for MappedMemory {
     }
 }
 
-/// Memory of lockless buffers, up to where it was usable when somebody looked: that is looked up
+/// Memory of lockless buffers, up to the end that was usable when it was created: that is looked up
 /// before a slot is reserved, and not again. A process that leaves its window (see the agent's
 /// `privileges`) finds zeros there, and a slot that is reserved must be written.
 #[derive(Debug, Clone, Copy)]
@@ -226,7 +227,7 @@ pub struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// Of a window that is mapped at `base`.
+    /// Creates the memory of a window that is mapped at `base`.
     ///
     /// # Safety
     ///
@@ -235,7 +236,7 @@ impl SlotMemory {
         Self { base, end: usable_bytes }
     }
 
-    /// Where it ends, in bytes from the window's start.
+    /// Returns its end, in bytes from the window's start.
     pub const fn end(&self) -> u64 {
         self.end
     }

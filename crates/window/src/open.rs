@@ -1,8 +1,8 @@
 //! Finding or making the window's file.
 //!
 //! The file appears complete or not at all: it is made without a name (O_TMPFILE), filled in, and
-//! linked. Whoever finds it checks its owner, its mode and its length before mapping it, and
-//! follows no symbolic link, and does not wait for anybody.
+//! linked. A process that opens it checks its owner, its mode and its length before mapping it,
+//! follows no symbolic link, and does not wait for other processes.
 
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
@@ -24,15 +24,15 @@ pub const NAME_BYTES: usize = 512;
 
 /// Least address space of a window in a process, in bytes; with luck.
 const LEAST_BYTES: u64 = 16 << 20;
-/// How much of the window is readable in a traced program at least, in bytes. Nearly all sessions
-/// fit, so that nothing is to be done when one begins.
+/// Least readable part of the window in a traced program, in bytes. Nearly all sessions fit, so
+/// that nothing is to be done when one begins.
 pub const READABLE_BYTES: u64 = 256 << 20;
-/// How much more than what is in use a program with a limit on its address space maps, in bytes.
+/// Bytes beyond the part in use that a program with a limit on its address space maps.
 const ROOM_BYTES: u64 = 16 << 20;
-/// Of a limit on a program's address space (RLIMIT_AS), the part that a window may take.
+/// Divisor of a limit on a program's address space (RLIMIT_AS): the part that a window may take.
 const LIMIT_DIVISOR: u64 = 8;
 
-/// How much of the window a process maps, in bytes.
+/// The part of the window that a process maps, in bytes.
 ///
 /// Tools walk through all that is readable in a traced program, page by page: leak checkers,
 /// dumpers, debuggers. Behind the file's end each page costs them a signal: memcheck 2 ms.
@@ -47,7 +47,7 @@ pub(crate) struct Extent {
 impl Extent {
     pub(crate) const WHOLE: Self = Self { readable: WINDOW_BYTES, reserved: WINDOW_BYTES };
 
-    /// What a traced program maps of a window whose file is so long.
+    /// Returns the part that a traced program maps of a window whose file is so long.
     fn of_guest(length: u64) -> Self {
         Self::of_guest_in(length, limit_of(Resource::AddressSpace), runs_in_valgrind())
     }
@@ -68,8 +68,9 @@ impl Extent {
     }
 }
 
-/// How much of a window a traced program makes readable where so many bytes of it are in use:
-/// nothing behind its end where all is walked through, else as much again, for what comes.
+/// Returns the readable part in a traced program of a window of which so many bytes are in use:
+/// nothing beyond them where a tool walks through all memory, else as much again, for later
+/// sessions.
 fn readable_for(in_use: u64, is_walked: bool) -> u64 {
     let readable = if is_walked { in_use } else { in_use.saturating_mul(2) };
     readable.min(WINDOW_BYTES).next_multiple_of(GRANULE_BYTES)
@@ -88,7 +89,7 @@ pub enum OpenError {
     System(Errno),
     /// The file is not this user's, or others may open it.
     NotOurs,
-    /// The file is shorter than what it says is in use: somebody truncated it.
+    /// The file is shorter than the part that its header declares in use: it was truncated.
     Truncated,
     /// The file is not a window, or one of another version under this version's name.
     NotAWindow,
@@ -164,7 +165,7 @@ fn put_decimal(
 
 impl Window {
     /// Opens the window at `path` for the user `uid`, makes it if `create` and there is none, and
-    /// maps all of it. The descriptor is for whoever allocates memory; others drop it.
+    /// maps all of it. The descriptor is for allocation; other callers drop it.
     ///
     /// Root makes it for another user, whose it is before it has a name.
     pub fn open(
@@ -189,8 +190,8 @@ impl Window {
         Ok((opened.window, opened.fd))
     }
 
-    /// The same for a recorder, which must not end when somebody truncates the file: it is guarded
-    /// ([`trackway_sys::signal::guard_mapping`]) before anything of it is looked at.
+    /// Opens the window for a recorder, which must not end when the file is truncated: it is
+    /// guarded ([`trackway_sys::signal::guard_mapping`]) before anything of it is looked at.
     pub fn open_guarded(
         folder: &CStr,
         path: &CStr,
@@ -202,8 +203,8 @@ impl Window {
         Ok((opened.window, opened.fd, guard))
     }
 
-    /// Whether it is guarded is known when this is compiled: no library that is linked into traced
-    /// programs has a handler of signals.
+    /// The guard is chosen at compile time: no library that is linked into traced programs has a
+    /// signal handler.
     fn open_by<const GUARDED: bool>(
         folder: &CStr,
         path: &CStr,
@@ -228,7 +229,7 @@ impl Window {
                 Err(errno) => return Err(errno.into()),
             }
             match Self::make::<GUARDED>(folder, path, uid, extent) {
-                // Somebody was first: open theirs.
+                // Another process was first: open its window.
                 Err(OpenError::System(Errno(libc::EEXIST))) => {}
                 other => return other,
             }
@@ -272,7 +273,7 @@ impl Window {
             return Err(OpenError::Truncated);
         }
         if is_compact(&status) && status.uid == uid {
-            // Nobody touches it before all of its fixed part has memory again.
+            // No process touches it before all of its fixed part has memory again.
             fd.allocate(0, DATA_OFFSET as u64)?;
         }
         let opened = Opened::check_owner_and_map::<GUARDED>(fd, uid, extent)?;
@@ -291,12 +292,12 @@ impl Window {
     }
 }
 
-/// Whether somebody has made this window compact: see [`crate::Allocator::compact`].
+/// Returns true if this window was made compact: see [`crate::Allocator::compact`].
 pub(crate) const fn is_compact(status: &Status) -> bool {
     status.allocated_bytes < DATA_OFFSET as u64
 }
 
-/// A window that nobody knows of yet.
+/// A window that no other code knows yet.
 struct Opened {
     window: Window,
     fd: Fd,
@@ -304,9 +305,9 @@ struct Opened {
 }
 
 impl Opened {
-    /// Whether the file is as long as its header says. Another process may be giving memory back:
-    /// it says so in the header first, and cuts the file then, so that a second look finds a
-    /// length that holds. Who truncates a window changes no header.
+    /// Returns true if the file is as long as its header says. Another process may be giving memory
+    /// back: it says so in the header first, and cuts the file then, so that a second look finds a
+    /// length that holds. A truncation by others changes no header.
     fn all_is_backed(&self) -> Result<bool, Errno> {
         const LOOKS: usize = 64;
         for _ in 0..LOOKS {
@@ -352,7 +353,7 @@ impl Opened {
         if let Some(guard) = self.guard {
             guard.release();
         }
-        // SAFETY: nobody else knows this mapping, and we drop our last reference.
+        // SAFETY: no other code knows this mapping, and we drop our last reference.
         unsafe { self.window.mapping.unmap() };
         error
     }

@@ -7,7 +7,7 @@ use trackway_sys::process::{Identity, Life, life_of};
 
 use crate::Window;
 
-/// How far a process looks for a slot.
+/// Slots that a process looks at for a free one.
 const PROBES_MAX: usize = 32;
 
 /// A process's place in the table.
@@ -32,7 +32,7 @@ impl ProcessSlot {
     }
 }
 
-/// Who an owner word names.
+/// The process and thread that an owner word names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     slot: ProcessSlot,
@@ -60,56 +60,56 @@ impl Window {
     ///
     /// Where the library is in the process twice (dlmopen(3)) both share a slot: the second would
     /// else take the first one's, whose claims would be taken for those of before exec.
-    pub fn enter_process(&self, who: &Identity) -> ProcessSlot {
+    pub fn enter_process(&self, identity: &Identity) -> ProcessSlot {
         for probe in 0..PROBES_MAX {
-            let index = (who.pid as usize + probe) % PROCESSES_MAX;
+            let index = (identity.pid as usize + probe) % PROCESSES_MAX;
             let process = self.process(index);
             // ORDERING: Acquire pairs with the Release in `enter_where`: the rest belongs to it.
-            if process.pid.load(Ordering::Acquire) == who.pid
-                && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace
-                && process.image.load(Ordering::Relaxed) == who.image
+            if process.pid.load(Ordering::Acquire) == identity.pid
+                && process.pid_namespace.load(Ordering::Relaxed) == identity.pid_namespace
+                && process.image.load(Ordering::Relaxed) == identity.image
             {
                 let incarnation = process.incarnation.load(Ordering::Relaxed) as u16;
                 return ProcessSlot { index: index as u16, incarnation };
             }
         }
-        self.enter_where(who, |index| life_of(&self.identity_at(index), 0) == Life::Dead)
+        self.enter_where(identity, |index| life_of(&self.identity_at(index), 0) == Life::Dead)
     }
 
     /// The same without a system call, for a fork child in a sandbox: other processes' slots are
     /// left alone, dead or not.
-    pub fn enter_fork_child(&self, who: &Identity) -> ProcessSlot {
-        self.enter_where(who, |_| false)
+    pub fn enter_fork_child(&self, identity: &Identity) -> ProcessSlot {
+        self.enter_where(identity, |_| false)
     }
 
-    fn enter_where(&self, who: &Identity, is_dead: impl Fn(usize) -> bool) -> ProcessSlot {
-        let first = who.pid as usize;
+    fn enter_where(&self, identity: &Identity, is_dead: impl Fn(usize) -> bool) -> ProcessSlot {
+        let first = identity.pid as usize;
         for probe in 0..PROBES_MAX {
             let index = (first + probe) % PROCESSES_MAX;
             let process = self.process(index);
             let is_free = |pid| {
-                let same = pid == who.pid
-                    && process.pid_namespace.load(Ordering::Relaxed) == who.pid_namespace;
+                let same = pid == identity.pid
+                    && process.pid_namespace.load(Ordering::Relaxed) == identity.pid_namespace;
                 pid == 0 || same || is_dead(index)
             };
-            if take(process, who.pid, is_free).is_err() {
+            if take(process, identity.pid, is_free).is_err() {
                 continue;
             }
             let incarnation = process.incarnation.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-            process.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-            process.since_ns.store(who.since_ns, Ordering::Relaxed);
-            process.image.store(who.image, Ordering::Relaxed);
+            process.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
+            process.since_ns.store(identity.since_ns, Ordering::Relaxed);
+            process.image.store(identity.image, Ordering::Relaxed);
             process.seen.store(0, Ordering::Relaxed);
-            // ORDERING: Release pairs with the Acquire in `identity_at` and above: whoever sees
-            // the id without the mark sees the identity that belongs to it. Before, it would see
-            // our id with a dead predecessor's start, and take us for dead.
-            process.pid.store(who.pid, Ordering::Release);
+            // ORDERING: Release pairs with the Acquire in `identity_at` and above: a reader of the
+            // id without the mark sees the identity that belongs to it. Otherwise it would see our
+            // id with a dead predecessor's start, and take us for dead.
+            process.pid.store(identity.pid, Ordering::Release);
             return ProcessSlot { index: index as u16, incarnation: incarnation as u16 };
         }
         ProcessSlot::NONE
     }
 
-    /// Whether the place that `owner` (of thread 0) names is still process `pid`'s.
+    /// Returns true if the entry that `owner` (of thread 0) names still belongs to process `pid`.
     pub fn holds(&self, owner: Owner, pid: u32) -> bool {
         let index = usize::from(owner.slot.index);
         if index >= PROCESSES_MAX {
@@ -123,13 +123,13 @@ impl Window {
 
     /// Says that a recorder has seen the process in slot `index`, if it is still this one, in a
     /// sandbox.
-    pub fn note_sandboxed(&self, index: usize, who: &Identity) {
-        if self.identity_at(index) == *who {
+    pub fn note_sandboxed(&self, index: usize, identity: &Identity) {
+        if self.identity_at(index) == *identity {
             self.process(index).seen.fetch_or(SANDBOXED, Ordering::Relaxed);
         }
     }
 
-    /// Whether a recorder has seen the process in a sandbox whose place this is.
+    /// Returns true if a recorder has found the process of this entry in a sandbox.
     pub fn is_sandboxed(&self, owner: Owner) -> bool {
         let index = usize::from(owner.slot.index);
         index < PROCESSES_MAX && self.process(index).seen.load(Ordering::Relaxed) & SANDBOXED != 0
@@ -148,8 +148,8 @@ impl Window {
         }
     }
 
-    /// Whether the claimer that an owner word names is proved dead. The recorder only (it looks
-    /// into /proc).
+    /// Returns true if the claimer that an owner word names is proved dead. The recorder only (it
+    /// looks into /proc).
     pub fn owner_is_dead(&self, owner: Owner) -> bool {
         let index = usize::from(owner.slot.index);
         if index >= PROCESSES_MAX {
@@ -170,18 +170,18 @@ impl Window {
             || life_of(&identity, owner.tid) == Life::Dead
     }
 
-    /// Frees the slots of processes that are proved dead; how many live ones remain. Whoever runs
-    /// a trackway command.
+    /// Frees the slots of processes that are proved dead; returns the number of live ones. Every
+    /// trackway command calls it.
     pub fn sweep_processes(&self) -> usize {
         let mut alive = 0;
         for index in 0..PROCESSES_MAX {
             let process = self.process(index);
             let is_dead = |pid| pid != 0 && life_of(&self.identity_at(index), 0) == Life::Dead;
             match take(process, 0, is_dead) {
-                // ORDERING: Release pairs with the Acquire of whoever takes it next.
+                // ORDERING: Release pairs with the Acquire of the next process that takes it.
                 Ok(()) => process.pid.store(0, Ordering::Release),
                 Err(Refused::Lives) => alive += 1,
-                // Somebody is at it.
+                // Another process is at it.
                 Err(Refused::Free | Refused::Busy) => {}
             }
         }
@@ -192,25 +192,25 @@ impl Window {
 /// Why a place cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refused {
-    /// There is nobody, and `is_free` does not want it.
+    /// The entry is free, and `is_free` rejects that.
     Free,
-    /// Somebody lives there.
+    /// Its process lives.
     Lives,
-    /// Somebody is taking it, or has just done so.
+    /// Another process is taking it, or has just done so.
     Busy,
 }
 
-/// Takes a place for process `pid` (0: for nobody), if it `is_free`, which is told whose it is: it
-/// has the mark of one that is being filled in then.
+/// Takes an entry for process `pid` (0: for none), if `is_free` accepts its owner: the entry has
+/// the mark of one that is being filled in then.
 ///
 /// Between the look and the exchange the place may have been freed and taken by another process
 /// with the same id, which lives: ids are used again, and are the same in different namespaces. So
 /// the incarnation must be the same before and after.
 fn take(process: &Process, pid: u32, is_free: impl Fn(u32) -> bool) -> Result<(), Refused> {
     let incarnation = process.incarnation.load(Ordering::Relaxed);
-    // ORDERING: Acquire pairs with the Release of whoever has the place: what belongs to it is
-    // there, and is read behind this. And it keeps the load above before it. (An incarnation that
-    // is older than the id is seen to have changed below.)
+    // ORDERING: Acquire pairs with the Release of the entry's owner: its fields are there, and are
+    // read after this. And it keeps the load above before it. (An incarnation that is older than
+    // the id is seen to have changed below.)
     core::sync::atomic::fence(Ordering::Acquire);
     let found = process.pid.load(Ordering::Acquire);
     if found & PROCESS_ENTERING != 0 {

@@ -1,4 +1,4 @@
-//! Which events a session records, while that changes: its rules, and its bit in enable words.
+//! The events that a session records, while that changes: its rules, and its bit in enable words.
 //!
 //! **Who writes what.** The session's recorder alone writes its rules, their revision, its state,
 //! its flags and its successor. Bits in enable words are set by the recorder and by every library
@@ -15,16 +15,16 @@
 //!   right, or its setter finds the change, and says so in `events_revision`. The recorder looks at
 //!   that ten times a second, and where it has moved, at every event: so the bit is right soon.
 //!
-//! **Why no event is lost meanwhile.** A word does not say since when a bit is in it, nor in which
-//! life of the slot it was set. A library may be stopped between what it reads and its exchange for
-//! any time; what it then finds to be the same may have been something else in between, and slot
-//! and rules may be others. Whatever it looks at first, it may be stopped behind that. So it does
-//! nothing that would be wrong of a later life: a bit too many makes records that nobody asked for,
-//! until the recorder has looked; one that is missing loses records, which nobody counts. Hence the
-//! invariant: *once a bit is on that the rules of its slot select, it stays on until the recorder
-//! of that slot decides otherwise.* It follows from who clears bits alone, whatever is read by
-//! whom, and when. (Even a bit that a library has set itself, a moment before, and knows to be
-//! wrong is not its own any more: the recorder may have found it set, and been content.)
+//! **Why no event is lost meanwhile.** A word does not tell when a bit was set, nor in which life
+//! of the slot. A library may be stopped between its reads and its exchange for any time; equal
+//! values may have been others in between, and slot and rules may be others. A check does not help:
+//! the library may be stopped after it. So a library does nothing that would be wrong in a later
+//! life of the slot: a bit too many makes unwanted records until the recorder has looked; a missing
+//! bit loses records, uncounted. Hence the invariant: *once a bit is on that the rules of its slot
+//! select, it stays on until the recorder of that slot decides otherwise.* It follows from which
+//! code clears bits, whatever is read by whom, and when. (Even a bit that a library has set a
+//! moment before, and knows to be wrong, must stay: the recorder may have found it set, and relied
+//! on it.)
 //!
 //! This ends: a library says something at most once for each event and slot, and a recorder that
 //! looks says nothing. A library need not wait for rules that are being rewritten, because who
@@ -54,7 +54,7 @@
 //! rules of its own before all bits are moved, lest an event have both bits:
 //!
 //! 1. the successor becomes ACTIVE, with no rules;
-//! 2. the old session's `successor` names it: one store, from which on nobody sets the old bit;
+//! 2. the old session's `successor` names it: one store, after which no library sets the old bit;
 //! 3. [`Window::move_event`] for every event;
 //! 4. [`Window::set_rules`] and [`Window::apply_rules`] for the successor, with the old one's
 //!    rules: this moves what was set behind 3; the old session ends, and only then may the
@@ -71,24 +71,23 @@ use trackway_schema::{Heading, Rules};
 
 use crate::{SessionLayout, Window};
 
-/// How often a library decides anew before it leaves the event to the recorder. Each time a
-/// recorder must have changed its rules and be through with it, or somebody else another bit of the
-/// same word.
+/// Decisions of a library before it leaves the event to the recorder. Each repetition needs a
+/// complete change of rules by a recorder, or a change of another bit of the same word.
 const TRIES_MAX: usize = 64;
-/// How often the recorder, or who finds it gone, tries an exchange of bits.
+/// Attempts of the recorder, or of a library that finds it gone, to exchange bits.
 const EXCHANGES_MAX: usize = 1000;
-/// What stands in the place of words of a window that the process has left (the agent's `known`):
-/// it stands for no sessions, and nothing is taken from it. (Where 32 sessions want an event, a
-/// writer clears none of their bits.)
+/// Value in the place of words of a window that the process has left (the agent's `known`): it
+/// stands for no sessions, and nothing is taken from it. (Where 32 sessions want an event, a writer
+/// clears none of their bits.)
 const LEFT: u32 = u32::MAX;
 
-/// What decides about a session's bits, besides the rules' bytes.
+/// The state that decides about a session's bits, besides the rules' bytes.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     revision: u32,
     /// The slot whose bit an event gets that the rules select: the session's, or its successor's.
     target: usize,
-    /// Whether bits may be set.
+    /// True if bits may be set.
     is_open: bool,
 }
 
@@ -115,7 +114,7 @@ impl Standing {
         }
     }
 
-    /// Whether the rules are being rewritten.
+    /// Returns true if the rules are being rewritten.
     const fn is_changing(self) -> bool {
         self.revision & 1 != 0
     }
@@ -146,7 +145,7 @@ impl Window {
         true
     }
 
-    /// Whether the rules of session `slot` select an event; `None` if they are not those of
+    /// Returns true if the rules of session `slot` select an event; `None` if they are not those of
     /// `revision`, or were rewritten meanwhile.
     fn selects(&self, slot: usize, revision: u32, heading: &Heading<'_>) -> Option<bool> {
         let session = self.session(slot);
@@ -176,8 +175,8 @@ impl Window {
         self.settle(layout.index, index, heading, &mut || {})
     }
 
-    /// As [`Self::enable_if_selected`]; `meanwhile` is called where others may change what was just
-    /// read, before that is acted on.
+    /// Implements [`Self::enable_if_selected`]; `meanwhile` is called where other processes may
+    /// change the values just read, before they are acted on.
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
     fn settle(
@@ -188,14 +187,15 @@ impl Window {
         meanwhile: &mut dyn FnMut(),
     ) -> bool {
         let enabled = &self.event(index).enabled;
-        // The bit that we have set, if any; what the rules said.
-        let (mut ours, mut said) = (0, None);
+        // The bit that we have set, if any; what the rules last_answer.
+        let (mut ours, mut last_answer) = (0, None);
         for _ in 0..TRIES_MAX {
             // ORDERING: Acquire, before what decides is read: who finds what a recorder has made of
             // the word finds what it made it of. Pairs with the Release in all that changes bits.
             let word = enabled.load(Ordering::Acquire);
             let standing = Standing::of(self, slot);
-            let Some(wanted) = self.wanted(slot, standing, (index, heading), &mut said) else {
+            let Some(wanted) = self.wanted(slot, standing, (index, heading), &mut last_answer)
+            else {
                 continue;
             };
             meanwhile();
@@ -244,7 +244,7 @@ impl Window {
         slot: usize,
         standing: Standing,
         (index, heading): (usize, &Heading<'_>),
-        said: &mut Option<(usize, u32, bool)>,
+        last_answer: &mut Option<(usize, u32, bool)>,
     ) -> Option<u32> {
         if !standing.is_open || standing.is_changing() {
             return Some(0);
@@ -252,11 +252,11 @@ impl Window {
         let is_same = |&(of, revision, _): &(usize, u32, bool)| {
             (of, revision) == (slot, standing.revision) // which no other rules of the slot have
         };
-        let (.., selects) = match said.filter(is_same) {
-            Some(said) => said,
+        let (.., selects) = match last_answer.filter(is_same) {
+            Some(answer) => answer,
             None => {
                 let selects = self.selects(slot, standing.revision, heading)?;
-                *said.insert((slot, standing.revision, selects))
+                *last_answer.insert((slot, standing.revision, selects))
             }
         };
         if !selects {
@@ -269,8 +269,8 @@ impl Window {
     }
 
     /// Clears the bit of event `index` in session `slot`; if it turns out afterwards that it is to
-    /// stay, it becomes what the rules say by then. For writers that find nobody behind it; any
-    /// thread or process, also in a signal handler.
+    /// stay, the rules decide again. For writers that find no recorder behind it; any thread or
+    /// process, also in a signal handler.
     #[cold]
     #[inline(never)] // as above
     pub fn clear_bit_unless(&self, slot: usize, index: usize, stays: impl FnOnce() -> bool) {
@@ -283,7 +283,8 @@ impl Window {
         }
     }
 
-    /// As [`Self::enable_if_selected`], of an event whose description the caller does not have.
+    /// Enables an event whose description the caller does not have, like
+    /// [`Self::enable_if_selected`].
     #[cold]
     #[inline(never)] // as above
     fn settle_described(&self, slot: usize, index: usize) {
@@ -324,8 +325,8 @@ impl Window {
         wanted
     }
 
-    /// Moves event `index` from session `from` to its successor, which `to` describes: whoever
-    /// looks at the enable word finds one bit or the other. Whether it was enabled in `from`. The
+    /// Moves event `index` from session `from` to its successor, which `to` describes: a site finds
+    /// one bit or the other in the enable word. Returns true if it was enabled in `from`. The
     /// recorder of both only, in the order that this file's head gives.
     pub fn move_event(&self, index: usize, from: usize, to: &SessionLayout) -> bool {
         // ORDERING: SeqCst, the recorder's half of the argument above.
@@ -338,7 +339,8 @@ impl Window {
         }
         self.ensure_id(to, index);
         exchange(enabled, old, new, is_set).unwrap_or_else(|| {
-            // Somebody writes to it without end. First the new bit: better twice than not at all.
+            // Another process writes to it without end. First the new bit: better twice than not at
+            // all.
             set(enabled, new);
             enabled.fetch_and(!old, Ordering::Relaxed);
             true
@@ -351,10 +353,10 @@ impl Window {
         if id.load(Ordering::Relaxed) == 0 {
             let session = self.session(layout.index);
             let taken = session.next_id.fetch_add(1, Ordering::Relaxed);
-            // Somebody else may have been first: then our number is a gap. Where somebody wrote
-            // over the next number, ours may be none.
-            // ORDERING: Release, so that a recorder that sees records with this id (published by
-            // the commit store) finds it in the table; the partner is its Acquire scan.
+            // Another process may have been first: then our number is a gap. Where the next number
+            // was overwritten, ours may be none. ORDERING: Release, so that a recorder that sees
+            // records with this id (published by the commit store) finds it in the table; the
+            // partner is its Acquire scan.
             let _ =
                 id.compare_exchange(0, taken.wrapping_add(1), Ordering::Release, Ordering::Relaxed);
         }
@@ -367,7 +369,7 @@ const fn bit_of(slot: usize) -> u32 {
 }
 
 fn set(enabled: &AtomicU32, bits: u32) {
-    // ORDERING: whoever sees the bit finds the id; SeqCst because a recorder that comes back
+    // ORDERING: a site that sees the bit finds the id; SeqCst because a recorder that comes back
     // renews its lease first (see `look_at_lease` in the agent).
     enabled.fetch_or(bits, Ordering::SeqCst);
 }
@@ -406,7 +408,7 @@ mod tests {
     use super::*;
     use crate::world::World;
 
-    /// What others do while a library is between its look at what decides and its exchange: this
+    /// The steps of other processes between a library's look at the state and its exchange: this
     /// time, the next, …
     type Meanwhile<'world> = &'world dyn Fn();
 
@@ -450,7 +452,7 @@ mod tests {
         assert_eq!(world.bits(index), 1 << 5);
     }
 
-    /// How often libraries have left an event to the recorder.
+    /// The number of times that libraries have left an event to the recorder.
     fn revision(world: &World) -> u32 {
         world.window.header().events_revision.load(Ordering::Relaxed)
     }
@@ -555,7 +557,7 @@ mod tests {
         assert_eq!((world.bits(index), revision(&world)), (1 << 4, before + 1));
         assert!(!world.window.apply_rules(&session, index));
         assert_eq!(world.bits(index), 0);
-        // Where there is nothing to say, nothing is said.
+        // Where there is nothing to say, nothing is last_answer.
         assert!(!describe(&world, index, &[]));
         assert_eq!((world.bits(index), revision(&world)), (0, before + 1));
     }

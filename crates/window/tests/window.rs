@@ -64,7 +64,7 @@ fn root_makes_a_window_for_who_has_none_and_finds_it_again() {
     assert_eq!((metadata.uid(), metadata.permissions().mode() & 0o777), (USER, 0o600));
     let (second, _) = folder.open_for(USER, true).unwrap();
     assert_eq!(second.header().events_revision.load(Ordering::Relaxed), 7);
-    // What another user put there is not his, whatever it is called.
+    // A file that another user put there is refused, whatever its name.
     assert_eq!(folder.open_for(USER + 1, true).unwrap_err(), OpenError::NotOurs);
     assert_eq!(folder.open(true).unwrap_err(), OpenError::NotOurs);
 }
@@ -72,11 +72,11 @@ fn root_makes_a_window_for_who_has_none_and_finds_it_again() {
 #[test]
 fn nobody_waits_for_whoever_has_a_lease_on_it() {
     let folder = Folder::new("lease");
-    // Not one that somebody has mapped.
+    // Not one that another process has mapped.
     std::fs::write(folder.file(), vec![0; DATA_OFFSET]).unwrap();
     std::fs::set_permissions(folder.file(), PermissionsExt::from_mode(0o600)).unwrap();
     let file = std::fs::File::open(folder.file()).unwrap();
-    // SAFETY: plain calls on a descriptor of ours. The signal that says that somebody waits would
+    // SAFETY: plain calls on a descriptor of ours. The signal that announces a waiting open would
     // end this process.
     let leased = unsafe {
         libc::signal(libc::SIGIO, libc::SIG_IGN);
@@ -319,9 +319,9 @@ fn processes_enter_leave_and_are_told_apart() {
     assert!(!window.owner_is_dead(Owner::from_word(word)), "another namespace proves nothing");
 }
 
-/// RUN an allocator over a window that somebody else has open too, then has mapped only, then has
+/// RUN an allocator over a window that another process has open too, then has mapped only, then has
 /// let go of. EXPECT it compact at the last, with its events; and with all of its memory as soon as
-/// somebody opens it.
+/// a process opens it.
 #[test]
 fn a_window_that_nobody_uses_is_made_compact() {
     const KEPT_BYTES: u64 = 1 << 20;
@@ -356,7 +356,7 @@ fn a_window_that_nobody_uses_is_made_compact() {
 }
 
 /// RUN two threads that open the window, use its memory, make it compact if they are alone, and let
-/// go of it. EXPECT that nobody is refused, and that what each has is its own and has memory.
+/// go of it. EXPECT that neither is refused, and that the memory of each is its own and backed.
 #[test]
 fn whoever_opens_a_window_that_is_made_compact_has_all_of_it() {
     const ROUNDS: usize = 500;

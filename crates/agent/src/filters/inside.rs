@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use trackway_ring::inside::{Line, nobody_is_in};
+use trackway_ring::inside::{Line, is_part_empty};
 use trackway_ring::rseq::{Area, add_one};
 
 /// Lines that there are: threads on CPUs beyond count by atomic instructions.
@@ -92,5 +92,5 @@ fn leave_by_sequence(part: usize, area: Area) -> bool {
 
 /// Whether nobody is inside, of a part that was unlinked, and every CPU visited since.
 pub(super) fn is_empty(part: usize) -> bool {
-    nobody_is_in(part, LINES.iter().chain(core::iter::once(&OTHERS)))
+    is_part_empty(part, LINES.iter().chain(core::iter::once(&OTHERS)))
 }

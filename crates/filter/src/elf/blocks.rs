@@ -33,7 +33,7 @@ impl Item {
         is_class && !matches!(self.insn.op, CALL | EXIT)
     }
 
-    /// Whether the instruction behind it may follow.
+    /// Returns true if the next instruction may follow.
     fn falls_through(&self) -> bool {
         self.insn.op != EXIT && !(self.is_jump() && self.insn.op & 0xf0 == jump::JA)
     }
@@ -56,7 +56,7 @@ pub(super) fn target(at: usize, insn: Insn) -> Option<usize> {
 
 /// Instructions that are entered at the first and left behind the last.
 struct Block {
-    /// Of the function's items.
+    /// The range of the function's items.
     items: std::ops::Range<usize>,
     /// The block behind, if its last instruction may lead there, and the one that it jumps to.
     next: Option<usize>,
@@ -162,7 +162,7 @@ fn joined(items: &[Item], blocks: &[Block], order: &[usize]) -> Vec<Item> {
     joined
 }
 
-/// Where each of a function's items is, from its beginning, and how long all are.
+/// Returns the place of each item of a function, from its beginning, and the length of all.
 pub(super) fn places(items: &[Item]) -> (Vec<(usize, usize)>, usize) {
     let mut end = 0;
     let mut places: Vec<(usize, usize)> = Vec::with_capacity(items.len());
@@ -203,7 +203,7 @@ mod tests {
         Item { target: Some(target), ..plain(at, insn) }
     }
 
-    /// What register 0 is at the end; `None` if that does not come.
+    /// Returns register 0 at the end; `None` if that is not reached.
     fn run(items: &[Item], first: u64) -> Option<u64> {
         let (mut r0, mut index) = (first, 0);
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! Errors of a file, with their place.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use std::fmt;
 pub struct Error {
     /// The instruction that it is about, if it is about one.
     pub place: Option<Box<Place>>,
-    /// What is wrong, without a full stop.
+    /// The message, without a full stop.
     pub message: String,
-    /// What to do about it.
+    /// Advice.
     pub hint: Option<String>,
 }
 

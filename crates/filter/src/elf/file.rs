@@ -1,4 +1,4 @@
-//! What is in a file: sections, functions, relocations. Gone through once; hostile.
+//! The content of a file: sections, functions, relocations. Walked once; hostile.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ pub(super) struct Section<'d> {
     pub(super) index: SectionIndex,
     pub(super) data: &'d [u8],
     pub(super) is_code: bool,
-    /// Whether anything in it is to be replaced when it is linked.
+    /// True if a part of it is to be replaced when it is linked.
     pub(super) is_relocated: bool,
 }
 
@@ -37,12 +37,12 @@ pub(super) struct Function {
     pub(super) insns: std::ops::Range<usize>,
 }
 
-/// What an instruction's relocation names.
+/// The kind of instruction that a relocation changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What [`trackway_jit::insn::LDDW`] loads.
+    /// The operand of [`trackway_jit::insn::LDDW`].
     Wide,
-    /// What a call calls.
+    /// The target of a call.
     Call,
     /// Something else, by its number.
     Other(u32),
@@ -55,11 +55,11 @@ pub(super) struct Relocation {
     target: Option<SymbolIndex>,
 }
 
-/// What a relocation leads to.
+/// The target of a relocation.
 pub(super) enum Target {
     /// So many bytes behind the beginning of a section, by its place in [`File::sections`].
     Section(usize, u64),
-    /// What is in no section that filters can use: why, and its name.
+    /// A symbol in no section that filters can use: the reason, and its name.
     Nowhere(&'static str, String),
 }
 
@@ -256,7 +256,7 @@ impl<'d> File<'d> {
         self.relocations.get(&(section, insn)).copied()
     }
 
-    /// What a relocation leads to.
+    /// Returns the target of a relocation.
     pub(super) fn target(&self, relocation: Relocation) -> Target {
         let symbol = relocation.target.and_then(|index| self.elf.symbol_by_index(index).ok());
         let Some(symbol) = symbol else { return Target::Nowhere("is nothing", "?".into()) };

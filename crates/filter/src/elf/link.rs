@@ -23,7 +23,7 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    /// Where in the file an instruction of the program is from.
+    /// Returns the place in the file of an instruction of the program.
     pub(super) fn place(
         &self,
         file: &File<'_>,
@@ -52,7 +52,7 @@ fn place(file: &File<'_>, function: FunctionId, insn: usize) -> Place {
 #[derive(Default)]
 pub(super) struct Constants {
     bytes: Vec<u8>,
-    /// Where a section begins in them.
+    /// Start of a section in them.
     starts: BTreeMap<usize, usize>,
 }
 
@@ -65,7 +65,7 @@ impl Constants {
         self.bytes
     }
 
-    /// Where a section begins among the constants.
+    /// Returns the start of a section among the constants.
     fn start(&mut self, file: &File<'_>, section: usize) -> Result<usize, String> {
         if let Some(&start) = self.starts.get(&section) {
             return Ok(start);
@@ -84,7 +84,7 @@ impl Constants {
     }
 }
 
-/// What an instruction comes to.
+/// The result of an instruction.
 enum Resolved {
     /// Itself.
     Plain(Insn),
@@ -102,7 +102,7 @@ pub(super) fn program(
 ) -> Result<Linked, Error> {
     let mut order = Order { file, done: Vec::new(), open: Vec::new(), insns: 0 };
     order.visit(entry, constants)?;
-    // Whoever is done first is called by those that are done later.
+    // Functions that are done first are called by those that are done later.
     let functions = order.done.into_iter().rev();
     let functions = functions.map(|id| Ok((id, ordered(body(file, id, constants)?))));
     let functions: Vec<(FunctionId, Vec<Item>)> = functions.collect::<Result<_, Error>>()?;
@@ -181,7 +181,7 @@ fn body(file: &File<'_>, id: FunctionId, constants: &mut Constants) -> Result<Ve
 struct Order<'f, 'd> {
     file: &'f File<'d>,
     done: Vec<FunctionId>,
-    /// Those that are being looked at, each called by the one before.
+    /// The functions being linked, each called by the one before.
     open: Vec<FunctionId>,
     insns: usize,
 }
@@ -217,7 +217,7 @@ impl Order<'_, '_> {
     }
 }
 
-/// What an instruction of a function comes to.
+/// Resolves an instruction of a function.
 fn resolve(
     file: &File<'_>,
     id: FunctionId,

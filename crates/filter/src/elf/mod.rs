@@ -46,7 +46,7 @@ pub const OBJECT_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
 /// At least what an object has in front of a program, an alternative (with its padding), and all of
 /// them, in bytes.
 const HEAD_BYTES: usize = 8;
-/// What it has in front of a need's path.
+/// Bytes before a need's path.
 const NEED_BYTES: usize = 2;
 /// Most filters of a file, and most programs of a filter.
 const COUNT_MAX: usize = 255;
@@ -55,12 +55,12 @@ const PROGRAMS: &str = "trackway/";
 /// In front of the names of sections with needs.
 const NEEDS: &str = "trackway_needs/";
 
-/// What a file comes to.
+/// The filters of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filters {
     /// The filters, as alternatives in the order of the file.
     pub object: Object,
-    /// What each is called.
+    /// Their names.
     pub names: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
     Ok(filters)
 }
 
-/// That sections with programs and needs are all of filters: whoever misspells one is told.
+/// Checks that sections with programs and needs are all of filters: a misspelt one is an error.
 fn all_belong(file: &File<'_>, names: &[String]) -> Result<(), Error> {
     for section in file.sections() {
         let of = section.name.strip_prefix(NEEDS).or(section.name.strip_prefix(PROGRAMS));
@@ -122,7 +122,7 @@ fn all_belong(file: &File<'_>, names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is left of [`OBJECT_BYTES_MAX`].
+/// The rest of [`OBJECT_BYTES_MAX`].
 struct Room {
     left: usize,
 }
@@ -192,7 +192,7 @@ fn entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> 
     Ok(entries)
 }
 
-/// What a program asks for.
+/// The facts about a program.
 struct Facts {
     /// Bit n: slot n.
     slots_read: u64,

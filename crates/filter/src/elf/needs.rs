@@ -1,4 +1,4 @@
-//! What slots of a frame are: text, a line `KIND PATH` for each, in the order of the slots.
+//! The slots of a frame: text, a line `KIND PATH` for each, in the order of the slots.
 
 use trackway_jit::{Kind, SLOTS_MAX};
 
@@ -29,7 +29,7 @@ fn need(line: &str) -> Option<Need> {
     Some(Need { path: path.to_owned(), kind, place: Place::parse(path)?, elements: None })
 }
 
-/// Whether a place, as text, is a path of a line that leads there again.
+/// Returns true if a place, as text, is a path of a line that leads there again.
 pub(crate) fn is_path(of: &Place) -> bool {
     let path = of.to_string();
     path.len() <= PATH_BYTES_MAX

@@ -1,6 +1,6 @@
-//! Which line of the source an instruction is of: what `clang -g` writes for the kernel
+//! The source line of an instruction: from what `clang -g` writes for the kernel
 //! (Documentation/bpf/btf.rst), which has the lines' text in it. For messages only: what makes no
-//! sense is as if it were not there.
+//! sense is skipped.
 
 /// Lines of one file.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What a section's header says at `at`: where a part of it begins, from the header's end, and how
-/// long it is.
+/// Reads a section's header at `at`: the start of a part of it, from the header's end, and its
+/// length.
 fn part(section: &[u8], at: usize) -> Option<&[u8]> {
     section.starts_with(&MAGIC).then_some(())?;
     let header = u32_at(section, 4)? as usize;
@@ -31,7 +31,7 @@ fn part(section: &[u8], at: usize) -> Option<&[u8]> {
 }
 
 impl<'d> Lines<'d> {
-    /// Of the sections `.BTF` and `.BTF.ext`.
+    /// Creates it from the sections `.BTF` and `.BTF.ext`.
     pub(super) fn new(types: &'d [u8], more: &'d [u8]) -> Self {
         let strings = part(types, 16).unwrap_or_default();
         Self { strings, infos: part(more, 16).unwrap_or_default() }
@@ -42,7 +42,7 @@ impl<'d> Lines<'d> {
         std::str::from_utf8(rest.split(|&byte| byte == 0).next()?).ok()
     }
 
-    /// `file:line: text` of the instruction at this byte of a section.
+    /// Returns `file:line: text` of the instruction at this byte of a section.
     pub(super) fn find(&self, section: &str, byte: usize) -> Option<String> {
         let size = u32_at(self.infos, 0)? as usize;
         (size >= RECORD_BYTES).then_some(())?;

@@ -1,4 +1,4 @@
-//! How many cells of state a program uses, which nothing in a file says.
+//! The number of cells of state that a program uses, which a file does not say.
 
 use trackway_jit::CELLS_MAX;
 use trackway_jit::helper::Helper;
@@ -9,7 +9,8 @@ use trackway_jit::scan::{Known, Scan};
 /// The register that has a cell's number.
 const CELL: u8 = 2;
 
-/// As many cells as the program's calls name by constants; all there are if one names another.
+/// Returns the number of cells that the program's calls name by constants; the maximum if one names
+/// another.
 pub(super) fn cells(program: Program<'_>) -> usize {
     let scan = Scan::new(program);
     let calls = program.insns().filter(|(_, insn)| asks_cell(*insn));

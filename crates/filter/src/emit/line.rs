@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use crate::graph::{Alu, End, Function, Op, Relation, Step, Test, Value};
 
-/// How a jump asks.
+/// The condition of a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     /// A comparison.
     Compare(Relation),
-    /// Whether they have a bit in common.
+    /// True if they have a bit in common.
     Bits,
 }
 
-/// What becomes instructions, none of which depends on where it stands.
+/// A line that becomes instructions, independent of its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// The beginning of a block.
@@ -62,8 +62,8 @@ pub(super) fn lines(function: &Function) -> Vec<Line> {
     lines
 }
 
-/// The jump for a test. Whether bits are set can be asked without working the `&` out, if nobody
-/// else wants it; whether they are not set cannot.
+/// Makes the jump for a test. Whether bits are set can be tested without computing the `&`, if it
+/// has no other use; whether they are not set cannot.
 fn jump(
     function: &Function,
     uses: &HashMap<Value, usize>,
@@ -85,7 +85,7 @@ fn jump(
     Line::JumpIf { ask: Ask::Compare(test.relation), a: test.a, b: test.b, to }
 }
 
-/// How often each value is used, wherever it is worked out.
+/// Counts the uses of each value.
 fn uses(function: &Function) -> HashMap<Value, usize> {
     let mut uses = HashMap::new();
     let mut used = |value: Value| *uses.entry(value).or_insert(0) += 1;

@@ -17,7 +17,7 @@ use trackway_jit::{ELEMENTS_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, STACK_BYTES, S
 
 use crate::graph::{Graph, Op, Unsupported, Value, Values};
 
-/// Whether instructions have room for this constant: 32 bits, extended by their sign.
+/// Returns true if instructions have room for this constant: 32 bits, extended by their sign.
 pub(crate) fn is_immediate(bits: u64) -> bool {
     i32::try_from(bits as i64).is_ok()
 }
@@ -73,7 +73,7 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
     let mut addresses: Vec<(usize, usize)> = Vec::new();
     let mut stack_bytes = [0; 2];
     for (number, function) in graph.functions.iter().enumerate() {
-        // Functions are called by those before them; what nobody calls any more is left out.
+        // Functions are called by those before them; one without calls is left out.
         if number > 0 && addresses.iter().all(|(_, called)| *called != number) {
             continue;
         }

@@ -11,19 +11,19 @@ use crate::graph::{Op, Value, Values};
 
 /// Registers that calls leave as they are.
 const SAVED: [u8; 4] = [6, 7, 8, 9];
-/// Where the frame is if it is needed behind a call.
+/// The register of the frame if it is needed after a call.
 const SAVED_FRAME: u8 = SAVED[0];
 /// Registers that calls destroy, but for that of the frame, which some leave, and that of the
 /// answer.
 const DESTROYED: [u8; 4] = [2, 3, 4, 5];
-/// Where instructions put what has no register; not given to values once there is such a thing.
+/// Registers for values that have none; not given to values once there is such a value.
 pub(super) const SCRATCH: [u8; 2] = [5, 4];
 /// The answer of a call.
 pub(super) const ANSWER: u8 = 0;
-/// What a function is called with besides the frame.
+/// The register of a function's argument besides the frame.
 pub(super) const ITEM: u8 = 2;
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
     /// In a register.
@@ -34,13 +34,13 @@ pub(super) enum Location {
     Again,
 }
 
-/// Where everything is in a function.
+/// The places of everything in a function.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     locations: BTreeMap<Value, Location>,
-    /// Where the frame is.
+    /// The register of the frame.
     pub(super) frame: u8,
-    /// Whether there are no calls: then register 0 is not touched until the end.
+    /// True if there are no calls: then register 0 is not touched until the end.
     pub(super) is_leaf: bool,
     pub(super) stack_bytes: usize,
 }
@@ -99,7 +99,7 @@ pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
     }
 }
 
-/// Whether the frame is in its register behind a call.
+/// Returns true if the frame is in its register after a call.
 fn keeps_frame(line: &Line, values: &Values) -> bool {
     let Line::Compute(value) = line else { return true };
     match values.op(*value) {

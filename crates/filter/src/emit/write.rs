@@ -18,10 +18,10 @@ const LOAD_HALF: u8 = class::LDX | size::W | mode::MEM;
 const SLOT_BYTES: usize = 8;
 const HALF_BYTES: usize = SLOT_BYTES / 2;
 
-/// What functions are written to.
+/// The output of functions.
 pub(super) struct Output<'a, 'graph> {
     pub(super) instructions: &'a mut Vec<Insn>,
-    /// Where the distance to a function is still to be put in, and the function's number.
+    /// Places where the distance to a function is still to be put in, and the function's number.
     pub(super) addresses: &'a mut Vec<(usize, usize)>,
     pub(super) constants: &'a mut Constants<'graph>,
 }
@@ -52,7 +52,7 @@ struct Writer<'a, 'graph> {
     instructions: &'a mut Vec<Insn>,
     addresses: &'a mut Vec<(usize, usize)>,
     constants: &'a mut Constants<'graph>,
-    /// Where blocks begin.
+    /// Starts of blocks.
     labels: Vec<usize>,
     /// Jumps, and to which block.
     jumps: Vec<(usize, usize)>,
@@ -60,7 +60,7 @@ struct Writer<'a, 'graph> {
     end_jumps: Vec<usize>,
 }
 
-/// What an argument of a call is.
+/// An argument of a call.
 #[derive(Clone, Copy)]
 enum Argument {
     Frame,

@@ -1,4 +1,4 @@
-//! Events that nobody has described yet: what the fields that an expression names could be.
+//! Events that are not registered yet: the possible types of the fields that an expression names.
 //!
 //! Bytecode depends on the kinds of what it needs, and on little else. So an expression can be
 //! checked against made-up events, one for each combination of types that its fields could have
@@ -35,7 +35,7 @@ const WIDTHS_MAX: usize = 3;
 /// Elements that a made-up array has: as many as a path can name.
 const ARRAY_LENGTH: u64 = 1 << 16;
 
-/// What the names of applications' contexts begin with, among those of fields.
+/// Prefix of application contexts, among the names of fields.
 pub(crate) const APPLICATION: &str = "$app.";
 
 /// Types that applications' contexts can have.
@@ -47,7 +47,7 @@ fn is_of_application(of: &Type) -> bool {
     application_types().contains(of)
 }
 
-/// What an expression names: fields, and contexts of applications with `$app.`.
+/// Returns the names in an expression: fields, and application contexts with `$app.`.
 pub(crate) fn named(parsed: &Parsed) -> Vec<String> {
     Named::of(&parsed.tree).fields
 }
@@ -65,20 +65,19 @@ pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
     named
 }
 
-/// What an expression could be for.
+/// The possible filters of an expression.
 #[derive(Debug)]
 pub(crate) struct Possible {
-    /// What it is for events of which little need be known, and what that is; the likely ones
-    /// first.
+    /// Filters for events of which little need be known, with those events; the likely ones first.
     pub(crate) filters: Vec<(Filter, Meant)>,
-    /// Whether there could be an event for which it makes sense.
+    /// True if there could be an event for which it makes sense.
     pub(crate) is_plausible: bool,
-    /// What is wrong with it for a likely event for which it does not.
+    /// The error for a likely event for which it does not.
     error: Option<Error>,
 }
 
 impl Possible {
-    /// What is wrong with it, if it is not plausible.
+    /// Returns its error, if it is not plausible.
     pub(crate) fn error(self, text: &str) -> Error {
         let whole = Span { from: 0, to: text.len() };
         let message = "no event can have all that this names";
@@ -86,7 +85,7 @@ impl Possible {
     }
 }
 
-/// What an expression could be for.
+/// Returns the possible filters of an expression.
 pub(crate) fn possible(text: &str, parsed: &Parsed) -> Possible {
     let named = Named::of(&parsed.tree);
     let fields = &named.fields;
@@ -140,15 +139,15 @@ pub(crate) fn possible(text: &str, parsed: &Parsed) -> Possible {
     found
 }
 
-/// Whether all that it reads is what its needs are.
+/// Returns true if everything that it reads is determined by the kinds of its needs.
 fn depends_on_kinds(filter: &Filter) -> bool {
     let mut reads = BTreeSet::new();
     read_elements(&filter.root, &mut reads);
     reads.is_empty()
 }
 
-/// What an expression is for an event of these kinds, with what it is for: for each combination of
-/// widths, where they make a difference, or some of them.
+/// Returns the filters of an expression for an event of these kinds, with the events that they
+/// apply to: for each combination of widths, where they make a difference, or some of them.
 fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, Meant)> {
     let that_count = fields_that_count(parsed, layout);
     let every = (1_u32 << that_count.len().min(u32::BITS as usize - 1)) - 1;
@@ -167,7 +166,7 @@ fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, Meant)> {
     masks.into_iter().filter_map(made).collect()
 }
 
-/// What those who run a filter tell events apart by.
+/// Returns the needs by which programs that run a filter tell events apart.
 fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
     filter.needs.iter().map(|need| (need.path.clone(), need.kind as u8)).collect()
 }
@@ -175,7 +174,7 @@ fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
 /// A type that a field could have.
 struct Guess {
     of: Type,
-    /// Whether its kind says all that bytecode depends on.
+    /// True if its kind determines everything that bytecode depends on.
     by_kind: bool,
     /// The first type for which an expression makes sense if it does for this one.
     is_like: usize,

@@ -1,4 +1,4 @@
-//! What an expression names, and the parts that it is made of.
+//! The names in an expression, and its parts.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use super::APPLICATION;
 use crate::parse::{Item, Node, Tree, Unary};
 use crate::text::Text;
 
-/// What an expression names.
+/// The names in an expression.
 #[derive(Default)]
 pub(super) struct Named {
     /// Fields, in order; contexts of applications as `$app.provider:name`.
     pub(super) fields: Vec<String>,
-    /// Those that an element is asked of by its number.
+    /// Those of which an element is read by its number.
     pub(super) indexed: BTreeSet<String>,
     /// Strings, as labels that they mean: without stars.
     pub(super) texts: BTreeSet<Vec<u8>>,
@@ -50,7 +50,7 @@ fn name_of(tree: &Tree) -> Option<String> {
     }
 }
 
-/// Whether what stands there are numbers and units, and no names.
+/// Returns true if it consists of numbers and units, without names.
 fn is_of_numbers_and_units(tree: &Tree) -> bool {
     matches!(&tree.node, Node::Call(name, ..) if matches!(name.as_str(), "rate" | "sample"))
 }
@@ -58,11 +58,11 @@ fn is_of_numbers_and_units(tree: &Tree) -> bool {
 /// A part of an expression.
 pub(super) struct Part<'t> {
     pub(super) tree: &'t Tree,
-    /// Whether it has to be true or false.
+    /// True if it has to be true or false.
     pub(super) is_truth: bool,
-    /// Which of the expression's fields it names.
+    /// The expression's fields that it names.
     pub(super) fields: Vec<usize>,
-    /// Of how many nodes it is.
+    /// Number of its nodes.
     pub(super) size: usize,
 }
 

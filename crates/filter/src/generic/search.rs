@@ -1,4 +1,4 @@
-//! Which types fields could have, as far as an expression says: found out by asking the checker,
+//! The possible types of fields, as far as an expression determines them: found by the checker,
 //! which alone knows what makes sense.
 //!
 //! Each part of an expression is asked by itself, the small ones first: what makes no sense in
@@ -17,11 +17,11 @@ use crate::types::{Widths, check_parsed, check_part, check_value};
 const PART_FIELDS_MAX: usize = 3;
 /// Most combinations of types that a part is asked for.
 const PART_TRIED_MAX: usize = 64;
-/// How often all parts are asked.
+/// Passes over all parts.
 const PASSES_MAX: usize = 8;
 /// Nodes of trees that the checker goes through, in all.
 const NODES_MAX: usize = 200_000;
-/// What a made-up event costs, in such nodes.
+/// Cost of a made-up event, in nodes.
 const LAYOUT_NODES: usize = 8;
 
 pub(super) struct Search<'p> {
@@ -31,18 +31,18 @@ pub(super) struct Search<'p> {
     types: &'p [Guess],
     /// For each field the types that it could have.
     could: Vec<Vec<bool>>,
-    /// How many nodes of the whole tree there are.
+    /// Number of nodes of the whole tree.
     size: usize,
     left: usize,
 }
 
-/// Whether there is an event for which an expression makes sense.
+/// The result of the search for an event for which an expression makes sense.
 pub(super) enum Found {
     /// There is: types by the numbers of the fields.
     Types(Vec<usize>),
     /// There is none, because of this.
     Nothing(Error),
-    /// That is not known.
+    /// It is not known.
     NotKnown,
 }
 
@@ -93,7 +93,7 @@ impl<'p> Search<'p> {
         (0..self.types.len()).filter(is_first).collect()
     }
 
-    /// Whether anything was taken away.
+    /// Returns true if a type was ruled out.
     fn narrow_by(&mut self, part: &Part<'_>) -> Result<bool, Error> {
         let choices: Vec<Vec<usize>> = part.fields.iter().map(|&field| self.likes(field)).collect();
         let many: usize = choices.iter().map(Vec::len).product();

@@ -21,11 +21,11 @@ pub(super) fn lower(filter: &Filter) -> Result<Graph, Unsupported> {
     Ok(Graph { functions, texts: shared.texts })
 }
 
-/// What the functions of a filter have together.
+/// The data that the functions of a filter share.
 pub(super) struct Shared<'filter> {
     filter: &'filter Filter,
     pub(super) texts: Vec<Vec<u8>>,
-    /// Those that are not done yet are `None`.
+    /// The functions; `None`: not done yet.
     functions: Vec<Option<Function>>,
     effects: usize,
 }
@@ -405,7 +405,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         })
     }
 
-    /// What an operator makes of numbers.
+    /// Lowers an operator on numbers.
     fn operated(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         Ok(match &expr.node {
             Node::Negate(of) => {
@@ -437,7 +437,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         })
     }
 
-    /// What is true or false: a helper says it as a number, or it is made one.
+    /// Lowers a truth: a helper returns it as a number, or it is made one.
     fn asked(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         Ok(match &expr.node {
             Node::StringTest(test, string, part) => {
@@ -469,7 +469,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         })
     }
 
-    /// What is true or false, as 1 or 0.
+    /// Lowers a truth to 1 or 0.
     fn materialized(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         self.variables += 1;
         let variable = self.values.number(Op::Variable(self.variables));
@@ -606,7 +606,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
     }
 }
 
-/// Whether elements are at least 0 as signed numbers.
+/// Returns true if elements are at least 0 as signed numbers.
 fn is_natural(elements: Elements) -> bool {
     elements.of == Type::Signed && elements.scalar.is_some_and(|scalar| !scalar.is_signed())
 }

@@ -2,10 +2,9 @@
 //!
 //! A filter is a graph of blocks that ends in yes or no (McCanne, Jacobson: *The BSD Packet
 //! Filter*, 1993, section 3.1): `&&` and `||` are edges, not values. A frame never changes while a
-//! filter looks at it, so an expression without effects has one value wherever it is worked out,
-//! and one number: [`Values`] gives it. What was worked out on all ways to a block is not worked
-//! out again there, what was asked is not asked again, and what nobody uses is left out
-//! ([`reduce`]).
+//! filter looks at it, so an expression without effects has one value wherever it is computed, and
+//! one number: [`Values`] gives it. A value computed on all ways to a block is not computed again
+//! there, a test is not repeated, and unused values are left out ([`reduce`]).
 //!
 //! Blocks are numbered in the order in which they are laid out, and edges lead to later ones only.
 
@@ -55,7 +54,7 @@ impl Alu {
     }
 }
 
-/// How a value comes about.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     /// A constant.
@@ -70,7 +69,7 @@ pub(crate) enum Op {
     Offset(usize),
     /// The upper half of a slot, as a number without a sign: a length.
     Length(usize),
-    /// What a function is called with besides the frame.
+    /// The argument of a function besides the frame.
     Item,
     /// Arithmetic.
     Alu(Alu, Value, Value),
@@ -80,7 +79,7 @@ pub(crate) enum Op {
     Call(Helper, Vec<Value>),
     /// The answer of another helper; the number tells calls apart.
     Effect(Helper, Vec<Value>, usize),
-    /// What blocks assign before it is used.
+    /// A variable that blocks assign before it is used.
     Variable(usize),
 }
 
@@ -95,7 +94,7 @@ impl Op {
         }
     }
 
-    /// Whether it is read from the frame, in one instruction.
+    /// Returns true if it is read from the frame, in one instruction.
     pub(crate) fn is_load(&self) -> bool {
         matches!(self, Self::Slot(_) | Self::Offset(_) | Self::Length(_))
     }
@@ -105,7 +104,7 @@ impl Op {
     }
 }
 
-/// How two values are compared.
+/// The relation of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Relation {
     Equal,
@@ -184,7 +183,7 @@ pub(crate) enum Step {
     Assign(Value, u64),
 }
 
-/// Where a block leads.
+/// The end of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// There.
@@ -228,7 +227,7 @@ pub(crate) struct Graph {
     pub(crate) texts: Vec<Vec<u8>>,
 }
 
-/// What bytecode cannot do.
+/// A feature that bytecode does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unsupported(pub(crate) String);
 

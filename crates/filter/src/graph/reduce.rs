@@ -1,4 +1,4 @@
-//! What is known on all ways to a block is not worked out or asked again; what nobody uses goes.
+//! Removal of values and tests that are known on all ways to a block, and of unused ones.
 //!
 //! Edges lead forward only, so one pass in the order of blocks has seen all ways to a block before
 //! the block, and one pass backward all that follows it.
@@ -9,7 +9,7 @@ use trackway_jit::INSTRUCTIONS_MAX;
 
 use super::{Block, End, Function, Op, Relation, Step, Test, Unsupported, Value};
 
-/// Most times that a function is looked through for what nobody uses: each makes it shorter.
+/// Most passes over a function for unused values: each makes it shorter.
 const ROUNDS_MAX: usize = 16;
 /// Most answers that are remembered along a way.
 const FACTS_MAX: usize = 64;
@@ -48,7 +48,7 @@ impl Set {
     }
 }
 
-/// What is known at a place.
+/// The knowledge at a place.
 #[derive(Debug, Clone)]
 struct Known {
     /// Values that were worked out.
@@ -142,7 +142,7 @@ fn forward(function: &mut Function) {
     let mut at: BTreeMap<usize, Known> = BTreeMap::from([(0, nothing)]);
     for number in 0..function.blocks.len() {
         let Some(mut known) = at.remove(&number) else {
-            // Whatever it leads to: nobody comes here.
+            // The block is unreachable, whatever it leads to.
             function.blocks[number] = Block { steps: Vec::new(), end: End::Return(false) };
             continue;
         };
@@ -184,7 +184,7 @@ fn arrive(at: &mut BTreeMap<usize, Known>, to: usize, known: Known) {
     }
 }
 
-/// Where a jump to each block ends up: behind blocks that do nothing but jump.
+/// Returns where a jump to each block ends up: after blocks that do nothing but jump.
 fn thread(blocks: &[Block]) -> Vec<usize> {
     let mut jumps: Vec<usize> = (0..blocks.len()).collect();
     for number in (0..blocks.len()).rev() {
@@ -243,7 +243,7 @@ fn compact(function: &mut Function) {
     function.blocks = kept;
 }
 
-/// Leaves out what nobody uses, but for effects.
+/// Leaves out unused values, except for effects.
 fn backward(function: &mut Function) {
     let values = &function.values;
     let mut used_at: Vec<Set> = vec![Set::new(0); function.blocks.len()];

@@ -12,12 +12,12 @@ use crate::parse::Binary;
 use crate::text::Shape;
 use crate::types::{Expr, Node, StringTest};
 
-/// Where a string's or a sequence's length begins in a word.
+/// Start of a string's or a sequence's length in a word.
 const LENGTH_SHIFT: u64 = 32;
 /// Most bytes that are compared as numbers at once.
 const COMPARED_BYTES: usize = 16;
 
-/// Where a part of a string is looked for.
+/// The place in a string where a part is searched.
 #[derive(Clone, Copy)]
 enum Edge {
     Start,
@@ -145,7 +145,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// How many bytes or elements a word has.
+    /// Returns the number of bytes or elements of a word.
     pub(super) fn length(&mut self, word: Value) -> Value {
         match *self.values.op(word) {
             Op::Text(text) => {

@@ -21,7 +21,7 @@ pub(crate) struct Values {
     natural: HashSet<Value>,
 }
 
-/// What is known of a test.
+/// The knowledge of a test.
 pub(crate) enum Known {
     Always(bool),
     Open(Test),
@@ -58,12 +58,12 @@ impl Values {
         self.number(Op::Constant(bits))
     }
 
-    /// That the value is at least 0 as a signed number.
+    /// Notes that the value is at least 0 as a signed number.
     pub(super) fn set_natural(&mut self, value: Value) {
         self.natural.insert(value);
     }
 
-    /// Whether it is at least 0 as a signed number.
+    /// Returns true if it is at least 0 as a signed number.
     fn is_natural(&self, value: Value) -> bool {
         match self.op(value) {
             Op::Constant(bits) => *bits as i64 >= 0,
@@ -114,7 +114,7 @@ impl Values {
         }
     }
 
-    /// `a op y`, where `b` is the constant `y`.
+    /// Makes `a op y`, where `b` is the constant `y`.
     fn alu_by(&mut self, op: Alu, a: Value, b: Value, y: u64) -> Value {
         let is_natural = self.is_natural(a) && y as i64 >= 0;
         match (op, y) {

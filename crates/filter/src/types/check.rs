@@ -25,7 +25,7 @@ impl From<Expr> for Typed<'_> {
     }
 }
 
-/// What surrounds a sequence's name.
+/// The surroundings of a sequence's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Around {
     /// It is meant as a whole: `length( )`, or nothing.

@@ -1,4 +1,4 @@
-//! What an expression is made of, seen or changed: one list for both.
+//! The parts of an expression, read or changed: one list for both.
 
 use super::{Expr, Node};
 
@@ -40,7 +40,7 @@ macro_rules! children {
 }
 
 impl Expr {
-    /// What it is made of, from left to right.
+    /// Returns its parts, from left to right.
     pub fn children(&self) -> Vec<&Self> {
         children!(&self.node, &Self)
     }

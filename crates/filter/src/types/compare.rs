@@ -238,7 +238,7 @@ fn within(value: Expr, ranges: Vec<(u64, u64)>) -> Expr {
     Expr::truth(Node::Ranges(Box::new(value), ranges))
 }
 
-/// What of a range of constants a value of type `of` can be.
+/// Returns the parts of a range of constants that a value of type `of` can have.
 fn constant_range(first: (u64, Type), last: (u64, Type), of: Type) -> Vec<(u64, u64)> {
     let (least, most) = match of {
         Type::Unsigned => (0, u64::MAX),

@@ -135,7 +135,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is made of all elements of a sequence that is named.
+    /// Checks a function of all elements of a sequence.
     fn fold(&mut self, fold: Fold, tree: &Tree, span: Span) -> Result<Expr, Error> {
         let name = fold.name();
         if self.around == Around::Any {
@@ -239,7 +239,7 @@ impl Checker<'_> {
 }
 
 impl StringTest {
-    /// What the test says of two strings.
+    /// Returns the result of the test for two strings.
     pub fn is_so(self, string: &[u8], part: &[u8]) -> bool {
         match self {
             Self::StartsWith => string.starts_with(part),

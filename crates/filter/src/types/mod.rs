@@ -41,7 +41,7 @@ pub enum Type {
     Sequence,
 }
 
-/// Whose name it is that a need begins with.
+/// The owner of the name that a need begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Root {
     /// A field of the payload.
@@ -61,10 +61,10 @@ pub enum Step {
     Element(u64),
 }
 
-/// Where something is in an event.
+/// A place in an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Whose name it is.
+    /// The owner of the name.
     pub root: Root,
     /// The name.
     pub name: String,
@@ -93,33 +93,33 @@ impl std::fmt::Display for Place {
 /// Numbers in a sequence or an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elements {
-    /// How each is used.
+    /// The use of each element.
     pub of: Type,
-    /// What each is in a record; `None` if bytecode cannot read it.
+    /// The scalar of each in a record; `None` if bytecode cannot read it.
     pub scalar: Option<Scalar>,
 }
 
-/// What a filter asks an event for: a slot of its frame.
+/// A need of a filter: a slot of its frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// Where it is, as text: its name to those who run the filter.
+    /// Its place, as text: its name for programs that run the filter.
     pub path: String,
-    /// What it is taken for.
+    /// Its kind.
     pub kind: Kind,
-    /// Where it is, for those who read traces.
+    /// Its place, for readers of traces.
     pub place: Place,
-    /// Of a sequence: its elements.
+    /// The elements of a sequence.
     pub elements: Option<Elements>,
 }
 
 impl Need {
-    /// Whether it is an element that is a string: an event may have none of that number.
+    /// Returns true if it is an element that is a string: an event may have none of that number.
     pub fn is_text_element(&self) -> bool {
         self.kind == Kind::String && matches!(self.place.steps.last(), Some(Step::Element(_)))
     }
 }
 
-/// What is asked of two strings.
+/// A test of two strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum StringTest {
@@ -128,7 +128,7 @@ pub enum StringTest {
     Contains,
 }
 
-/// What is made of all elements of a sequence or an array of integers.
+/// A function of all elements of a sequence or an array of integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fold {
     /// Their sum, of which 64 bits stay.
@@ -140,7 +140,7 @@ pub enum Fold {
 }
 
 impl Fold {
-    /// What it is called in expressions.
+    /// Returns its name in expressions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -153,13 +153,13 @@ impl Fold {
 /// An expression with its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// The node.
     pub node: Node,
     /// Type of its value; what is true or false is [`Type::Signed`], 1 or 0.
     pub of: Type,
 }
 
-/// What an expression is. Numbers in it are needs' indices, unless it says otherwise.
+/// A node of an expression. Numbers in it are needs' indices, unless it says otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     /// A number: bits as its type has them.
@@ -178,7 +178,7 @@ pub enum Node {
     Item,
     /// The value that the innermost [`Node::Within`] asks about.
     Bound,
-    /// `-a`, of integers and floats.
+    /// `-a`, for integers and floats.
     Negate(Box<Expr>),
     /// `~a`.
     Complement(Box<Expr>),
@@ -190,21 +190,21 @@ pub enum Node {
     Arithmetic(Binary, Box<Expr>, Box<Expr>),
     /// A comparison; both sides are integers (as numbers, whatever their signs), floats or strings.
     Compare(Binary, Box<Expr>, Box<Expr>),
-    /// Whether a string is as the pattern says.
+    /// True if a string matches the pattern.
     Matches(Box<Expr>, Text),
-    /// What is asked of two strings.
+    /// A test of two strings.
     StringTest(StringTest, Box<Expr>, Box<Expr>),
-    /// Whether an integer is in one of these ranges, first and last, in order, apart.
+    /// True if an integer is in one of these ranges, first and last, in order, apart.
     Ranges(Box<Expr>, Vec<(u64, u64)>),
-    /// Whether one of these is true of a value, which they call [`Node::Bound`].
+    /// True if one of these is true for a value, which they call [`Node::Bound`].
     Within(Box<Expr>, Vec<Expr>),
     /// All, from left to right, until one is not true.
     All(Vec<Expr>),
     /// One of them, from left to right, until one is true.
     Either(Vec<Expr>),
-    /// Whether it is true of one element of the need.
+    /// True if it is true for one element of the need.
     Any(usize, Box<Expr>),
-    /// What is made of all elements of the need.
+    /// A function of all elements of the need.
     Fold(Fold, usize),
     /// True with this probability, times 2^64.
     Sample(u64),
@@ -212,14 +212,14 @@ pub enum Node {
     Rate {
         /// Number of the cell.
         cell: usize,
-        /// How many times.
+        /// Their number.
         many: u64,
         /// In how many nanoseconds.
         interval_ns: u64,
     },
-    /// How often it was asked before, by a cell.
+    /// The number of earlier evaluations, by a cell.
     Count(usize),
-    /// Whether the value is not that of the time before, by a cell.
+    /// True if the value differs from that of the time before, by a cell.
     Changed(usize, Box<Expr>),
 }
 
@@ -244,26 +244,27 @@ impl Expr {
 /// A filter, checked against a layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// What it asks the event for, in the order in which the expression names it.
+    /// Its needs, in the order in which the expression names them.
     pub needs: Vec<Need>,
     /// Cells of state.
     pub cells: usize,
     /// The expression.
     pub root: Expr,
-    /// What is perhaps not meant.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
-/// How wide fields are taken for that are integers without a sign: for a filter that serves events
-/// in which they have different widths. (What a sequence has is read as what it is.)
+/// The widths that fields are taken for that are integers without a sign: for a filter that serves
+/// events in which they have different widths. (Elements of a sequence are read by their own
+/// width.)
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Widths<'names> {
-    /// As the layout says.
+    /// The widths of the layout.
     #[default]
     Own,
     /// All for less than 64 bits.
     Narrow,
-    /// Those of these names for less than 64 bits, all others for 64.
+    /// Less than 64 bits for fields of these names, 64 for all others.
     NarrowOnly(&'names BTreeSet<String>),
 }
 
@@ -276,7 +277,7 @@ pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
     check_parsed(&parse(text)?, layout, Widths::Own)
 }
 
-/// As [`check()`], of what was parsed.
+/// Checks a parsed expression like [`check()`].
 pub(crate) fn check_parsed(
     parsed: &Parsed,
     layout: &Layout,
@@ -287,12 +288,13 @@ pub(crate) fn check_parsed(
     Ok(checker.finish(root))
 }
 
-/// Whether a part of an expression, by itself, is true or false of an event.
+/// Checks that a part of an expression, by itself, is true or false for an event.
 pub(crate) fn check_part(part: &Tree, layout: &Layout) -> Result<(), Error> {
     check::Checker::new(layout, Widths::Own, Vec::new()).truth(part).map(|_| ())
 }
 
-/// Whether a part of an expression, by itself, is something of an event, whatever is done with it.
+/// Checks that a part of an expression, by itself, is a value of an event, whatever is done with
+/// it.
 pub(crate) fn check_value(part: &Tree, layout: &Layout) -> Result<(), Error> {
     check::Checker::new(layout, Widths::Own, Vec::new()).check(part).map(|_| ())
 }

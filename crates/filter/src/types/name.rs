@@ -29,7 +29,8 @@ impl<'layout> Resolved<'layout> {
     }
 }
 
-/// That there is no such name: what was perhaps meant, or else what there is.
+/// Returns the error that there is no such name: with the name that was perhaps meant, or else with
+/// those that there are.
 pub(super) fn unknown(span: Span, what: String, name: &str, has: &[&str]) -> Error {
     match closest(name, has.iter().copied()) {
         Some(meant) => Error::new(Topic::Unknown, span, what).with_suggestion(format!("'{meant}'")),
@@ -191,7 +192,7 @@ impl<'layout> Checker<'layout> {
         if is_wide { Type::Unsigned } else { Type::Signed }
     }
 
-    /// How elements of this type are used, if they are numbers, and their labels.
+    /// Returns the use of elements of this type, if they are numbers, and their labels.
     pub(super) fn elements(of: &'layout layout::Type) -> Option<(Elements, &'layout [Label])> {
         use trackway_schema::Scalar;
         Some(match of {
@@ -249,7 +250,7 @@ pub(crate) fn article(of: &layout::Type) -> &'static str {
     }
 }
 
-/// What to do where elements of this type are not numbers.
+/// Returns the hint where elements of this type are not numbers.
 fn by_number(place: &Place, element: &layout::Type) -> String {
     match element {
         layout::Type::String => format!(

@@ -3,8 +3,8 @@
 use super::{Place, Root, Step};
 
 impl Place {
-    /// Where a path leads, which is what [`Place`] is as text: `$ctx.NAME`, `$app.PROVIDER:TYPE`,
-    /// `NAME`, each with `.MEMBER` and `[INDEX]` behind. `None` if that is no path.
+    /// Parses a path, which is [`Place`] as text: `$ctx.NAME`, `$app.PROVIDER:TYPE`, `NAME`, each
+    /// followed by `.MEMBER` and `[INDEX]`. Returns `None` if that is no path.
     pub fn parse(path: &str) -> Option<Self> {
         let (root, rest) = match path.strip_prefix("$ctx.") {
             Some(rest) => (Root::Context, rest),

@@ -1,4 +1,4 @@
-//! What somebody may have meant who wrote a name that there is not.
+//! Suggestions for names that do not exist.
 
 /// Longest name that is compared, in bytes; the work is in proportion to the square.
 const NAME_BYTES_MAX: usize = 64;
@@ -20,8 +20,8 @@ pub fn closest<'name>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be put in, left out, changed, or exchanged with their neighbour to make
-/// one of the other; upper and lower case are the same (restricted Damerau-Levenshtein).
+/// Returns the number of letters to insert, delete, change, or exchange with their neighbour to
+/// make one of the other; upper and lower case are the same (restricted Damerau-Levenshtein).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut two_ago = vec![0; b.len() + 1];
     let mut before: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! What one object is for that is made before all events are known.
+//! The events that one object applies to that is made before all events are known.
 
 use std::collections::BTreeSet;
 
@@ -186,8 +186,8 @@ fn events_that_are_known_come_first_and_are_not_there_twice() {
     assert_eq!(*first, alone.alternative);
 }
 
-/// The alternative that an event of nobody's with integers of these types is asked by, as it would
-/// be alone; `None`: none, so it is counted.
+/// Returns the alternative for an unregistered event with integers of these types, as it would be
+/// alone; `None`: none, so it is counted.
 fn asked(compiled: &CompiledFor, fields: &[(&str, Scalar)]) -> Option<usize> {
     let kind = |of: Scalar| if of.is_signed() { Kind::Signed } else { Kind::Unsigned };
     let of = |path: &str| fields.iter().find(|(name, _)| *name == path).expect("a field").1;
@@ -253,7 +253,7 @@ fn what_depends_on_more_than_kinds_is_for_events_that_are_known() {
     // Elements are read as what they are.
     let text = "any(xs > 3)";
     let never = any(text, &[]);
-    // Those that have such a thing are counted until then: nobody takes it for what it may be.
+    // Events with such a field are counted until then: it is not taken for what it may be.
     assert_eq!(kinds(&never), [one("xs", Kind::Unsigned)]);
     assert_eq!(never.meanings[8..], [0, 0, 4, 0, 0, 0, 0, 0]);
     assert_eq!(never.filters[0].root.constant(), Some(0));

@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) script: Script,
 }
 
-/// What is in a file.
+/// Reads a file.
 pub(crate) fn read(text: &str) -> Case {
     let mut case = Case::default();
     case.event.layout.event = "app:event".into();

@@ -1,5 +1,5 @@
-//! Whatever the text is, it is an expression or an error that points into it: no panic, no stack
-//! that overflows, no work out of proportion.
+//! Any text is an expression or an error that points into it: no panic, no stack that overflows, no
+//! work out of proportion.
 
 use proptest::prelude::*;
 use trackway_filter::compile::compile;

@@ -38,7 +38,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Of an object with one alternative, in this world.
+    /// Creates the run of an object with one alternative, in this world.
     pub(crate) fn new(cells: usize, alternative: &Alternative, world: &Script) -> Self {
         let object = Object { cells, alternatives: vec![alternative.clone()] };
         let bytes = object.encode().expect("an object");

@@ -1,5 +1,5 @@
-//! What people see: the line, marks below what is meant, the message, the hint. And which events a
-//! filter for many is for.
+//! The messages for people: the line, the marks below it, the message, the hint; and the events
+//! that a filter for many applies to.
 
 use trackway_filter::compile::{CompiledFor, compile, compile_for};
 use trackway_filter::explain;
@@ -131,7 +131,7 @@ fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
     }
 }
 
-/// Where the events are said elsewhere (`trackway event on SESSION PATTERN --filter EXPR`).
+/// The events are given elsewhere (`trackway event on SESSION PATTERN --filter EXPR`).
 #[test]
 fn a_pattern_is_not_asked_for_where_it_does_not_belong() {
     let text = "myapp:request: status > 3";

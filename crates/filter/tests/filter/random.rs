@@ -11,7 +11,7 @@ use super::frame::Frame;
 use super::machine::Machine;
 use super::runner::{Runner, inspect};
 
-/// How often a random event happens.
+/// Repetitions of a random event.
 const TIMES: usize = 3;
 
 /// Random numbers that get smaller as a test case is made smaller, and are 0 at the end.
@@ -379,9 +379,9 @@ proptest! {
     }
 }
 
-/// Whether a filter that lets one event pass, relaxed, lets all pass that differ from it in what is
-/// unknown, and asks nothing else. `None` if there is nothing to compare; else whether the relaxed
-/// one ever says no, and what is wrong with it.
+/// Checks that a filter that lets one event pass, relaxed, lets all pass that differ from it in
+/// unknown values, and reads nothing else. Returns `None` if there is nothing to compare; else
+/// whether the relaxed one ever says no, and the error.
 fn relax(values: [&[u32]; 2], expression: &[u32], depth: usize) -> Option<Result<bool, String>> {
     let [event, mut other] = values.map(|values| event(&mut Dice { numbers: values, at: 0 }));
     let mut dice = Dice { numbers: expression, at: 0 };
@@ -440,7 +440,7 @@ fn who_does_not_know_all_says_no_only_where_who_does_would() {
     assert!(all.len() > 100 && no > 20, "{no} of {}", all.len());
 }
 
-/// What comes of 400 comparisons: how many there were, and in how many something differed.
+/// Makes 400 comparisons: returns their number, and the number of differences.
 fn compare_many(spoil: impl Fn(&mut [Insn])) -> (usize, usize) {
     let mut seed = 1_u64;
     let mut numbers = || -> Vec<u32> {

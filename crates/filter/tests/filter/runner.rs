@@ -14,7 +14,7 @@ use trackway_schema::Scalar;
 
 use super::frame::Frame;
 
-/// What a register or a place on the stack holds.
+/// The content of a register or a place on the stack.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Held {
     Nothing,
@@ -296,8 +296,8 @@ fn arithmetic(insn: Insn, op: u8, registers: &[Held; 11]) -> Held {
     })
 }
 
-/// What a reader sees without running it: jumps go forward to instructions, shifts by constants
-/// are by less than 64, ends are ends.
+/// Checks what a reader sees without running it: jumps go forward to instructions, shifts by
+/// constants are by less than 64, ends are ends.
 pub(crate) fn inspect(program: &[Insn]) {
     let mut is_start = vec![true; program.len()];
     let mut at = 0;
@@ -326,7 +326,7 @@ pub(crate) fn inspect(program: &[Insn]) {
     assert!(all, "the kernel refuses what is never reached");
 }
 
-/// Which instructions can be reached.
+/// Returns the instructions that can be reached.
 fn reached(program: &[Insn]) -> Vec<bool> {
     let mut reached = vec![false; program.len()];
     reached[0] = true;
@@ -355,7 +355,7 @@ fn reached(program: &[Insn]) -> Vec<bool> {
     reached
 }
 
-/// What `string_edges` answers of a field: byte by byte.
+/// Returns the answer of `string_edges` for a field: byte by byte.
 fn edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
     let is_at = |start: usize, number: u64| {
         (0..size).all(|at| u64::from(string[start + at]) == number >> (8 * at) & 0xff)
@@ -363,7 +363,7 @@ fn edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
     u64::from(string.len() >= size && is_at(0, first) && is_at(string.len() - size, last))
 }
 
-/// Whether bytes are not those of two numbers: each of them, of the number that has it.
+/// Returns true if bytes are not those of two numbers: each of them, of the number that has it.
 fn differ(bytes: &[u8], first: u64, last: u64) -> bool {
     let (begin, end) = Helper::number_bytes(bytes.len() as u8);
     let behind = bytes.len() - usize::from(end);

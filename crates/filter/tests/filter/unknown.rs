@@ -1,7 +1,7 @@
-//! Events that nobody has described before, random ones, and random expressions: what was compiled
-//! without them judges them as the tree does once they are known, or counts them, and refuses no
-//! expression that makes sense for them. Who is taken for whom is decided here as in traced
-//! programs (`agent::filters::link`): by the bytes of objects, meanings and descriptions.
+//! Unregistered random events, and random expressions: filters that were compiled without them
+//! judge them as the tree does once they are known, or count them, and accept every expression that
+//! makes sense for them. Which alternative applies is decided here as in traced programs
+//! (`agent::filters`): by the bytes of objects, meanings and descriptions.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,9 +24,9 @@ use super::event::{Datum, Event, Now, Script};
 
 /// Expressions, each with events of its own.
 const CASES: u64 = 400;
-/// How often each event happens.
+/// Repetitions of each event.
 const TIMES: usize = 4;
-/// What a recorder lets a filter take for such events.
+/// Bytes that a recorder lets a filter take for such events.
 const GENERIC_BYTES: usize = 16 << 10;
 const VPID: u32 = 77;
 
@@ -224,7 +224,7 @@ fn number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
     }
 }
 
-/// What a program does with an event.
+/// The decision of a program about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     /// Nothing of it is wanted.
@@ -290,7 +290,8 @@ extern "C" fn never() -> u64 {
     0
 }
 
-/// Whether what is `published` judges an event as the tree does that is made for it; what it says.
+/// Checks that the `published` filter judges an event as the tree does that is made for it; returns
+/// the decision.
 ///
 /// # Errors
 ///
@@ -324,18 +325,18 @@ fn judge(
     Ok(says)
 }
 
-/// What was found out of some cases.
+/// The results of some cases.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Of events that the expression makes sense for, before they are known.
+    /// Events that the expression makes sense for, before they are known.
     asked: usize,
     counted: usize,
-    /// That went wrong.
+    /// Errors.
     wrong: Vec<String>,
 }
 
-/// Judges random events by what was compiled for nobody, for others, and for all. `spoil` does
-/// something to what was compiled.
+/// Judges random events by filters that were compiled for none, for others, and for all. `spoil`
+/// damages the compiled filter.
 fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..cases {

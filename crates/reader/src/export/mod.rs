@@ -24,7 +24,7 @@ use trackway_console::IoError;
 pub use join::join;
 pub use trim::trim;
 
-/// How a trace is written.
+/// The settings of an export.
 pub struct Export<'a> {
     /// The folder: new, or empty.
     pub folder: PathBuf,
@@ -34,7 +34,7 @@ pub struct Export<'a> {
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// How far the writing has come.
+/// The progress of the writing.
 struct Steps<'a> {
     export: &'a Export<'a>,
     /// Bytes to be read, and those that were.
@@ -60,7 +60,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Exported {
     /// Traces.
@@ -73,7 +73,7 @@ pub struct Exported {
     pub rewritten: u64,
     /// Bytes of packets.
     pub bytes: u64,
-    /// Whether nothing was damaged.
+    /// True if nothing was damaged.
     pub is_whole: bool,
 }
 

@@ -12,14 +12,14 @@ use trackway_ctf::read::Bytes;
 use super::ExportError;
 use crate::folder::{METADATA, metadata_bytes};
 
-/// How much is gathered before it is written, and read at once to be copied.
+/// Bytes that are gathered before they are written, and read at once to be copied.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A folder that stays open: what is made below it is in it, whoever renames what is above it and
-/// puts another in its place (docs/design/0004-privileges.md).
+/// A folder that stays open: files made below it are in it, even if a folder above it is renamed
+/// and replaced (docs/design/0004-privileges.md).
 struct Held {
     folder: File,
-    /// Where it was, for where there is no /proc.
+    /// Its path when it was opened, for where there is no /proc.
     opened: PathBuf,
 }
 
@@ -31,12 +31,12 @@ impl Held {
         Ok(Self { folder: options.open(&path)?, opened: path })
     }
 
-    /// Makes the folder `name` in it. Nobody else may write there.
+    /// Makes the folder `name` in it, with no access for others.
     fn make(&self, name: &str) -> io::Result<Self> {
         let path = self.path().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         Self::open_ours(path.clone()).inspect_err(|_| {
-            // Nothing is in it yet: what has anything in it is somebody else's, and stays.
+            // It is empty so far: a folder with content belongs to others, and stays.
             let _ = fs::remove_dir(path);
         })
     }
@@ -71,7 +71,7 @@ impl Held {
     }
 }
 
-/// Where the links to a process's own open files are.
+/// The folder with the links to a process's own open files.
 const LINKS: &str = "/proc/self/fd";
 
 /// A path as people read it: what is below a [`Held`] folder is where that is now.
@@ -86,11 +86,11 @@ pub(super) fn shown(path: PathBuf) -> PathBuf {
 }
 
 /// A folder that is written to in a folder of its own below it, which becomes its contents once all
-/// is written, and else goes with all that is in it: nothing of anybody else's is touched.
+/// is written, and else goes with all that is in it: nothing else is touched.
 pub(super) struct Folder {
     path: PathBuf,
     held: Held,
-    /// How many folders were made for it, from itself up.
+    /// Number of folders that were made for it, from itself up.
     made: usize,
     /// Name of the folder in it.
     name: String,
@@ -135,7 +135,7 @@ impl Folder {
         Ok(to)
     }
 
-    /// What was written stays.
+    /// Keeps what was written.
     pub(super) fn done(mut self) -> Result<(), ExportError> {
         let mut moved = Vec::new();
         if let Err(error) = self.move_out(&mut moved) {
@@ -182,9 +182,9 @@ impl Drop for Folder {
 pub(super) struct PacketFile {
     path: PathBuf,
     file: Option<File>,
-    /// What was not written yet.
+    /// Bytes that are not written yet.
     buffer: Vec<u8>,
-    /// Where in the file `buffer` begins.
+    /// Start of `buffer` in the file.
     at: u64,
 }
 
@@ -193,7 +193,7 @@ impl PacketFile {
         Self { path, file: None, buffer: Vec::new(), at: 0 }
     }
 
-    /// How long the file is.
+    /// Returns the length of the file.
     pub(super) const fn length(&self) -> u64 {
         self.at + self.buffer.len() as u64
     }
@@ -334,7 +334,7 @@ mod tests {
             fs::create_dir(folder.staging().join(name)).unwrap();
             fs::write(folder.staging().join(name).join("file"), "x").unwrap();
         }
-        // Somebody has put something in the place of one.
+        // Another process has put something in the place of one.
         fs::create_dir_all(place.join("out/b/theirs")).unwrap();
         assert!(matches!(folder.done(), Err(ExportError::Write(..))));
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());

@@ -12,10 +12,10 @@ use crate::input::DataFile;
 use crate::order::{EventPlace, Span, StreamOrder, ends_first};
 use crate::workers::Teller;
 
-/// How much of a rewritten packet may wait.
+/// Bytes of a rewritten packet that may wait.
 const WAITING_BYTES: usize = 256 << 10;
 
-/// Where packets go, and what became of them.
+/// The target of packets, and counts of what happened to them.
 pub(super) struct Target<'a> {
     pub(super) steps: &'a Steps<'a>,
     pub(super) file: PacketFile,
@@ -33,11 +33,11 @@ pub(super) struct Target<'a> {
 /// was one before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Numbers {
-    /// Of the latest packet that was read.
+    /// Number of the latest packet that was read.
     read: Option<u64>,
-    /// Of the latest packet that was written.
+    /// Number of the latest packet that was written.
     written: Option<u64>,
-    /// How many were missing between the latest one written and the latest one read.
+    /// Number of packets missing between the latest one written and the latest one read.
     missing: u64,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Target<'a> {
         what: impl std::fmt::Display,
     ) -> Result<(), ExportError> {
         self.done.is_whole = false;
-        // If nobody listens, whoever wrote what was said knows why.
+        // A failed write is reported by the thread that writes.
         let is_heard = self.teller.tell(format!("{name}: {what}"));
         if is_heard { Ok(()) } else { Err(ExportError::Stopped) }
     }
@@ -230,15 +230,15 @@ impl<'a> Target<'a> {
 
 /// A packet in a file.
 pub(super) struct PacketPlace {
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     pub(super) at: u64,
-    /// How many of its bytes there are.
+    /// Number of its bytes that are there.
     pub(super) bytes: u64,
-    /// What it says of itself.
+    /// Its header.
     pub(super) packet: Packet,
-    /// Whether all of its bytes are there.
+    /// True if all of its bytes are there.
     pub(super) is_complete: bool,
-    /// What is wrong with the times in its header.
+    /// An error in the times of its header.
     pub(super) ends_first: Option<Damage>,
 }
 
@@ -249,19 +249,19 @@ struct Cut<'t> {
     written: Option<Written<'t>>,
     /// The clock at the latest event that was kept.
     clock: u64,
-    /// Whether events were left out since.
+    /// True if events were left out since.
     is_skipping: bool,
 }
 
 /// A packet that is written.
 struct Written<'t> {
     rewriter: PacketRewriter<'t>,
-    /// Where it begins in the file, as soon as something of it is there.
+    /// Its start in the file, as soon as a part of it is there.
     at: Option<u64>,
     times: NewPacket,
 }
 
-/// What a step in a packet came to.
+/// The result of a step in a packet.
 enum Step {
     /// An event, kept or left out.
     Event,
@@ -301,7 +301,7 @@ impl<'t> Cut<'t> {
         Ok(step.unwrap_or(Step::End))
     }
 
-    /// What was written ends with the last event that was kept, unless another comes.
+    /// The output ends with the last event that was kept, unless another comes.
     fn leave_out(&mut self) {
         self.is_skipping = true;
         if let Some(written) = &mut self.written {
@@ -309,8 +309,8 @@ impl<'t> Cut<'t> {
         }
     }
 
-    /// Whether an event's header does not have enough bits of its time for readers to know it
-    /// after the latest event that was kept.
+    /// Returns true if an event's header does not have enough bits of its time for readers to know
+    /// it after the latest event that was kept.
     fn is_too_far(&self, clock: u64) -> bool {
         let distance = clock.wrapping_sub(self.clock);
         let is_beyond = self.empty.reach_cycles().is_some_and(|reach| distance >= reach);

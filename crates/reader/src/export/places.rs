@@ -1,14 +1,14 @@
-//! Where traces go in the folder that is written, and under which names.
+//! The folders and names of traces in the folder that is written.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::input::Input;
 
-/// What a trace is called where the name of the folder that it is in says nothing: that of `/`.
+/// The name of a trace in a folder without a name: that of `/`.
 const NAMELESS: &str = "trace";
 
-/// Where a trace was found.
+/// The place where a trace was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Its folder.
@@ -27,8 +27,8 @@ impl Origin {
     }
 }
 
-/// Where each trace goes: where it is below the folder that was searched, and if several were,
-/// below that one's name.
+/// Returns the place of each trace: its path below the folder that was searched, and if several
+/// were, below that one's name.
 pub(super) fn places(origins: &[Origin]) -> Vec<PathBuf> {
     let mut names = Names::default();
     let mut roots: Vec<(&Path, String)> = Vec::new();

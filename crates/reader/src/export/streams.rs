@@ -93,12 +93,12 @@ fn write_stream<'t, B: Bytes>(
     Ok(target.done)
 }
 
-/// What is done with a packet.
+/// The work on a packet.
 struct PacketWork<'w, 't, B> {
     stream: &'w Stream<'t, B>,
     file: &'w DataFile<B>,
     selection: &'w Selection<'w>,
-    /// Whether the time alone says what is kept.
+    /// True if the time alone decides what is kept.
     is_every_name: bool,
 }
 

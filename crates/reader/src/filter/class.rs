@@ -1,10 +1,10 @@
-//! What a class of events has, as filters name it.
+//! The members of a class of events, as filters name them.
 
 use trackway_ctf::read::{EventClass, Meaning, StreamClass, Struct, Type};
 use trackway_filter::layout::{Float, Integer, Layout, Member, Type as Kind};
 use trackway_schema::{Label, Scalar};
 
-/// How deep structures are described: types are as deep as whoever wrote the metadata likes.
+/// Depth to which structures are described: metadata may nest types at will.
 const DEPTH_MAX: usize = 16;
 /// Most names of values that stand for something: each field has its own copy.
 const NAMES_MAX: usize = 1024;
@@ -83,7 +83,7 @@ fn number(of: &trackway_ctf::read::Integer, labels: Vec<Label>) -> Integer {
     Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: scalar(of), labels }
 }
 
-/// What it is in a record of a traced program, if it is as wide as anything there.
+/// Returns the scalar of a traced program's record, if it is as wide as anything there.
 fn scalar(of: &trackway_ctf::read::Integer) -> Option<Scalar> {
     Some(match (of.is_signed(), of.bits()) {
         (true, 8) => Scalar::I8,

@@ -6,7 +6,7 @@ use trackway_filter::evaluate::Values;
 use trackway_filter::types::{Place as Path, Root, Step};
 use trackway_jit::Kind;
 
-/// Where in an event a filter's needs are: a tree of names and elements.
+/// The places of a filter's needs in an event: a tree of names and elements.
 #[derive(Debug)]
 pub(crate) struct Plan {
     places: Vec<Place>,
@@ -21,7 +21,7 @@ struct Place {
     need: Option<usize>,
 }
 
-/// Where the payload and the contexts begin in [`Plan::places`].
+/// Index of the payload in [`Plan::places`]; the contexts follow.
 const FIELDS: usize = 0;
 const CONTEXTS: usize = 1;
 
@@ -86,9 +86,9 @@ impl Plan {
 enum Found {
     Nothing,
     Number(u64),
-    /// Of the bytes that were gathered.
+    /// A range of the gathered bytes.
     Text(usize, usize),
-    /// Of the numbers that were gathered.
+    /// A range of the gathered numbers.
     Elements(usize, usize),
 }
 
@@ -96,7 +96,7 @@ enum Found {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Gather {
     found: Vec<Found>,
-    /// What each is, where that is in the record: of a variant.
+    /// The kind of each need, where a record decides: of a variant.
     kinds: Vec<Option<Kind>>,
     bytes: Vec<u8>,
     numbers: Vec<u64>,
@@ -105,7 +105,7 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// What a need's value is in this record; `None`: there is none.
+    /// Returns the kind of a need's value in this record; `None`: there is none.
     pub(crate) fn kind(&self, need: usize) -> Option<Kind> {
         self.kinds.get(need).copied().flatten()
     }

@@ -37,7 +37,7 @@ pub(crate) use gather::Gather;
 #[derive(Debug, Clone)]
 pub struct Filters {
     all: Vec<Wanted>,
-    /// Whether a pattern, the first, is for events of a name.
+    /// The test whether a pattern, the first, matches a name.
     matches: fn(&str, &str) -> bool,
 }
 
@@ -49,14 +49,14 @@ struct Wanted {
     what: What,
 }
 
-/// What of events is asked.
+/// The condition of a filter.
 #[derive(Debug, Clone)]
 enum What {
     Expression(String),
     Object(Compiled),
 }
 
-/// What is wrong with a filter, in lines for people.
+/// An error of a filter, in lines for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError(String);
 
@@ -68,7 +68,7 @@ impl std::fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// What the events of a trace have, as filters name it.
+/// Returns the members of a trace's events, as filters name them.
 pub fn layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
     classes(trace).map(|(stream, event)| class::layout(stream, event))
 }
@@ -108,7 +108,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -159,7 +159,7 @@ impl Filters {
         Ok(hints)
     }
 
-    /// What decides about events of this class; `None`: none of them is taken.
+    /// Returns the filters of events of this class; `None`: none of them is taken.
     pub(crate) fn of_class(
         &self,
         stream: &StreamClass,
@@ -189,7 +189,7 @@ impl Wanted {
         is_about
     }
 
-    /// What decides about events with this layout, if it can be asked of them.
+    /// Returns the filter for events with this layout, if they have what it needs.
     fn of_class(&self, layout: &Layout) -> Option<OfClass> {
         Some(match &self.what {
             What::Expression(expression) => {
@@ -254,11 +254,11 @@ impl Wanted {
     }
 }
 
-/// That no class of events which a filter is about has what it asks for.
+/// An unmet filter: no class of events that it applies to has what it needs.
 struct Unmet {
     option: &'static str,
     why: String,
-    /// Whether others may have it, as far as can be seen.
+    /// True if others may have it, as far as can be seen.
     may_come: bool,
 }
 
@@ -309,14 +309,14 @@ struct ClassFilter {
     of: OfClass,
 }
 
-/// What decides.
+/// A filter for a class of events.
 enum OfClass {
     /// Expressions that differ in what they take contexts of applications for; there is one.
     Expression(Plan, Vec<Filter>),
     Object(object::OfClass),
 }
 
-/// What a filter remembers.
+/// The state of a filter.
 #[derive(Debug, Default)]
 struct Memory {
     expression: State,
@@ -358,12 +358,12 @@ pub(crate) struct ClassFilters {
 }
 
 impl ClassFilters {
-    /// Whether one of them remembers something from one event to the next.
+    /// Returns true if one of them keeps state from one event to the next.
     pub(crate) fn remember(&self) -> bool {
         self.filters.iter().any(|one| one.cells() > 0)
     }
 
-    /// Whether all of them take an event. They remember nothing.
+    /// Returns true if all of them take an event. They keep no state.
     ///
     /// # Errors
     ///
@@ -383,7 +383,7 @@ impl ClassFilters {
         Ok(true)
     }
 
-    /// What they ask an event for, to be judged in the order of time.
+    /// Gathers the values that they need from an event, to be judged in the order of time.
     ///
     /// # Errors
     ///
@@ -402,7 +402,7 @@ impl ClassFilters {
 #[derive(Debug)]
 pub(crate) struct Question {
     moment: Moment,
-    /// What each of the class's filters asks for.
+    /// The values that each of the class's filters needs.
     values: Vec<Gather>,
 }
 
@@ -418,7 +418,7 @@ impl Question {
     }
 }
 
-/// What filters remember, over all streams: asked in the order of time.
+/// The state of filters, over all streams: used in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// By the filter's place among [`Filters`].
@@ -426,7 +426,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Whether all filters of its class take an event.
+    /// Returns true if all filters of its class take an event.
     pub(crate) fn takes(&mut self, filters: &ClassFilters, question: &Question) -> bool {
         let mut moment = question.moment;
         filters.filters.iter().zip(&question.values).all(|(one, values)| {
@@ -438,8 +438,7 @@ impl Judge {
     }
 }
 
-/// What a filter asks of the world. Its chance is one that is the same each time that the trace is
-/// read.
+/// The environment of a filter. Its random numbers are the same each time that the trace is read.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     time_ns: u64,

@@ -21,8 +21,8 @@ use super::{FilterError, Moment};
 /// Words count from the beginning of the bytes in 31 bits.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// An object, verified. Its bytes are there for as long as anybody reads traces: what was verified
-/// speaks of them, and goes to all threads that decode.
+/// An object, verified. Its bytes are never freed: what was verified refers to them, and goes to
+/// all threads that decode.
 #[derive(Debug, Clone)]
 pub(super) struct Compiled {
     alternatives: Vec<OfKinds>,
@@ -34,12 +34,12 @@ pub(super) struct Compiled {
 struct OfKinds {
     alternative: Alternative<'static>,
     programs: Vec<Verified<'static>>,
-    /// Where each need is, and what it is taken for.
+    /// The place and the kind of each need.
     needs: Vec<(Place, Kind)>,
 }
 
 impl Compiled {
-    /// What is in an object's bytes.
+    /// Verifies an object's bytes.
     ///
     /// # Errors
     ///
@@ -50,8 +50,8 @@ impl Compiled {
         Ok(Self { alternatives, cells: object.cells() })
     }
 
-    /// What decides about events of a class: the first alternative whose needs it has. What
-    /// contexts of applications are, each record says: one that asks for some may be passed over.
+    /// Returns the filter of a class: the first alternative whose needs it has. Contexts of
+    /// applications depend on the record: an alternative that needs some may be skipped.
     pub(super) fn of_class(&self, layout: &Layout) -> Option<OfClass> {
         let mut places: Vec<Place> = Vec::new();
         let mut alternatives = Vec::new();
@@ -67,7 +67,7 @@ impl Compiled {
         (!alternatives.is_empty()).then_some(OfClass { plan, alternatives, cells: self.cells })
     }
 
-    /// What events must have for one of the alternatives, for people.
+    /// Returns the needs of one of the alternatives, for people.
     pub(super) fn needs(&self) -> String {
         let of = |alternative: &OfKinds| {
             let mut needs: Vec<String> = Vec::new();
@@ -126,7 +126,7 @@ impl OfKinds {
     }
 }
 
-/// What a slot is filled with.
+/// The source of a slot.
 #[derive(Debug, Clone, Copy)]
 enum Take {
     Number,
@@ -177,7 +177,7 @@ impl Take {
     }
 }
 
-/// What decides about events of one class.
+/// The filter of one class.
 pub(super) struct OfClass {
     pub(super) plan: Plan,
     /// The first that a record has all for decides about it.
@@ -189,14 +189,14 @@ pub(super) struct OfClass {
 struct ForClass {
     /// For each slot which of the plan's needs it is, and how that is put there.
     slots: Vec<(usize, Take)>,
-    /// Which of these must be of which kind in a record: contexts of applications.
+    /// The application contexts that must be of a kind in a record.
     applications: Vec<(usize, Kind)>,
     programs: Vec<Verified<'static>>,
     constants: &'static [u8],
 }
 
 thread_local! {
-    /// What helpers ask the world for, while a program runs on this thread.
+    /// The environment that helpers use, while a program runs on this thread.
     static MOMENT: ThreadCell<Moment> = const { ThreadCell::new(Moment { time_ns: 0, seed: 0 }) };
 }
 
@@ -212,7 +212,7 @@ extern "C" fn random() -> u64 {
 }
 
 impl OfClass {
-    /// Whether the filter takes an event; `cells` is what it remembers.
+    /// Returns true if the filter takes an event; `cells` is its state.
     pub(super) fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut Moment) -> bool {
         let is_one = |one: &&ForClass| {
             one.applications.iter().all(|&(need, kind)| values.kind(need) == Some(kind))

@@ -1,15 +1,15 @@
-//! What has come since the last look, and how much of it may be written.
+//! The data that has come since the last look, and how much of it may be written.
 //!
-//! A packet comes into its file some time after its events happened, and a stream in which nothing
-//! happened yet has no file at all; so what is newest in one stream may be older than what comes in
-//! another. Events are written up to the *horizon*: where recorders say up to when all events are
-//! in the files, that; else [`LAG_NS`] before the newest time that was seen in any stream, where
-//! time goes on by the clock of whoever follows. Of the packet in which the horizon lies, so many
-//! events are written as are before it.
+//! A packet comes into its file some time after its events happened, and a stream without events so
+//! far has no file at all; so the newest event of one stream may be older than the next of another.
+//! Events are written up to the *horizon*: the time that recorders publish, up to which all events
+//! are in the files; else [`LAG_NS`] before the newest time that was seen in any stream, where time
+//! goes on by the reader's clock. Of the packet in which the horizon lies, the events before it are
+//! written.
 //!
-//! Tracers that keep only the newest files of a stream may be faster than whoever follows. What a
-//! file leaves behind that has gone is kept for the stream's next one: so what was deleted before
-//! it was written is told as packets that are missing.
+//! Tracers that keep only the newest files of a stream may be faster than the reader. The state
+//! that a deleted file leaves is kept for the stream's next one: so packets that were deleted
+//! before they were written are reported as missing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::folder::TraceFile;
 use crate::input::HEADER_WINDOW_BYTES;
 use crate::input::{Input, Part};
 
-/// How much later than its time an event may come into its file and still be written in order, in
-/// ns. `trackway record` writes twice a second.
+/// Delay after its time within which an event may come into its file and still be written in order,
+/// in ns. `trackway record` writes twice a second.
 pub(crate) const LAG_NS: i64 = 1_000_000_000;
 
-/// What is known of growing traces.
+/// The state of growing traces.
 #[derive(Default)]
 pub(crate) struct Growth {
     /// By device and inode: files may be moved, as when a trace is rotated.
@@ -38,41 +38,41 @@ pub(crate) struct Growth {
     newest: Option<(i64, Duration)>,
     /// Up to when all events are in the files, if that is known.
     flushed: Option<i64>,
-    /// What was written of streams leaves behind, of files that have gone.
+    /// The state that written parts of streams leave, of files that have gone.
     departed: HashMap<StreamKey, Carry>,
 }
 
 /// A trace's identity, and a stream's class and instance in it.
 type StreamKey = (Option<String>, usize, Option<u64>);
 
-/// Of most streams that it is kept for what has gone.
+/// Most streams for which it is kept.
 const DEPARTED_MAX: usize = 1 << 16;
 
-/// What is known of one file. However many packets have come, it does not grow: those that wait to
-/// be written are passed over once more when they are.
+/// The state of one file. However many packets have come, it does not grow: those that wait to be
+/// written are skipped once more when they are.
 #[derive(Default)]
 struct Progress {
     /// The first packet that is not written to its end.
     from: Place,
-    /// How many of its events are written.
+    /// Number of its events that are written.
     written: u64,
     /// The first packet that is not known to be whole. What waits to be written is before it.
     next: Place,
     /// The file's first packet, and which stream that is of.
     first: Option<Packet>,
     stream: Option<StreamKey>,
-    /// Where a packet cannot be read, and since when.
+    /// Start of an unreadable packet, and the time since when.
     unreadable: Option<(u64, Duration)>,
     /// The packet at `next`, if it does not say its size: it has all that comes into the file.
     open: Option<OpenPacket>,
 }
 
-/// Where a packet begins.
+/// The place of a packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     /// Its first byte, and its number.
     at: (u64, u64),
-    /// What all packets before leave behind.
+    /// The state that all packets before leave.
     before: Carry,
 }
 
@@ -141,7 +141,7 @@ impl Growth {
         any
     }
 
-    /// Whether something is there that is not to be written yet.
+    /// Returns true if there is data that is not to be written yet.
     pub(crate) fn is_waiting(&self) -> bool {
         let waits = |file: &Progress| {
             file.has_pending()
@@ -151,7 +151,7 @@ impl Growth {
         self.files.values().any(waits)
     }
 
-    /// Whether something cannot be read that may be half written.
+    /// Returns true if there is unreadable data that may be half written.
     pub(crate) fn is_doubtful(&self) -> bool {
         let doubts = |file: &Progress| {
             file.unreadable.is_some() || file.open.as_ref().is_some_and(OpenPacket::is_doubtful)
@@ -159,13 +159,13 @@ impl Growth {
         self.files.values().any(doubts)
     }
 
-    /// Whether anything tells what time it is in the traces.
+    /// Returns true if there is a time in the traces.
     pub(crate) const fn is_begun(&self) -> bool {
         self.newest.is_some() || self.flushed.is_some()
     }
 
-    /// Whether at the instant `now` no event up to `time` is to come any more, as far as that can
-    /// be known.
+    /// Returns true if at the instant `now` no event up to `time` is to come any more, as far as
+    /// that can be known.
     pub(crate) fn is_past(&self, time: i64, now: Duration) -> bool {
         let mut open = self.files.values().filter_map(|file| file.open.as_ref());
         self.horizon(now) >= time && open.all(|packet| packet.is_past(time))
@@ -220,8 +220,8 @@ impl Progress {
         }
     }
 
-    /// What the file's packets come behind: what it leaves behind itself, or what has gone of its
-    /// stream, if that is later. Where numbers begin anew the stream does.
+    /// Returns the state that precedes the file's packets: its own, or that of a deleted file of
+    /// its stream, if that is later. Where numbers begin again the stream does.
     fn behind_departed(&self, own: Carry, departed: &HashMap<StreamKey, Carry>) -> Carry {
         let gone = self.stream.as_ref().and_then(|stream| departed.get(stream));
         let sequence = self.first.and_then(|packet| packet.sequence);
@@ -266,7 +266,7 @@ impl Progress {
         newest
     }
 
-    /// Whether there are packets that are whole, and not written to their end.
+    /// Returns true if there are complete packets that are not written to their end.
     const fn has_pending(&self) -> bool {
         self.from.at.0 < self.next.at.0
     }
@@ -280,8 +280,8 @@ impl Progress {
         Part { from: self.from.at, carry: self.from.before, skip, last: None }
     }
 
-    /// What is to be written up to the horizon, and where that ends, if there is anything; it is
-    /// taken to be written.
+    /// Returns the part to be written up to the horizon, and its end, if there is any; it counts as
+    /// written.
     fn take(&mut self, trace: &Trace, file: &TraceFile, horizon: i64) -> Option<(Part, u64)> {
         let mut part = self.part();
         let mut end = None;
@@ -322,7 +322,7 @@ impl Progress {
 }
 
 impl Place {
-    /// What reads the headers of packets from here on.
+    /// Returns a decoder of the headers of packets from here on.
     fn headers<'a>(
         &self,
         trace: &'a Trace,
@@ -380,7 +380,7 @@ pub(super) fn skip_event(
     })
 }
 
-/// How many events a packet has up to the horizon; all, if it is damaged.
+/// Returns the number of a packet's events up to the horizon; all, if it is damaged.
 fn events_until(trace: &Trace, file: &TraceFile, packet: &Place, horizon: i64) -> u64 {
     let mut source = SourceStream::new(file);
     source.go_to(packet.at.0, packet.at.1);

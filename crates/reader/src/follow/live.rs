@@ -1,10 +1,9 @@
-//! How far recorders say that their traces are written (`trackway/live`, beside the streams).
+//! The progress that recorders publish for their traces (`trackway/live`, beside the streams).
 //!
-//! While it is told that somebody follows, a recorder writes all that was committed some fifty
-//! times a second, and then up to when that is. What it says is read before the files are looked
-//! at: so they have all that it speaks of. It is believed once it was seen to change, and for as
-//! long as it changes: a file that stays the same is of a recorder that is gone, or of one that
-//! nobody told.
+//! While it knows that a reader follows, a recorder writes all that was committed some fifty times
+//! a second, and then the time of that. The file is read before the streams: so they have all that
+//! it covers. It is believed once it was seen to change, and for as long as it changes: a file that
+//! stays the same belongs to a recorder that is gone, or that does not know of a reader.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::told::PATIENCE;
 use crate::folder::Found;
 use crate::recording::{Flushed, flushed, is_complete};
 
-/// What is known of the recorders of the traces that are followed.
+/// The state of the recorders of the followed traces.
 #[derive(Default)]
 pub(super) struct Live(Vec<Recorded>);
 
@@ -24,9 +23,9 @@ struct Recorded {
     folder: PathBuf,
     /// The clock that it speaks of.
     clock: Option<Clock>,
-    /// What it said last, and since when.
+    /// Its last progress, and since when.
     said: Option<(Flushed, Duration)>,
-    /// Whether it was seen to say something else before.
+    /// True if its progress was seen to change.
     has_changed: bool,
     is_complete: bool,
 }
@@ -65,7 +64,8 @@ impl Live {
         self.0.iter().map(|trace| trace.horizon(now)).min().flatten()
     }
 
-    /// Whether a recorder says something at the instant `now`, as far as that can be told.
+    /// Returns true if a recorder publishes progress at the instant `now`, as far as that can be
+    /// told.
     pub(super) fn is_heard(&self, now: Duration) -> bool {
         self.0.iter().any(|trace| trace.is_heard(now))
     }
@@ -82,7 +82,7 @@ impl Recorded {
         }
     }
 
-    /// Whether its recorder has said something else lately.
+    /// Returns true if its recorder has changed its progress lately.
     fn is_heard(&self, now: Duration) -> bool {
         let is_recent = |(_, since): (_, Duration)| now.saturating_sub(since) < PATIENCE;
         !self.is_complete && self.said.is_some_and(is_recent)

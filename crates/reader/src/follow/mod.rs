@@ -6,8 +6,8 @@
 //! pipeline as those of a trace that has ended. What comes later than it should (a tracer that
 //! lags) is written when it comes.
 //!
-//! A trace that `trackway record` writes has ended when nobody holds its folder's lock any more;
-//! of others' that cannot be known.
+//! A trace that `trackway record` writes has ended when no recorder holds its folder's lock any
+//! more; of others that cannot be known.
 
 mod growth;
 mod live;
@@ -33,14 +33,14 @@ use live::Live;
 use places::Places;
 use told::{PATIENCE, Told};
 
-/// How often traces are looked at.
+/// Time between two looks at traces.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How often where recorders say how far they are written: as often as they do.
+/// The same where recorders publish their progress: as often as they do.
 const LIVE_PERIOD: Duration = Duration::from_millis(20);
-/// What a trace's environment has if `trackway record` wrote it.
+/// An entry of the environment of traces that `trackway record` wrote.
 const TRACKWAY: &str = "trackway_version";
 
-/// What is followed, and how.
+/// The followed traces, and the settings.
 pub struct Following<'a> {
     /// Folders of traces, or where there will be some.
     pub paths: &'a [PathBuf],
@@ -49,29 +49,29 @@ pub struct Following<'a> {
     /// The time now on the clock of what `trackway record` writes, as `prepare` leaves it, in
     /// nanoseconds since 1970.
     pub now: &'a dyn Fn() -> i64,
-    /// Whether events of this name are wanted.
+    /// Returns true for names of wanted events.
     pub events: &'a (dyn Fn(&str) -> bool + Sync),
-    /// What must be true of events, besides.
+    /// Further conditions.
     pub filters: Option<&'a Filters>,
-    /// Whether somebody still reads what is written; the error of writing if nobody does. Asked at
-    /// each look: where nothing happens, nothing is written for long.
+    /// Checks that the output still has a reader; returns the error of writing if not. Called at
+    /// each look: without events, nothing is written for long.
     pub is_read: &'a dyn Fn() -> io::Result<()>,
-    /// How reading is done.
+    /// The settings of the reading.
     pub settings: Settings,
 }
 
-/// Which times are wanted of traces that are followed.
+/// The wanted range of time of followed traces.
 pub enum FollowedRange<'a, E> {
     /// These.
     Known(Range),
-    /// That depends on when the first packet begins; `None`: it does not say so.
+    /// A range that depends on when the first packet begins; `None`: it does not say so.
     OfFirst(&'a dyn Fn(Option<i64>) -> Result<Range, E>),
 }
 
-/// What became of traces that were followed.
+/// The result of following traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
-    /// Whether nothing was damaged.
+    /// True if nothing was damaged.
     pub is_whole: bool,
     /// The folders whose recorder was killed, as [`crate::unfinished`] gives them.
     pub unfinished: Vec<PathBuf>,
@@ -147,15 +147,15 @@ pub fn follow<E: From<OpenError>>(
     }
 }
 
-/// Whoever follows traces.
+/// The state of a reader that follows.
 struct Follower<'a> {
     following: &'a Following<'a>,
-    /// Which times are wanted, once that is known.
+    /// The wanted range of time, once that is known.
     range: Option<Range>,
     places: Places,
-    /// What instants are counted from.
+    /// The origin of instants.
     begin: Instant,
-    /// What the latest look found, and when that was first.
+    /// The result of the latest look, and when it was first seen.
     sizes: Option<Vec<(u64, u64, u64)>>,
     changed: Duration,
     /// When it was asked last whether the traces have ended.
@@ -164,16 +164,16 @@ struct Follower<'a> {
     live: Live,
     growth: Growth,
     told: Told,
-    /// What was written, and is to be known for what comes.
+    /// The state of what was written, for what comes.
     before: Before,
-    /// Whether `trackway record` writes all of the traces, as far as there are any.
+    /// True if `trackway record` writes all of the traces, as far as there are any.
     is_ours: bool,
-    /// Whether the latest look found none of them damaged.
+    /// True if the latest look found none of them damaged.
     is_whole: bool,
 }
 
 impl Follower<'_> {
-    /// Whether files have come, grown or gone since this was asked last.
+    /// Returns true if files have come, grown or gone since the last call.
     fn sizes_changed(&mut self, paths: &[PathBuf]) -> bool {
         let sizes = Some(folder::sizes(paths));
         let is_changed = sizes != self.sizes;
@@ -183,7 +183,7 @@ impl Follower<'_> {
         is_changed
     }
 
-    /// Whether a look may find more without any file having changed.
+    /// Returns true if a look may find more without any file having changed.
     fn is_waiting(&self) -> bool {
         self.growth.is_waiting() || self.told.is_doubtful()
     }
@@ -221,12 +221,12 @@ impl Follower<'_> {
 
     /// The traces that were not finished, if there are none or nothing has happened for a while.
     fn once_quiet(&self, unfinished: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
-        // Somebody may be about to recover it, or writes from where locks are not shared.
+        // A command may be about to recover it, or writes from where locks are not shared.
         let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
         (unfinished.is_empty() || is_quiet).then_some(unfinished)
     }
 
-    /// Whether nothing more is to come of the times that are wanted.
+    /// Returns true if no more events of the wanted times are to come.
     fn is_range_over(&self) -> bool {
         let Some(end) = self.range.and_then(|range| range.end) else { return false };
         let is_past = match self.growth.is_begun() {
@@ -285,7 +285,7 @@ impl Follower<'_> {
     }
 }
 
-/// Whether `trackway record` wrote all traces that were found, and there are some.
+/// Returns true if `trackway record` wrote all traces that were found, and there are some.
 fn is_ours(found: &Found) -> bool {
     !found.inputs.is_empty()
         && found.inputs.iter().all(|input| input.trace.environment(TRACKWAY).is_some())

@@ -13,28 +13,28 @@ use super::growth::skip_event;
 use super::told::PATIENCE;
 use crate::folder::TraceFile;
 
-/// How often it is decoded at most.
+/// Least time between two decodings.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How much is decoded in a second at most: a small part of what a processor can.
+/// Most bytes that are decoded in a second: a small part of what a processor can.
 const BYTES_PER_SECOND: u64 = 8 << 20;
 
-/// What is known of it.
+/// The state of the packet that is being written.
 pub(super) struct OpenPacket {
-    /// What the packets before leave behind.
+    /// The state that the packets before leave.
     before: Carry,
-    /// How long the file is.
+    /// Length of the file.
     pub(super) length: u64,
-    /// How long it was when it was decoded.
+    /// Its length when it was decoded.
     decoded: u64,
     /// When it may be decoded again.
     due: Duration,
-    /// How many events are whole; all, if something is wrong with the one after them.
+    /// Number of complete events; all, if the one after them is wrong.
     pub(super) events: u64,
     /// When the last of them was, if it has a time.
     pub(super) end: Option<i64>,
     /// Since when the event after them cannot be read.
     wrong: Option<Duration>,
-    /// How many events were written.
+    /// Number of events that were written.
     pub(super) written: u64,
 }
 
@@ -96,17 +96,17 @@ impl OpenPacket {
         }
     }
 
-    /// Whether something is there that is not written yet, or may be damaged.
+    /// Returns true if there is data that is not written yet, or may be damaged.
     pub(super) fn is_waiting(&self) -> bool {
         self.length != self.decoded || self.events > self.written || self.is_doubtful()
     }
 
-    /// Whether no event up to `time` is to come, as far as this packet goes.
+    /// Returns true if no event up to `time` is to come from this packet.
     pub(super) fn is_past(&self, time: i64) -> bool {
         self.length == self.decoded || self.end.is_some_and(|end| end >= time)
     }
 
-    /// Whether something cannot be read that may be half written.
+    /// Returns true if there is unreadable data that may be half written.
     pub(super) fn is_doubtful(&self) -> bool {
         self.wrong.is_some() && self.events != u64::MAX
     }
@@ -121,7 +121,7 @@ impl OpenPacket {
     }
 }
 
-/// Whether it is not just that the rest of an event is missing.
+/// Returns true unless just the rest of an event is missing.
 fn is_wrong(error: &StreamError) -> bool {
     let is_cut =
         matches!(error.damage, Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_));

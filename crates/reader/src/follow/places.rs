@@ -1,8 +1,8 @@
-//! Where the folders are that are followed: they stay the same folders wherever they are moved.
+//! The folders that are followed: they stay the same folders wherever they are moved.
 //!
-//! A recorder that is told to write where a trace is moves that one aside, and whoever follows it
-//! wants its end, not the next one's beginning. So each folder is kept open, and looked for where
-//! the system says that it is (`/proc/self/fd`) once another, or none, has its name.
+//! A recorder that writes where an earlier trace is moves that one aside, and its reader wants its
+//! end, not the next one's beginning. So each folder is kept open, and found by the system's name
+//! of it (`/proc/self/fd`) once another, or none, has its name.
 
 use std::fs::{self, File, Metadata};
 use std::io::Write;
@@ -18,9 +18,9 @@ pub(super) struct Places(Vec<Place>);
 
 /// One of them.
 struct Place {
-    /// As it was named.
+    /// Its path, as it was given.
     named: PathBuf,
-    /// Where it is now.
+    /// Its path now.
     at: PathBuf,
     folder: File,
 }
@@ -40,7 +40,7 @@ impl Places {
         paths.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Where they are now; says to `messages` if one was moved.
+    /// Returns their present paths; reports to `messages` if one was moved.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Places {
 }
 
 impl Place {
-    /// Where it is; `None`: it was removed.
+    /// Returns its present path; `None`: it was removed.
     fn find(&self) -> Option<PathBuf> {
         let ours = self.folder.metadata().ok()?;
         let is_there = |path: &Path| fs::metadata(path).is_ok_and(|there| is_same(&there, &ours));

@@ -32,7 +32,7 @@ event { name = tick; stream_id = 0; id = 0;
     fields := struct { integer { size = 32; align = 8; } n; string s; }; };
 ";
 
-/// How often there is a look, in ns.
+/// Time between two looks, in ns.
 const PERIOD_NS: u64 = 100_000_000;
 
 /// A packet: when it ends, and its bytes.
@@ -200,7 +200,7 @@ fn what_is_followed_is_the_whole_trace_in_order() {
     (0..40).for_each(grows);
 }
 
-/// As LTTng does with `--tracefile-count`.
+/// A file is reused, as with LTTng's `--tracefile-count`.
 #[test]
 fn a_file_that_is_written_over_is_read_again() {
     let folder = TemporaryFolder::new();
@@ -393,7 +393,7 @@ struct Recorder {
     /// The trace's folder, below the one that is followed.
     folder: &'static str,
     sequence: u64,
-    /// Where each stream's file ends, and the end of its latest packet.
+    /// End of each stream's file, and of its latest packet.
     streams: Vec<(u64, u64)>,
 }
 
@@ -444,9 +444,9 @@ impl Recorder {
     }
 }
 
-/// Times of the simulated traces begin here, in ns, and so does the clock of whoever follows.
+/// Start of the simulated traces and of the reader's clock, in ns.
 const BEGIN_NS: u64 = 1_000_000_000;
-/// How often simulated recorders write, in ns.
+/// Time between two writes of simulated recorders, in ns.
 const FLUSH_NS: u64 = 20_000_000;
 
 #[test]
@@ -569,7 +569,7 @@ fn of_several_traces_the_one_that_is_least_far_counts() {
     third.append(&root, 0, &[BEGIN_NS + 45]);
     simulation.look(&root, BEGIN_NS + 70, false);
     assert_eq!(simulation.events, 3);
-    // One that is complete holds up nobody.
+    // A complete one does not hold up the others.
     fs::write(root.join("c/trackway/complete"), "").expect("a file");
     simulation.look(&root, BEGIN_NS + 80, false);
     assert_eq!(simulation.text(), whole(&root)[0]);

@@ -4,18 +4,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// How many messages are remembered; older ones may be told again.
+/// Number of messages that are remembered; older ones may be reported again.
 const REMEMBERED: usize = 4096;
 
-/// How long something must be wrong before it is told of: it may be half written.
+/// Time that an error must last before it is reported: the data may be half written.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was told.
+/// The messages so far.
 #[derive(Default)]
 pub(crate) struct Told {
     told: HashSet<Vec<u8>>,
     order: VecDeque<Vec<u8>>,
-    /// What the latest look said that may be passing, and since when it is said.
+    /// Doubtful messages of the latest look, and since when.
     doubted: HashMap<Vec<u8>, Duration>,
     damage: bool,
 }
@@ -54,7 +54,7 @@ impl Told {
         Ok(())
     }
 
-    /// Whether a line is new.
+    /// Returns true if a line is new.
     fn remember(&mut self, line: Vec<u8>) -> bool {
         if self.told.contains(&line) {
             return false;
@@ -68,12 +68,12 @@ impl Told {
         self.told.insert(line)
     }
 
-    /// Whether there is something that may have to be told.
+    /// Returns true if there is something that may have to be reported.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubted.keys().any(|line| !self.told.contains(line))
     }
 
-    /// Whether damage was told of.
+    /// Returns true if damage was reported.
     pub(crate) const fn damage(&self) -> bool {
         self.damage
     }

@@ -458,8 +458,8 @@ impl Channel {
             let region = work.region.0;
             let mut wanted =
                 work.backing.wanted(Use { head: snapshot.head, discarded: snapshot.discarded });
-            if region.control.asked.load(Ordering::Relaxed) != 0 {
-                region.control.asked.store(0, Ordering::Relaxed);
+            if region.control.wants_memory.load(Ordering::Relaxed) != 0 {
+                region.control.wants_memory.store(0, Ordering::Relaxed);
                 wanted = wanted.max(self.asked_subs.min(region.geometry.sub_count()));
             }
             work.backing.recycle(work.drained.position, |index, offset| region.back(index, offset));

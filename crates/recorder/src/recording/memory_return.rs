@@ -143,7 +143,7 @@ impl Channel {
         thrift.lowered.retain(|Lowered { number, kept, discarded }| {
             let work = &self.regions[*number];
             let control = work.region.0.control;
-            let is_raised = control.asked.load(Ordering::Relaxed) != 0
+            let is_raised = control.wants_memory.load(Ordering::Relaxed) != 0
                 || control.discarded.load(Ordering::Relaxed) != *discarded
                 || is_needed(work, *kept);
             if is_raised {

@@ -7,7 +7,7 @@ use super::{Buffer, Mode, Reference, header};
 use crate::Memory;
 use crate::primitive::Ordering;
 
-/// What there is to be read (Algorithm 5).
+/// The state of the oldest sub-buffer (Algorithm 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
     /// Nothing.
@@ -20,20 +20,20 @@ pub enum Poll {
 
 /// A sub-buffer is not to be had: there is none that is whole, or a producer was quicker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Again;
+pub struct TryAgain;
 
 /// A sub-buffer that the consumer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Got {
     /// Its position: read count.
     pub position: u64,
-    /// Where its bytes are, in bytes from the window's start.
+    /// The place of its bytes, in bytes from the window's start.
     pub at: u64,
-    /// Which of [`Buffer::places`] that is.
+    /// The index of that place in [`Buffer::places`].
     pub place: u32,
 }
 
-/// A sub-buffer in which somebody reserved and did not commit, or committed and did not deliver.
+/// A sub-buffer with a reservation that was not committed, or that was committed and not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
     /// Its position.
@@ -68,29 +68,29 @@ impl Buffer<'_> {
     /// the one that it had becomes that.
     ///
     /// One consumer at a time ("the daemon takes a user-space mutex", section 4.3.2).
-    pub fn get(&self, own: &mut u32) -> Result<Got, Again> {
-        let (got, word) = self.look()?;
+    pub fn get(&self, own: &mut u32) -> Result<Got, TryAgain> {
+        let (got, word) = self.oldest()?;
         if self.mode == Mode::FlightRecorder {
             let given = Reference { place: *own, ..Reference::from_word(word) };
-            // ORDERING: Acquire: nobody wrote there between the load in `look` and this; Release
-            // pairs with the Acquire in `use_place`: we do not read `own` any more.
+            // ORDERING: Acquire: no producer wrote there between the load in `oldest` and this;
+            // Release pairs with the Acquire in `use_place`: we do not read `own` any more.
             self.sub_buffer(got.position)
                 .reference
                 .compare_exchange(word, given.to_word(), Ordering::AcqRel, Ordering::Relaxed)
-                .map_err(|_| Again)?;
+                .map_err(|_| TryAgain)?;
             *own = got.place;
         }
         Ok(got)
     }
 
-    /// As [`Buffer::get`] at the end, when no producer begins any more: where it is, so that
-    /// another consumer finds it if this one is killed.
-    pub fn get_in_place(&self) -> Result<Got, Again> {
-        self.look().map(|(got, _)| got)
+    /// Gets the next sub-buffer like [`Buffer::get`] at the end, when no producer begins any more,
+    /// and leaves it in its place, so that another consumer finds it if this one is killed.
+    pub fn get_in_place(&self) -> Result<Got, TryAgain> {
+        self.oldest().map(|(got, _)| got)
     }
 
     /// The sub-buffer at read count, if it is whole, and the word of its reference.
-    fn look(&self) -> Result<(Got, u64), Again> {
+    fn oldest(&self) -> Result<(Got, u64), TryAgain> {
         let geometry = self.geometry;
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);
@@ -101,17 +101,17 @@ impl Buffer<'_> {
         let commit = sub_buffer.commit_seq.load(Ordering::Acquire);
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
         if !sub_buffer_ready(geometry, position, commit) {
-            return Err(Again);
+            return Err(TryAgain);
         }
         // Then the one at read count is that of the round before, or not begun.
         if sub_buffer_written(geometry, write_count, position) {
-            return Err(Again);
+            return Err(TryAgain);
         }
         let reference = Reference::from_word(word);
-        let at = self.place(reference.place).ok_or(Again)?;
+        let at = self.place(reference.place).ok_or(TryAgain)?;
         let is_of_round = !reference.is_used && reference.round == round(geometry, position);
         if self.mode == Mode::FlightRecorder && !is_of_round {
-            return Err(Again);
+            return Err(TryAgain);
         }
         Ok((Got { position, at, place: reference.place }, word))
     }
@@ -119,8 +119,8 @@ impl Buffer<'_> {
     /// The sub-buffer at read count, if it is whole and undelivered, and how many records are in it
     /// (its header may not say it).
     ///
-    /// At the end, when no producer begins any more. Nothing is changed, so that one who only slept
-    /// there does no harm when he goes on: it stays one of [`Buffer::holes`].
+    /// At the end, when no producer begins any more. Nothing is changed, so that a producer that
+    /// only slept there does no harm when it goes on: it stays one of [`Buffer::holes`].
     pub fn get_undelivered(&self, memory: &impl Memory) -> Option<(Got, u64)> {
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);
@@ -142,8 +142,9 @@ impl Buffer<'_> {
         Some((Got { position, at, place }, records))
     }
 
-    /// Ends it for whoever has not reserved yet: moves all counters to where no value of before
-    /// comes again, if there are no holes. Whether nobody has a slot, or ever will in this session.
+    /// Ends the buffer for producers that have not reserved yet: moves all counters to values that
+    /// do not come again, if there are no holes. Returns true if no producer has a slot, or ever
+    /// will in this session.
     ///
     /// The recorder, once the session's generation has been raised and everything is read: who
     /// reads write count behind this finds another generation; who read it before fails.
@@ -154,7 +155,7 @@ impl Buffer<'_> {
         if self.holes().next().is_some() {
             return false;
         }
-        let next = Self::beyond(write_count);
+        let next = Self::next_session_count(write_count);
         // ORDERING: Release pairs with the Acquire in `try_reserve`: the generation was raised.
         let moved = self.counters.write_count.compare_exchange(
             write_count,
@@ -169,12 +170,12 @@ impl Buffer<'_> {
         moved.is_ok()
     }
 
-    /// Whether all who may have a slot can be found in the table of processes.
+    /// Returns true if all producers that may have a slot can be found in the table of processes.
     pub fn all_are_named(&self) -> bool {
         self.counters.unnamed.load(Ordering::Relaxed) == 0
     }
 
-    /// Pushes the reader, as who reserved last was to do first. At the end, when he may have died
+    /// Pushes the reader, as the last reserver was to do first. At the end, when that may have died
     /// before: else read count stays on a sub-buffer that is taken, and in which no hole is.
     pub fn push_for_the_dead(&self) {
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
@@ -185,7 +186,7 @@ impl Buffer<'_> {
         }
     }
 
-    /// Whether the sub-buffer at `position` is whole, and commit seq does not say so.
+    /// Returns true if the sub-buffer at `position` is whole, and commit seq does not say so.
     fn is_undelivered(&self, position: u64) -> bool {
         let sub_buffer = self.sub_buffer(position);
         // ORDERING: Acquire, as that of the addition in `commit_bytes`: its bytes are there.
@@ -207,8 +208,8 @@ impl Buffer<'_> {
         );
     }
 
-    /// Sub-buffers in which slots were reserved that are not committed, and such as are whole and
-    /// undelivered: holes, if nobody is left who could go on there.
+    /// Returns sub-buffers with slots that were reserved and are not committed, and those that are
+    /// whole and undelivered: holes, if no producer is left that could go on there.
     pub fn holes(&self) -> impl Iterator<Item = Hole> {
         let geometry = self.geometry;
         let write_count = self.counters.write_count.load(Ordering::Relaxed);

@@ -4,29 +4,29 @@
 
 use crate::Geometry;
 
-/// Of `count`, the bits from `low` on: the paper's mask from there to the word's end.
-const fn above(count: u64, low: u32) -> u64 {
+/// Returns the bits of `count` from `low` on: the paper's mask from there to the word's end.
+const fn high_bits(count: u64, low: u32) -> u64 {
     count & !((1 << low) - 1)
 }
 
-/// `nsbbits`: how many bits number the sub-buffers.
+/// `nsbbits`: number of bits that number the sub-buffers.
 const fn sub_buffer_bits(geometry: Geometry) -> u32 {
     geometry.sub_count().trailing_zeros()
 }
 
-/// Of a commit counter, the bits that [`committed_before`] can have too: the paper's mask from 0 to
-/// `wbits - nsbbits`.
+/// Returns the bits of a commit counter that [`committed_before`] can have too: the paper's mask
+/// from 0 to `wbits - nsbbits`.
 const fn comparable(geometry: Geometry, commit: u64) -> u64 {
     commit & u64::MAX >> sub_buffer_bits(geometry)
 }
 
-/// What the commit counter of a sub-buffer is when all rounds before the one of `count` are
+/// Returns the commit counter of a sub-buffer when all rounds before the one of `count` are
 /// committed: each sub-buffer has its share of the bytes of those.
 pub const fn committed_before(geometry: Geometry, count: u64) -> u64 {
-    above(count, sub_buffer_bits(geometry) + geometry.sub_shift()) >> sub_buffer_bits(geometry)
+    high_bits(count, sub_buffer_bits(geometry) + geometry.sub_shift()) >> sub_buffer_bits(geometry)
 }
 
-/// How often the buffer had been gone round at `count`, modulo 2^31: a reference's tag.
+/// Returns the number of rounds through the buffer at `count`, modulo 2^31: a reference's tag.
 pub const fn round(geometry: Geometry, count: u64) -> u32 {
     (count >> (sub_buffer_bits(geometry) + geometry.sub_shift())) as u32 & 0x7fff_ffff
 }
@@ -34,7 +34,8 @@ pub const fn round(geometry: Geometry, count: u64) -> u32 {
 /// Equation (1), *Buffer Full*: less than a whole sub-buffer is there to be written.
 pub const fn buffer_full(geometry: Geometry, write_count: u64, read_count: u64) -> bool {
     let shift = geometry.sub_shift();
-    above(write_count, shift).wrapping_sub(above(read_count, shift)) >= geometry.ring_bytes()
+    high_bits(write_count, shift).wrapping_sub(high_bits(read_count, shift))
+        >= geometry.ring_bytes()
 }
 
 /// Equation (2), *Sub-buffer Ready*: the sub-buffer at `read_count`, whose commit seq is
@@ -53,5 +54,5 @@ pub const fn fully_committed(geometry: Geometry, write_count: u64, write_commit:
 /// Equation (4), *Sub-buffer Written*: the sub-buffer at `read_count` is the one being written.
 pub const fn sub_buffer_written(geometry: Geometry, write_count: u64, read_count: u64) -> bool {
     let shift = geometry.sub_shift();
-    above(write_count, shift) == above(read_count, shift)
+    high_bits(write_count, shift) == high_bits(read_count, shift)
 }

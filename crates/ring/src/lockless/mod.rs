@@ -26,9 +26,9 @@
 //!
 //! **Invariant.** The bytes of a slot are its reserver's alone from the compare-and-swap that moved
 //! write count over them until it adds them to the commit count. A sub-buffer's commit count
-//! reaches a multiple of the sub-buffer's size when the last slot in it is committed, whoever's
-//! that is; only then does its commit seq follow, and nobody reserves in its place again before it
-//! has (equation (3)).
+//! reaches a multiple of the sub-buffer's size when the last slot in it is committed, by any
+//! producer; only then does its commit seq follow, and no producer reserves in its place again
+//! before it has (equation (3)).
 //!
 //! **Who writes what.** `write_count`: producers by compare-and-swap. `read_count`: the consumer
 //! and, in flight recorder mode, producers who overwrite, by compare-and-swap. `commit_count`:
@@ -49,13 +49,13 @@ mod consumer;
 pub mod equations;
 mod producer;
 
-pub use consumer::{Again, Got, Hole, Poll};
+pub use consumer::{Got, Hole, Poll, TryAgain};
 pub use producer::{Lost, Slot};
 
 use crate::Geometry;
 use crate::primitive::{AtomicU32, AtomicU64};
 
-/// What happens when all sub-buffers are full (section 3.2).
+/// The behaviour when all sub-buffers are full (section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Events are lost, and counted.
@@ -79,9 +79,9 @@ pub struct Counters {
     padding: [AtomicU64; 4],
     /// Bytes consumed, modulo 2^64.
     pub read_count: AtomicU64,
-    /// Where the memory of all sub-buffers ends, in bytes from the window's start.
+    /// End of the memory of all sub-buffers, in bytes from the window's start.
     pub memory_end: AtomicU64,
-    /// Not zero if somebody reserved of whom it cannot be found out whether he is alive.
+    /// Not zero if a producer has reserved of which it cannot be found out whether it is alive.
     pub unnamed: AtomicU64,
     more_padding: [AtomicU64; 5],
 }
@@ -118,7 +118,7 @@ pub struct SubBuffer {
     pub commit_count: AtomicU64,
     /// The same when all of it was committed last.
     pub commit_seq: AtomicU64,
-    /// [`Reference`]: which memory it has.
+    /// [`Reference`]: the memory that it has.
     pub reference: AtomicU64,
     /// Records committed in it, in all rounds.
     pub records: AtomicU64,
@@ -168,11 +168,11 @@ const _: () = {
 /// atomically" (section 4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Which memory: its place in [`Buffer::places`].
+    /// Its memory: an index of [`Buffer::places`].
     pub place: u32,
-    /// Whether the producer is using it.
+    /// True if the producer is using it.
     pub is_used: bool,
-    /// How often the buffer had been gone round when it was whole, modulo 2^31.
+    /// Number of rounds through the buffer when it was whole, modulo 2^31.
     pub round: u32,
 }
 
@@ -199,11 +199,11 @@ pub struct Buffer<'window> {
     pub counters: &'window Counters,
     /// Counters of each sub-buffer.
     pub sub_buffers: &'window [SubBuffer],
-    /// Where memory for sub-buffers is, in pages of the window; 0: nowhere.
+    /// Memory for sub-buffers, in pages of the window; 0: none.
     pub places: &'window [AtomicU32],
     /// Sizes.
     pub geometry: Geometry,
-    /// What happens when it is full.
+    /// The behaviour when it is full.
     pub mode: Mode,
 }
 
@@ -244,8 +244,8 @@ const _: () = assert!(header::BYTES <= trackway_abi::region::SUB_HEADER_BYTES);
 
 impl Buffer<'_> {
     /// Sets everything to the state before the first event of another session, without memory: with
-    /// counters that begin beyond where they were, so that whoever slept since between a look and a
-    /// compare-and-swap has it fail. The recorder, when nobody can be left who has a slot.
+    /// counters that begin beyond where they were, so that the compare-and-swap of a producer that
+    /// has slept since its look fails. The recorder, when no producer can be left that has a slot.
     pub fn begin_session(&self) {
         use crate::primitive::Ordering::Relaxed;
         for place in self.places {
@@ -253,11 +253,11 @@ impl Buffer<'_> {
         }
         self.counters.memory_end.store(0, Relaxed);
         self.counters.unnamed.store(0, Relaxed);
-        self.reset(Self::beyond(self.counters.write_count.load(Relaxed)));
+        self.reset(Self::next_session_count(self.counters.write_count.load(Relaxed)));
     }
 
-    /// Where the counters of another session begin.
-    const fn beyond(write_count: u64) -> u64 {
+    /// Returns the first counter of another session.
+    const fn next_session_count(write_count: u64) -> u64 {
         // The largest buffer that there is.
         const STEP: u64 =
             (trackway_abi::region::SUB_COUNT_MAX as u64) << trackway_abi::region::SUB_SHIFT_MAX;
@@ -265,7 +265,7 @@ impl Buffer<'_> {
     }
 
     /// Sets everything to the state before the first event, with counters that begin at `start`
-    /// (whole buffers). The recorder, while nobody else is there.
+    /// (whole buffers). The recorder, while it is alone.
     pub fn reset(&self, start: u64) {
         use crate::primitive::Ordering::Relaxed;
         let geometry = self.geometry;
@@ -290,7 +290,7 @@ impl Buffer<'_> {
     }
 
     /// Gives the next place that has no memory the one at `offset` (bytes of the window, whole
-    /// pages); how many have some now. The recorder, before anybody may write.
+    /// pages); returns how many have some now. The recorder, before any producer may write.
     pub fn give_memory(&self, offset: u64) -> u64 {
         use crate::primitive::Ordering::Relaxed;
         let page = u32::try_from(offset >> trackway_abi::region::PAGE_SHIFT).unwrap_or(0);
@@ -307,8 +307,8 @@ impl Buffer<'_> {
         backed
     }
 
-    /// Where the memory of all sub-buffers ends, in bytes from the window's start. Whoever cannot
-    /// write up to there reserves nothing.
+    /// Returns the end of the memory of all sub-buffers, in bytes from the window's start. A
+    /// producer that cannot write up to there reserves nothing.
     #[inline]
     pub fn memory_end(&self) -> u64 {
         self.counters.memory_end.load(crate::primitive::Ordering::Relaxed)
@@ -326,7 +326,7 @@ impl Buffer<'_> {
         &self.sub_buffers[self.geometry.slot_of(self.geometry.index_of(position))]
     }
 
-    /// Where a place's memory is, in bytes of the window.
+    /// Returns the memory of a place, in bytes of the window.
     fn place(&self, place: u32) -> Option<u64> {
         use crate::primitive::Ordering::Relaxed;
         let page = self.places.get(place as usize)?.load(Relaxed);

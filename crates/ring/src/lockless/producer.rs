@@ -17,11 +17,11 @@ pub struct Slot {
     pub bytes: u64,
     /// Size of the record's header.
     pub header_bytes: usize,
-    /// Where its bytes go, in bytes from the window's start.
+    /// The place of its bytes, in bytes from the window's start.
     pub at: u64,
     /// Its time, ns.
     pub timestamp: u64,
-    /// Whether it enters, leaves or ends a sub-buffer: once in a while.
+    /// True if it enters, leaves or ends a sub-buffer: once in a while.
     pub switched: bool,
 }
 
@@ -30,8 +30,8 @@ pub struct Slot {
 pub enum Lost {
     /// The buffer is full (discard mode).
     Full,
-    /// Slots of the round before are not committed: so much was written while somebody was between
-    /// reserve and commit, or somebody died there.
+    /// Slots of the round before are not committed: so much was written while a producer was
+    /// between reserve and commit, or one died there.
     Nested,
     /// There is no memory. Counted as if it were full.
     NotBacked,
@@ -39,19 +39,19 @@ pub enum Lost {
     Ended,
 }
 
-/// How often a counter that others move is tried. In each try but the last somebody else came
-/// through, so this ends; but who writes over the counters could make it last.
+/// Attempts to move a counter that others move. In each attempt but the last another producer
+/// succeeded, so this ends; but a process that overwrites the counters could make it last.
 const TRIES_MAX: usize = 10_000;
 
 /// Why there is no slot at a write count.
 enum Refused {
     /// Write count is another by now.
-    Again,
+    TryAgain,
     /// There is none to be had.
     Lost(Lost),
 }
 
-/// What a reservation does besides taking a slot: the paper's `buffer_switch_flags`.
+/// The actions of a reservation besides taking a slot: the paper's `buffer_switch_flags`.
 #[derive(Clone, Copy)]
 struct Switch {
     /// Leaves a sub-buffer before its end.
@@ -66,9 +66,9 @@ struct Switch {
 struct Tried {
     /// Write count on which it rests.
     write_count: u64,
-    /// Where the slot begins: write count, or behind the next sub-buffer's header.
+    /// Start of the slot: write count, or the end of the next sub-buffer's header.
     position: u64,
-    /// Where it ends.
+    /// Its end.
     end: u64,
     header_bytes: usize,
     timestamp: u64,
@@ -76,12 +76,12 @@ struct Tried {
 }
 
 impl Buffer<'_> {
-    /// Before a reservation by somebody who is not in the table of processes: if he dies, nobody
-    /// will know.
+    /// Notes a reservation by a producer that is not in the table of processes: its death will not
+    /// be noticed.
     pub fn note_unnamed(&self) {
         let unnamed = &self.counters.unnamed;
         if unnamed.load(Ordering::Relaxed) == 0 {
-            // Seen by whoever sees the reservation, whose exchange is a Release.
+            // Seen by every process that sees the reservation, whose exchange is a Release.
             unnamed.store(1, Ordering::Relaxed);
         }
     }
@@ -112,7 +112,7 @@ impl Buffer<'_> {
             }
             let tried = match self.try_reserve(&mut now, &goes_on, id, body_bytes) {
                 Ok(tried) => tried,
-                Err(Refused::Again) => continue,
+                Err(Refused::TryAgain) => continue,
                 Err(Refused::Lost(lost)) => return Err(lost),
             };
             // ORDERING: Release pairs with the Acquire in `try_reserve`: who reserves behind us has
@@ -136,8 +136,8 @@ impl Buffer<'_> {
             self.switch(memory, &tried, epoch);
         }
         let Some(place) = place else {
-            // Nobody gave this buffer memory, as that of a processor that came later. What was
-            // reserved is given away as it is, or the buffer would stand still.
+            // This buffer got no memory, as that of a processor that came later. What was reserved
+            // is given away as it is, or the buffer would stand still.
             self.commit_bytes(memory, position, end.wrapping_sub(position), 0);
             self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
             return Err(Lost::NotBacked);
@@ -181,7 +181,7 @@ impl Buffer<'_> {
                 switch,
             });
         }
-        let start = self.after(write_count);
+        let start = self.position_after(write_count);
         self.may_enter(write_count, start)?;
         // Its sub-buffer is opened at its own time.
         let record = header_bytes(id, 0);
@@ -195,7 +195,7 @@ impl Buffer<'_> {
     }
 
     /// Start of the sub-buffer behind `position`: of the one there, if it is a start.
-    fn after(&self, position: u64) -> u64 {
+    fn position_after(&self, position: u64) -> u64 {
         let into = self.geometry.sub_bytes() - 1;
         position.wrapping_add(into) & !into
     }
@@ -223,7 +223,7 @@ impl Buffer<'_> {
         // Behind the two Acquires: who stored those values had seen, or made, the reservations that
         // they follow from.
         if self.counters.write_count.load(Ordering::Relaxed) != write_count {
-            return Err(Refused::Again);
+            return Err(Refused::TryAgain);
         }
         count.fetch_add(1, Ordering::Relaxed);
         Err(Refused::Lost(lost))
@@ -249,7 +249,7 @@ impl Buffer<'_> {
     #[inline(never)]
     fn switch(&self, memory: &impl Store, tried: &Tried, epoch: u64) {
         let Tried { write_count, end, timestamp, switch, .. } = *tried;
-        let start = self.after(write_count);
+        let start = self.position_after(write_count);
         if switch.new {
             self.push_reader(start);
         }
@@ -276,8 +276,8 @@ impl Buffer<'_> {
         let next = start.wrapping_sub(ring).wrapping_add(self.geometry.sub_bytes());
         let mut read = read_count.load(Ordering::Relaxed);
         for _ in 0..TRIES_MAX {
-            // Equation (1) holds also where read count is ahead: of who slept here while the
-            // recorder passed over his sub-buffer.
+            // Equation (1) holds also where read count is ahead: of a producer that slept here
+            // while the recorder passed over its sub-buffer.
             let behind = next.wrapping_sub(read).cast_signed();
             if behind <= 0 || !buffer_full(self.geometry, start, read) {
                 return;
@@ -322,8 +322,8 @@ impl Buffer<'_> {
             let mut fields = [0; header::RECORDS - header::END];
             fields[..8].copy_from_slice(&timestamp.to_le_bytes());
             fields[8..].copy_from_slice(&content.to_le_bytes());
-            // SAFETY: the fields are written by whoever closes the sub-buffer, once, and it has
-            // bytes there that are not committed.
+            // SAFETY: the fields are written by the producer that closes the sub-buffer, once, and
+            // it has bytes there that are not committed.
             unsafe { memory.store(place + header::END as u64, &fields) };
         }
     }
@@ -340,8 +340,8 @@ impl Buffer<'_> {
         if records > 0 {
             sub_buffer.records.fetch_add(records, Ordering::Relaxed);
         }
-        // ORDERING: Release: the bytes, and the records, before the count; Acquire: whoever commits
-        // the last slot sees those of all others, whose additions its own follows.
+        // ORDERING: Release: the bytes, and the records, before the count; Acquire: the producer
+        // that commits the last slot sees those of all others, whose additions its own follows.
         let before = sub_buffer.commit_count.fetch_add(bytes, Ordering::AcqRel);
         let commit_count = before.wrapping_add(bytes);
         // Equation (3) for the position one round later, told by its lowest bits: there are no
@@ -370,11 +370,11 @@ impl Buffer<'_> {
         let delivered = sub_buffer.delivered.load(Ordering::Relaxed);
         let word = sub_buffer.reference.load(Ordering::Relaxed);
         let place = Reference::from_word(word).place;
-        // Whoever is killed from here on leaves it to the consumer: `get_undelivered`.
+        // A producer that is killed from here on leaves it to the consumer: `get_undelivered`.
         if let Some(at) = self.place(place) {
             let new = records.wrapping_sub(delivered).to_le_bytes();
-            // SAFETY: nobody else has anything to do in a sub-buffer that is whole and not yet
-            // declared so.
+            // SAFETY: no other producer has anything to do in a sub-buffer that is whole and not
+            // yet declared so.
             unsafe { memory.store(at + header::RECORDS as u64, &new) };
         }
         // ORDERING: Release: the header has its records before; also if there is nothing after.
@@ -414,7 +414,7 @@ impl Buffer<'_> {
             }
             let last_ts = self.counters.last_ts.load(Ordering::Relaxed);
             let timestamp = now().max(last_ts);
-            let start = self.after(write_count);
+            let start = self.position_after(write_count);
             let exchanged = self.counters.write_count.compare_exchange_weak(
                 write_count,
                 start,

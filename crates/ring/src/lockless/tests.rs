@@ -196,7 +196,7 @@ impl World {
     }
 }
 
-/// Where counters begin: at zero, and so that all of them wrap on the way: write count after a
+/// Starts of counters: at zero, and so that all of them wrap on the way: write count after a
 /// buffer, commit counters after the same.
 const STARTS: [u64; 2] = [0, 0_u64.wrapping_sub(64 << 10)];
 
@@ -312,7 +312,7 @@ fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted(
     }
 }
 
-/// The weakness behind it: who dies while he delivers.
+/// The weakness behind it: a producer that dies while it delivers.
 #[test]
 fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
     for (mode, stores) in
@@ -394,7 +394,7 @@ fn nothing_is_reserved_after_the_end() {
     assert_eq!(world.buffer().holes().count(), 0);
 }
 
-/// Whoever looked before the end and sleeps before his compare-and-swap.
+/// A producer that looked before the end and sleeps before its compare-and-swap.
 #[test]
 fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
     let world = World::new(Mode::Discard, 1, 0);
@@ -433,7 +433,7 @@ fn a_buffer_in_which_somebody_has_a_slot_is_not_retired() {
     assert!(world.buffer().retire());
 }
 
-/// The recorder passed over the sub-buffer of somebody who slept in it, and who now goes on.
+/// The recorder passed over the sub-buffer of a producer that slept in it, and that now goes on.
 #[test]
 fn a_reader_that_is_ahead_is_not_pushed() {
     let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);

@@ -11,7 +11,7 @@ use crate::{Damage, Drained, Refusal, Snapshot};
 /// Damaged regions to read; fewer where Miri interprets them.
 const CASES: u64 = if cfg!(miri) { 4 } else { 6000 };
 
-/// A number that somebody might find interesting.
+/// Returns a number that may break something.
 fn nasty(random: &mut Random) -> u64 {
     match random.below(6) {
         0 => random.next(),
@@ -108,8 +108,8 @@ fn a_reader_survives_any_bytes() {
     }
 }
 
-/// A writer that plans over damaged words stays inside the sub-buffer that the table names; where
-/// that is, is for whoever maps it to check.
+/// A writer that plans over damaged words stays inside the sub-buffer that the table names; the
+/// mapping's owner checks where that is.
 #[test]
 fn a_writer_stays_inside_a_sub_buffer() {
     for seed in 0..CASES {

@@ -16,7 +16,7 @@ const LONGEST_HEADER: usize = 13;
 const FREE_BEHIND: usize = 8;
 /// Bytes of a sub-buffer's header.
 const SUB_HEADER: u64 = 84;
-/// What a memory that was given back is filled with.
+/// The byte that fills memory that was given back.
 const GIVEN_BACK: u8 = 0xee;
 /// Shortest body: its length (u16) and number (u32).
 pub(super) const BODY_BYTES_MIN: usize = 6;
@@ -65,7 +65,7 @@ impl claim::Copy for Pages {
     }
 }
 
-/// How a record ends.
+/// The end of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// By plain steps.
@@ -81,9 +81,9 @@ pub(super) enum Fate {
 /// One step of a history.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// Somebody emits a record, `gap` ns after the step before.
+    /// A writer emits a record, `gap` ns after the step before.
     Record { id: u32, body_bytes: usize, gap: i64, fate: Fate },
-    /// Somebody opens the next sub-buffer; a new clock epoch, perhaps.
+    /// A writer opens the next sub-buffer; a new clock epoch, perhaps.
     Switch { gap: i64, new_epoch: bool },
     /// A switch is planned, a record is discarded, then the switch is committed.
     LateSwitch,
@@ -118,7 +118,7 @@ struct Opened {
     epoch: u64,
 }
 
-/// What must be true, computed without the code under test.
+/// The expected state, computed without the code under test.
 #[derive(Debug, Default)]
 struct Model {
     head: u64,
@@ -139,7 +139,7 @@ pub(super) struct Simulator {
     pub(super) pages: Pages,
     overwrite: bool,
     now: u64,
-    /// Places of sub-buffers that nobody uses, and how many there are in all.
+    /// Places of sub-buffers that are not in use, and how many there are in all.
     free: Vec<u64>,
     places: u64,
     /// First sub-buffer whose memory was not given back yet.
@@ -338,7 +338,7 @@ impl Simulator {
         assert_eq!(self.control.owner.load(Ordering::Relaxed), 0);
     }
 
-    /// What a writer leaves that died or was aborted: bytes beyond `head`, half a slot.
+    /// Leaves what a writer leaves that died or was aborted: bytes beyond `head`, half a slot.
     fn copy_part(&self, plan: &Plan, bytes: &[u8], copied: usize) {
         self.pages.store(plan.at, &bytes[..copied.min(bytes.len())]);
         if copied >= bytes.len() {

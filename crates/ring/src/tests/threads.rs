@@ -115,7 +115,7 @@ impl World {
         Some(found)
     }
 
-    /// What can be read from `from` on; memory that was read is given back.
+    /// Reads everything from `from` on; memory that was read is given back.
     fn drain(&self, from: &mut Drained, partial: bool) -> Vec<(u32, u32)> {
         let region = self.region();
         let mut found = Vec::new();
@@ -133,8 +133,8 @@ impl World {
         found
     }
 
-    /// What a flight recorder holds, at some moment.
-    fn look(&self) -> Vec<(u32, u32)> {
+    /// Reads the content of a flight recorder at some moment.
+    fn read_snapshot(&self) -> Vec<(u32, u32)> {
         let region = self.region();
         let snapshot = region.snapshot().expect("a head where a writer left it");
         let oldest = region.oldest_index(snapshot.head);
@@ -214,12 +214,12 @@ fn what_a_flight_recorder_holds_is_whole_while_claimers_overwrite_it() {
     let world = World::new(true);
     let mut seen = 0;
     let recorded = run(&world, || {
-        let found = world.look();
+        let found = world.read_snapshot();
         expect_order(&found);
         seen += found.len();
     });
     assert_eq!(recorded, u64::from(WRITERS * EVENTS));
-    let newest = world.look();
+    let newest = world.read_snapshot();
     expect_order(&newest);
     for writer in 0..WRITERS {
         let last = newest.iter().rev().find(|(of, _)| *of == writer);

@@ -11,7 +11,7 @@ use crate::world::{ALIVE, FIRST, Mistake, Reader, World, fails, holds};
 /// Steps of a commit of one record: two words, two of a slot, the commit word.
 const STEPS: usize = 5;
 
-/// What a claimer or the recorder does wrong.
+/// The mistake that a claimer or the recorder makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -101,9 +101,9 @@ fn freeing_the_living_is_caught() {
     fails(claimers(ALIVE, Wrong::FreedAlive));
 }
 
-/// The recorder ends the session and gives the memory away, unless somebody owns the region.
+/// The recorder ends the session and gives the memory away, unless a claimer owns the region.
 fn end_of_session(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
-    /// What the memory is given away for.
+    /// The value that the memory has after it is given away.
     const FOREIGN: u64 = 77;
     move || {
         let world = Arc::new(World::new(1, FIRST, 1));

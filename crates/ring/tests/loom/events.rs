@@ -1,6 +1,7 @@
-//! New events and new sessions, as `trackway_window` and the recorder meet: whoever adds an event
-//! makes it READY and then looks for sessions; whoever starts a session makes it ACTIVE and then
-//! looks for events. One of them sees the other, and a call site that sees the bit finds the id.
+//! New events and new sessions, as `trackway_window` and the recorder meet: a library that adds an
+//! event makes it READY and then looks for sessions; a recorder that starts a session makes it
+//! ACTIVE and then looks for events. One of them sees the other, and a call site that sees the bit
+//! finds the id.
 //!
 //! A model of the protocol, not of that code, which lives above this crate.
 
@@ -10,7 +11,7 @@ use loom::thread;
 
 use crate::world::{fails, holds};
 
-/// What is wrong.
+/// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,

@@ -7,7 +7,7 @@ use trackway_ring::claim::Claim;
 
 use crate::world::{FIRST, Mistake, RECORD_BYTES, World, fails, holds};
 
-/// What reader or writer do wrong.
+/// The mistake that the reader or the writer makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,

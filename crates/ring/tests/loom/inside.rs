@@ -5,15 +5,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use trackway_ring::inside::{Line, nobody_is_in};
+use trackway_ring::inside::{Line, is_part_empty};
 
 use crate::world::{caught, holds};
 
-/// What the link says as long as it says where the part is.
+/// The link while it leads to the part.
 const LINKED: u64 = 7;
 const PART: usize = 1;
 
-/// What must not be done.
+/// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -21,15 +21,15 @@ enum Mistake {
     NoVisit,
     /// Sequences count without looking at the link again.
     LinkNotChecked,
-    /// Who has no sequences looks at the link first, then counts.
+    /// A reader without sequences looks at the link first, then counts.
     LooksFirst,
     /// Entries are read before exits.
     EntriesFirst,
     /// Exits are counted without Release.
     LeavesRelaxed,
-    /// Who is not counted looks at the link before his sequence begins.
+    /// A reader that is not counted looks at the link before its sequence begins.
     LooksBefore,
-    /// Who is not counted reads on when his sequence is over.
+    /// A reader that is not counted reads on when its sequence is over.
     ReadsAfter,
 }
 
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// `rseq::add_one`, which is atomic towards what else happens on its CPU.
+    /// Models `rseq::add_one`, which is atomic towards everything else on its CPU.
     fn add_one(&self, cpu: usize, counter: &AtomicU64, is_linked: impl Fn() -> bool) -> bool {
         let _sequence = self.cpus[cpu].lock().unwrap();
         if !is_linked() {
@@ -65,7 +65,7 @@ impl World {
     }
 
     fn read_part(&self) {
-        // SAFETY: loom sees to it that nobody writes meanwhile; that is what is shown.
+        // SAFETY: loom sees to it that no thread writes meanwhile; that is what is shown.
         let value = self.part.with(|part| unsafe { *part });
         assert_eq!(value, 1, "it was found by its link");
     }
@@ -134,7 +134,7 @@ impl World {
 
     fn is_empty(&self) -> bool {
         if self.mistake != Mistake::EntriesFirst {
-            return nobody_is_in(PART, self.lines.iter());
+            return is_part_empty(PART, self.lines.iter());
         }
         let sum = |counter: fn(&Line, usize) -> &AtomicU64| -> u64 {
             self.lines.iter().map(|line| counter(line, PART).load(Ordering::SeqCst)).sum()
@@ -144,7 +144,7 @@ impl World {
         entered == sum(Line::left)
     }
 
-    /// Uses the part anew if nobody is in it.
+    /// Reuses the part if no reader is in it.
     fn use_anew(&self) {
         self.link.store(0, Ordering::Release);
         if self.mistake != Mistake::NoVisit {
@@ -194,7 +194,7 @@ fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send 
 }
 
 /// Two threads, each with a CPU for itself.
-fn alone(mistake: Mistake) -> impl Fn() + Sync + Send {
+fn two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
         let world = Arc::new(World::new(mistake));
         let threads = [0, 1].map(|cpu| {
@@ -242,7 +242,7 @@ fn races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn nobody_is_in_a_part_that_is_used_anew() {
     holds(sequences(Mistake::None));
-    holds(alone(Mistake::None));
+    holds(two_cpus(Mistake::None));
     holds(atomics(Mistake::None, false));
     holds(atomics(Mistake::None, true));
 }
@@ -290,5 +290,5 @@ fn entries_read_before_exits_are_caught() {
 
 #[test]
 fn an_exit_without_release_is_caught() {
-    races(2, alone(Mistake::LeavesRelaxed));
+    races(2, two_cpus(Mistake::LeavesRelaxed));
 }

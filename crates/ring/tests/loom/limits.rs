@@ -1,5 +1,5 @@
 //! Growth and its end: table entries and limit, memory that moves to later places, memory that is
-//! given away while somebody holds an old plan.
+//! given away while a writer holds an old plan.
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use trackway_ring::Refusal;
 
 use crate::world::{ALIVE, FIRST, LAST, Mistake, Reader, World, fails, holds};
 
-/// What the recorder does wrong.
+/// The mistake that the recorder makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -112,8 +112,8 @@ fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
     }
 }
 
-/// The recorder lowers the limit and gives the open sub-buffer's memory to somebody else. A
-/// writer may hold a plan for it; only the generation, raised before the visit, stops the plan.
+/// The recorder lowers the limit and gives the open sub-buffer's memory away. A writer may hold a
+/// plan for it; only the generation, raised before the visit, stops the plan.
 fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
     const FOREIGN: u64 = 77;
     move || {
@@ -151,16 +151,17 @@ fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
     }
 }
 
-/// The open sub-buffer's memory went, and others comes: whoever may write there finds that.
+/// The open sub-buffer's memory went, and other memory comes: a writer that may write there finds
+/// that.
 fn coming_back() -> impl Fn() + Sync + Send {
-    const OTHER: u64 = 2 * 4096;
+    const FOREIGN_OFFSET: u64 = 2 * 4096;
     move || {
         let world = Arc::new(World::new(1, FIRST, 1));
         world.region().lower_limit(0);
         let writer = {
             let world = Arc::clone(&world);
             thread::spawn(move || match world.plan(1, 50) {
-                Ok((plan, ..)) => assert_eq!(plan.at, OTHER + FIRST, "it is another's"),
+                Ok((plan, ..)) => assert_eq!(plan.at, FOREIGN_OFFSET + FIRST, "it is another's"),
                 Err(Refusal::Full) => {}
                 Err(refusal) => panic!("no memory below the limit: {refusal:?}"),
             })
@@ -170,7 +171,7 @@ fn coming_back() -> impl Fn() + Sync + Send {
             thread::spawn(move || {
                 let region = world.region();
                 region.back(0, 0);
-                region.back(0, OTHER);
+                region.back(0, FOREIGN_OFFSET);
                 region.raise_limit(4096);
             })
         };

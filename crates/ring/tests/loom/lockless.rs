@@ -8,15 +8,15 @@ use trackway_abi::region::SUB_HEADER_BYTES;
 use trackway_ring::Geometry;
 use trackway_ring::lockless::equations::sub_buffer_ready;
 use trackway_ring::lockless::{
-    Again, Buffer, Counters, Got, Lost, Mode, Reference, Store, SubBuffer, header,
+    Buffer, Counters, Got, Lost, Mode, Reference, Store, SubBuffer, TryAgain, header,
 };
 
 use super::world::{fails, holds};
 
 /// A record of which a sub-buffer has room for one, or for two.
-const ALONE: usize = 3000;
+const SLOT_BYTES: usize = 3000;
 const PAIR: usize = 1900;
-/// Where in a slot its value is, and its check.
+/// The place of a slot's value, and of its check.
 const VALUE: u64 = 16;
 const CHECK: u64 = 24;
 
@@ -45,7 +45,7 @@ struct World {
     clock: AtomicU64,
 }
 
-/// What the two sides may do wrong.
+/// The mistakes that the two sides may make.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Algorithm 6, or what a mistake makes of it.
-    fn get(&self, own: &mut u32, mistake: Mistake) -> Result<Got, Again> {
+    fn get(&self, own: &mut u32, mistake: Mistake) -> Result<Got, TryAgain> {
         if matches!(mistake, Mistake::None | Mistake::CommitFirst) {
             return self.buffer().get(own);
         }
@@ -139,7 +139,7 @@ impl World {
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
         let is_ready = sub_buffer_ready(self.geometry, position, commit);
         if !is_ready && mistake != Mistake::NotReady || write_count >> 12 == position >> 12 {
-            return Err(Again);
+            return Err(TryAgain);
         }
         let place = word as u32;
         if self.mode == Mode::FlightRecorder && mistake != Mistake::InPlace {
@@ -210,15 +210,15 @@ fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
 /// overwritten.
 fn overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let slots = [ALONE];
+        let slots = [SLOT_BYTES];
         let world = Arc::new(World::new(Mode::FlightRecorder, &slots));
         for value in [1, 2] {
-            world.emit(value, ALONE, Mistake::None).unwrap();
+            world.emit(value, SLOT_BYTES, Mistake::None).unwrap();
         }
         world.buffer().force_switch(&world.memory, || world.now());
         let producer = {
             let world = world.clone();
-            loom::thread::spawn(move || world.emit(3, ALONE, mistake).unwrap())
+            loom::thread::spawn(move || world.emit(3, SLOT_BYTES, mistake).unwrap())
         };
         let consumer = {
             let world = world.clone();
@@ -272,10 +272,10 @@ fn a_consumer_that_does_not_exchange_is_caught() {
     fails(overwrite(Mistake::InPlace));
 }
 
-/// A session ends, and its memory is given back, while somebody reserves.
+/// A session ends, and its memory is given back, while a producer reserves.
 fn end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let world = Arc::new(World::new(Mode::Discard, &[ALONE]));
+        let world = Arc::new(World::new(Mode::Discard, &[SLOT_BYTES]));
         let generation = Arc::new(AtomicU64::new(1));
         let freed = Arc::new(AtomicU64::new(0));
         let writer = {
@@ -284,8 +284,12 @@ fn end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
                 let ask = || generation.load(Ordering::Relaxed) == 1;
                 let before = ask();
                 let goes_on = || if mistake == Mistake::AskedBefore { before } else { ask() };
-                let slot =
-                    world.buffer().reserve(&world.memory, || world.now(), goes_on, (1, ALONE, 0));
+                let slot = world.buffer().reserve(
+                    &world.memory,
+                    || world.now(),
+                    goes_on,
+                    (1, SLOT_BYTES, 0),
+                );
                 if let Ok(slot) = slot {
                     assert_eq!(freed.load(Ordering::SeqCst), 0, "a slot in what is given back");
                     world.buffer().commit(&world.memory, &slot);
@@ -320,7 +324,7 @@ fn a_recorder_that_does_not_move_write_count_on_is_caught() {
     fails(end(Mistake::NotRetired));
 }
 
-/// Somebody looks how many records are undelivered while the last of them is delivered.
+/// A reader counts undelivered records while the last of them is delivered.
 fn counting(in_order: bool) -> impl Fn() + Sync + Send {
     move || {
         let shared = Arc::new(SubBuffer::new());

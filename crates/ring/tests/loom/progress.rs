@@ -25,14 +25,14 @@ fn snapshots(mistake: Mistake, recheck: bool) -> impl Fn() + Sync + Send {
         };
         let reader = {
             let world = Arc::clone(&world);
-            thread::spawn(move || look(&world, recheck))
+            thread::spawn(move || read_progress(&world, recheck))
         };
         writer.join().unwrap();
         reader.join().unwrap();
     }
 }
 
-fn look(world: &World, recheck: bool) {
+fn read_progress(world: &World, recheck: bool) {
     let (head, last_ts, events) = if recheck {
         let snapshot = world.region().snapshot().expect("head is where a writer left it");
         (snapshot.head, snapshot.last_ts.unwrap(), snapshot.events.unwrap())
@@ -72,7 +72,7 @@ fn progress(number: u64) -> Drained {
     }
 }
 
-/// A recorder that publishes its progress, and somebody who looks meanwhile.
+/// A recorder that publishes its progress, and a reader that looks meanwhile.
 #[test]
 fn progress_is_of_one_moment() {
     holds(|| {
@@ -94,7 +94,7 @@ fn progress_is_of_one_moment() {
     });
 }
 
-/// What is wrong with a recorder's way to publish.
+/// The mistake in a recorder's way to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -102,20 +102,20 @@ enum Wrong {
     InPlace,
     /// The side is named before it is filled.
     NamedFirst,
-    /// As `Nothing`, but the stores may pass the one that named the other side.
+    /// The stores may pass the one that named the other side.
     Unfenced,
 }
 
 /// `Control::set_drained` in steps, with two values a side, by a recorder that dies after `steps`.
 struct Sides {
-    named: AtomicU64,
+    current: AtomicU64,
     sides: [[AtomicU64; 2]; 2],
 }
 
 impl Sides {
     fn new() -> Self {
         let side = || [AtomicU64::new(0), AtomicU64::new(0)];
-        Self { named: AtomicU64::new(0), sides: [side(), side()] }
+        Self { current: AtomicU64::new(0), sides: [side(), side()] }
     }
 
     fn set(&self, value: u64, wrong: Wrong, steps: &mut usize) {
@@ -123,13 +123,13 @@ impl Sides {
             *steps = steps.saturating_sub(1);
             *steps > 0
         };
-        let next = self.named.load(Ordering::Relaxed) + 1;
+        let next = self.current.load(Ordering::Relaxed) + 1;
         let side = &self.sides[if wrong == Wrong::InPlace { 0 } else { next as usize & 1 }];
         if wrong != Wrong::Unfenced {
             fence(Ordering::Release);
         }
         if wrong == Wrong::NamedFirst && lives_on() {
-            self.named.store(next, Ordering::Release);
+            self.current.store(next, Ordering::Release);
         }
         for word in side {
             if lives_on() {
@@ -137,17 +137,17 @@ impl Sides {
             }
         }
         if !matches!(wrong, Wrong::NamedFirst | Wrong::InPlace) && lives_on() {
-            self.named.store(next, Ordering::Release);
+            self.current.store(next, Ordering::Release);
         }
     }
 
     fn get(&self) -> [u64; 2] {
-        let side = &self.sides[(self.named.load(Ordering::Acquire) & 1) as usize];
+        let side = &self.sides[(self.current.load(Ordering::Acquire) & 1) as usize];
         [side[0].load(Ordering::Relaxed), side[1].load(Ordering::Relaxed)]
     }
 }
 
-/// A recorder that dies after `steps`, then whoever recovers.
+/// A recorder that dies after `steps`, then a recovery.
 fn recovery(wrong: Wrong, steps: usize) -> impl Fn() + Sync + Send {
     move || {
         let shared = Arc::new(Sides::new());
@@ -196,10 +196,10 @@ fn overtaking(wrong: Wrong) -> impl Fn() + Sync + Send {
         let reader = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let named = shared.named.load(Ordering::Acquire);
+                let named = shared.current.load(Ordering::Acquire);
                 let [first, second] = shared.get();
                 fence(Ordering::Acquire);
-                if shared.named.load(Ordering::Relaxed) == named {
+                if shared.current.load(Ordering::Relaxed) == named {
                     assert_eq!(first, second, "half of a change");
                 }
             })

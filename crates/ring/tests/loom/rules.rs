@@ -10,11 +10,11 @@ use loom::thread;
 
 use crate::world::{fails, holds};
 
-/// What is wrong.
+/// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
-    /// Who has set the bit does not look whether the rules are still those.
+    /// A library that has set the bit does not look whether the rules are still those.
     NotAgain,
     /// No full fence between the library's bit and its second look.
     LibraryUnfenced,
@@ -28,13 +28,13 @@ enum Wrong {
     TakenBack,
     /// It moves a bit to the heir.
     MovedByOthers,
-    /// It leaves a bit that is wrong, and tells nobody.
+    /// It leaves a wrong bit, and does not tell the recorder.
     Untold,
     /// The recorder sets the heir's bit beside one that was set behind its back.
     LateLeft,
     /// The heir's bit is set beside the old one.
-    Beside,
-    /// What was decided is done to whatever the word is by then.
+    BothBits,
+    /// The decision is applied to whatever the word is by then.
     Blindly,
     /// The word is loaded without Acquire: what decides may be older than it.
     LoadedRelaxed,
@@ -46,7 +46,7 @@ const HEIR: usize = 1;
 /// The session's bit in the enable word, and its successor's.
 const OLD: u32 = 1 << SESSION;
 const NEW: u32 = 1 << HEIR;
-/// As `TRIES_MAX` is more than there are changes in a model.
+/// More than there are changes in a model, as in the product.
 const TRIES_MAX: usize = 8;
 
 #[derive(Default)]
@@ -59,7 +59,7 @@ struct Session {
     successor: AtomicU32,
 }
 
-/// What decides about a session's bits.
+/// The state that decides about a session's bits.
 struct Standing {
     revision: u32,
     has_ended: bool,
@@ -74,7 +74,7 @@ impl Standing {
 }
 
 impl Session {
-    /// What the rules of this revision say; `None` if they were rewritten meanwhile.
+    /// Returns the decision of this revision's rules; `None` if they were rewritten meanwhile.
     fn selects(&self, revision: u32, wrong: Wrong) -> Option<bool> {
         let [first, second] = [0, 1].map(|byte: usize| self.rules[byte].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
@@ -135,7 +135,7 @@ impl Table {
             let Some(wanted) = self.wanted(slot, &standing, wrong) else { continue };
             let late = if wanted == 0 { 0 } else { word & self.predecessors(standing.target) };
             let into = match wrong {
-                Wrong::Beside => word | wanted,
+                Wrong::BothBits => word | wanted,
                 Wrong::MovedByOthers if wanted != 0 => word & !late | wanted,
                 Wrong::TakenBack => word & !(ours & !wanted) | wanted,
                 _ if late != 0 => word,
@@ -217,7 +217,7 @@ impl Table {
     }
 
     /// The recorder looks at the event because it was told to.
-    fn look(&self, wrong: Wrong) {
+    fn check_revision(&self, wrong: Wrong) {
         if self.news.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -247,7 +247,7 @@ impl Table {
     }
 }
 
-/// What a recorder does.
+/// The steps of a recorder.
 type Work = fn(&Table, Wrong);
 
 /// A library describes an event while the `recorder` works; the bits that there must be at the end.
@@ -260,7 +260,7 @@ fn meeting(selects: u32, expected: u32, wrong: Wrong, recorder: Work) -> impl Fn
         };
         recorder(&table, wrong);
         library.join().unwrap();
-        table.look(wrong);
+        table.check_revision(wrong);
         assert_eq!(table.bits(), expected, "a wrong bit");
     }
 }
@@ -285,27 +285,27 @@ fn staying(selects: u32, on: u32, wrong: Wrong, recorder: Work) -> impl Fn() + S
     }
 }
 
-/// The same of an event that somebody has described before, and whose site is reached meanwhile: it
-/// finds one bit or the other, or none where the rules have not selected it `before`.
-fn passing(before: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync {
+/// An event that was described before, and whose site is reached meanwhile: the site finds one bit
+/// or the other, or none where the rules have not selected it `old_bit`.
+fn passing(old_bit: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync {
     move || {
-        let table = Arc::new(Table::new(before));
+        let table = Arc::new(Table::new(old_bit));
         table.event_is_ready.store(1, Ordering::Relaxed);
-        table.enabled.store(if before == 1 { OLD } else { 0 }, Ordering::Relaxed);
+        table.enabled.store(if old_bit == 1 { OLD } else { 0 }, Ordering::Relaxed);
         let with = |work: fn(&Table, u32, Wrong)| {
             let table = Arc::clone(&table);
-            thread::spawn(move || work(&table, before, wrong))
+            thread::spawn(move || work(&table, old_bit, wrong))
         };
         let library = with(|table, _, wrong| table.describe(wrong));
-        let site = with(|table, before, _| {
+        let site = with(|table, old_bit, _| {
             let word = table.enabled.load(Ordering::Acquire);
             let bits = word.count_ones();
-            assert!(bits <= 1 && bits >= before, "a wrong word");
+            assert!(bits <= 1 && bits >= old_bit, "a wrong word");
         });
         recorder(&table, wrong);
         library.join().unwrap();
         site.join().unwrap();
-        table.look(wrong);
+        table.check_revision(wrong);
         assert_eq!(table.enabled.load(Ordering::Acquire), NEW, "a wrong bit");
     }
 }
@@ -437,7 +437,7 @@ fn a_wrong_bit_that_nobody_is_told_of_is_caught() {
 
 #[test]
 fn two_bits_at_once_are_caught() {
-    fails(passing(1, Wrong::Beside, succeed));
+    fails(passing(1, Wrong::BothBits, succeed));
     fails(passing(0, Wrong::Blindly, select_and_succeed));
     fails(passing(0, Wrong::LoadedRelaxed, select_and_succeed));
     fails(passing(1, Wrong::LateLeft, succeed_behind_its_back));

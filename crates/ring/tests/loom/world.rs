@@ -1,4 +1,5 @@
-//! What the models share: a window of few words, writers' steps, a reader with an opinion.
+//! The parts that the models share: a window of few words, writers' steps, a reader with an
+//! opinion.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use trackway_testkit::Records;
 const BODY_BYTES: usize = 12;
 /// Size of a record.
 pub(crate) const RECORD_BYTES: u64 = 16;
-/// Where the first record of a sub-buffer begins.
+/// Start of the first record of a sub-buffer.
 pub(crate) const FIRST: u64 = SUB_HEADER_BYTES as u64;
 /// From here on a sub-buffer has room for one record and not for two.
 pub(crate) const LAST: u64 = FIRST + 8 * 496;
@@ -237,7 +238,7 @@ fn check_of(value: u32) -> u64 {
     u64::from(value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// What came out of a region.
+/// The records that came out of a region.
 pub(crate) struct Reader {
     pub(crate) drained: Drained,
     /// Values of records, in order.
@@ -291,7 +292,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Whether these values, and no others, came out, in whatever order.
+    /// Asserts that these values, and no others, came out, in whatever order.
     pub(crate) fn assert_took(&self, expected: impl IntoIterator<Item = u32>) {
         let (mut took, mut expected) = (self.values.clone(), Vec::from_iter(expected));
         took.sort_unstable();
@@ -315,7 +316,7 @@ pub(crate) fn fails(model: impl Fn() + Sync + Send + 'static) {
     assert!(!by_loom, "caught for another reason: {message}");
 }
 
-/// What a check that fails says.
+/// Returns the message of a check that fails.
 pub(crate) fn caught(check: impl FnOnce() + Send + 'static) -> String {
     let caught = std::thread::spawn(check).join().expect_err("the bug was missed");
     let text = caught.downcast_ref::<&str>().map(ToString::to_string);

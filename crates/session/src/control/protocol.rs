@@ -1,4 +1,4 @@
-//! What is said over a session's control socket: one JSON object a line, each way.
+//! The protocol of a session's control socket: one JSON object a line, each way.
 //!
 //! ```text
 //! → {"version":1,"ask":"events-off","patterns":["app:noise"]}
@@ -36,18 +36,18 @@ const _: () = assert!(CHANNELS_MAX * FILTERS_LINE_BYTES < ANSWER_BYTES_MAX);
 pub struct Message {
     /// [`PROTOCOL_VERSION`].
     pub version: u32,
-    /// What it asks for.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Request {
-    /// How it goes.
+    /// Report the session's status.
     Status,
-    /// What the session is, as a file would have it.
+    /// Report the session's specification, as a file would have it.
     Spec,
     /// To record.
     Start,
@@ -78,7 +78,7 @@ pub enum Request {
     SetChannel {
         /// Its name.
         channel: String,
-        /// What is to be otherwise.
+        /// The change.
         #[serde(flatten)]
         change: ChannelChange,
     },
@@ -92,12 +92,12 @@ pub enum Request {
         /// In which channel; none: the only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
-        /// Which.
+        /// The rules.
         rules: Vec<RuleSpec>,
         /// These instead of those that were on.
         #[serde(default)]
         only: bool,
-        /// What must be true of them; an empty expression: nothing any more; none: what had to be.
+        /// The condition for these events; an empty expression: none any more; none: unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filter: Option<FilterSource>,
     },
@@ -106,25 +106,25 @@ pub enum Request {
         /// In which channel; none: the only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
-        /// Which.
+        /// The patterns.
         patterns: Vec<String>,
     },
     /// More events of the kernel.
     KernelOn {
-        /// Which, as [`KernelSpec`] has them.
+        /// Patterns, as [`KernelSpec`] has them.
         patterns: Vec<String>,
-        /// As that of [`Self::EventsOn`].
+        /// The condition, as in [`Self::EventsOn`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filter: Option<FilterSource>,
     },
     /// Fewer of them.
     KernelOff {
-        /// Which.
+        /// The patterns.
         patterns: Vec<String>,
     },
 }
 
-/// What is to be otherwise in a channel: what is not said stays.
+/// A change of a channel: parts that are not given stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ChannelChange {
@@ -152,10 +152,10 @@ pub struct ChannelChange {
     /// See [`ChannelSpec`]; an empty list: of any process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<Vec<u32>>,
-    /// Likewise.
+    /// The executables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
-    /// Likewise.
+    /// The process-id namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid_namespaces: Option<Vec<u64>>,
 }
@@ -190,21 +190,21 @@ fn replace<T>(place: &mut T, with: Option<T>) {
     }
 }
 
-/// What a recorder answers.
+/// A recorder's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// It is done.
     Done {
-        /// What else there is to say.
+        /// Warnings.
         #[serde(default)]
         warnings: Vec<String>,
     },
     /// It is not done, and nothing has changed.
     Refused(Refusal),
-    /// How it goes.
+    /// The status.
     Status(Box<Status>),
-    /// What the session is.
+    /// The specification.
     Spec(Box<SessionSpec>),
     /// A snapshot was written.
     Snapshot(SnapshotFacts),
@@ -222,10 +222,10 @@ pub enum Answer {
 pub struct Refusal {
     /// Why.
     pub why: String,
-    /// What to do about it, if that is known.
+    /// Advice, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Whether root may do what this user may not.
+    /// True if root may do what this user may not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_root: bool,
 }
@@ -253,13 +253,14 @@ impl Refusal {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SnapshotFacts {
-    /// Where it is.
+    /// The folder.
     pub folder: PathBuf,
     /// Events in it.
     pub events: u64,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Whose events could not be written to it, of a session over several users, and why.
+    /// The users whose events could not be written to it, of a session over several users, with the
+    /// reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -274,7 +275,7 @@ pub struct Counts {
     pub lost: u64,
     /// Overwritten by newer ones, as far as that is known.
     pub overwritten: u64,
-    /// Of those recorded, in files that were deleted for newer ones.
+    /// Recorded events in files that were deleted for newer ones.
     #[serde(default)]
     pub deleted: u64,
     /// Bytes of the trace.
@@ -290,9 +291,9 @@ pub struct Counts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Notice {
-    /// What happened.
+    /// A fact.
     Info(String),
-    /// What to do about it.
+    /// Advice.
     Hint {
         /// The advice.
         hint: String,
@@ -315,7 +316,7 @@ impl core::fmt::Display for Notice {
     }
 }
 
-/// How a session goes.
+/// The status of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
@@ -323,9 +324,9 @@ pub struct Status {
     pub name: String,
     /// Its recorder's process id.
     pub pid: u32,
-    /// Whether it records.
+    /// True if it records.
     pub is_recording: bool,
-    /// Whether it follows a command, which ends it (`trackway record`).
+    /// True if it follows a command, which ends it (`trackway record`).
     pub is_foreground: bool,
     /// Folder of its trace, or of its snapshots.
     pub folder: PathBuf,
@@ -337,10 +338,10 @@ pub struct Status {
     pub memory_bytes: u64,
     /// Snapshots so far.
     pub snapshots: u32,
-    /// Whose programs it records, as the session says; nothing: its own user's.
+    /// The users whose programs it records, as the session specifies them; none: its own user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users_wanted: Vec<String>,
-    /// Of a session over several users: how it goes with each that is there.
+    /// The status of each present user, of a session over several users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserStatus>,
     /// Users who are not recorded because there are too many.
@@ -351,7 +352,7 @@ pub struct Status {
     pub kernel: Option<KernelStatus>,
     /// Its channels.
     pub channels: Vec<ChannelStatus>,
-    /// What it had to say, the newest last.
+    /// Its notices, the newest last.
     pub notices: Vec<Notice>,
 }
 
@@ -360,7 +361,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// How it goes with one of a session's users.
+/// The status of one of a session's users.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct UserStatus {
@@ -374,19 +375,19 @@ pub struct UserStatus {
     pub processes: u64,
 }
 
-/// How it goes with the kernel's events.
+/// The status of kernel events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct KernelStatus {
-    /// What is recorded.
+    /// The specification.
     pub spec: KernelSpec,
-    /// Whether of a command alone, and of what it starts.
+    /// True if only a command, and what it starts, is recorded.
     #[serde(default)]
     pub is_of_command: bool,
-    /// Whether by the kernel's own buffers (tracefs), not by BPF.
+    /// True if tracefs records, the kernel's own buffers, not BPF.
     #[serde(default)]
     pub is_by_tracefs: bool,
-    /// How many events that is.
+    /// The number of different events.
     pub events: usize,
     /// Recorded so far: in the trace, or in the buffers still.
     pub recorded: u64,
@@ -394,15 +395,15 @@ pub struct KernelStatus {
     pub lost: u64,
     /// Overwritten by newer ones, as far as that is known.
     pub overwritten: u64,
-    /// Of those recorded, in files that were deleted for newer ones.
+    /// Recorded events in files that were deleted for newer ones.
     pub deleted: u64,
-    /// What the kernel passed over while another event was recorded on the same CPU: of those lost,
-    /// where everything is recorded; of everything, where some processes are.
+    /// Events that the kernel skipped while another event was recorded on the same CPU: a part of
+    /// the lost ones, where everything is recorded; of all events, where some processes are.
     pub passed_over: u64,
     /// Events with the most losses, most first, five at most; by BPF.
     #[serde(default)]
     pub lost_by_event: Vec<(String, u64)>,
-    /// Of those lost, events that interrupted so many others that there was no buffer for them.
+    /// The lost events that interrupted so many others that there was no buffer for them.
     #[serde(default)]
     pub too_deep: u64,
     /// Events that interrupted so many others that their filters could not be asked: some of them
@@ -415,7 +416,7 @@ pub struct KernelStatus {
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
     #[serde(default)]
     pub unknown_calls: [u64; 2],
-    /// Whether some of the former are recorded all the same.
+    /// True if some of the former are recorded all the same.
     #[serde(default)]
     pub has_calls_without_number: bool,
     /// Bytes of its trace.
@@ -424,11 +425,11 @@ pub struct KernelStatus {
     pub memory_bytes: u64,
 }
 
-/// How a channel goes.
+/// The status of a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ChannelStatus {
-    /// What it is.
+    /// The specification.
     pub spec: ChannelSpec,
     /// Events so far.
     pub recorded: u64,

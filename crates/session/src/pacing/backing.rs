@@ -1,4 +1,4 @@
-//! Which sub-buffers of a region have memory, and how far writers may go.
+//! The sub-buffers of a region that have memory, and the limit for writers.
 //!
 //! A region's ring is virtual: `count` places, of which a run has memory. In discard mode the run
 //! begins at the first sub-buffer that is not drained; memory of drained ones moves to its end, so
@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-/// What a region's writers did since the last look.
+/// The work of a region's writers since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
     /// End of the committed bytes.
@@ -33,7 +33,7 @@ pub struct Backing {
     /// Offsets of the memory of sub-buffers `first`, `first + 1`, ….
     memory: VecDeque<u64>,
     discarded: u64,
-    /// What it keeps though nobody needs it.
+    /// Sub-buffers that it keeps although it does not need them.
     floor: u64,
     /// Head when it was decided last what is kept.
     head_before: u64,
@@ -57,7 +57,7 @@ impl Backing {
         }
     }
 
-    /// What it has now, or `least` if that is more, is what it keeps.
+    /// Keeps what it has now, or `least` if that is more.
     pub fn keep_from_here_on(&mut self, least: u64) {
         self.floor = self.backed().max(least);
     }
@@ -86,7 +86,7 @@ impl Backing {
         let first = position >> self.sub_shift;
         while self.first < first {
             let Some(offset) = self.memory.pop_front() else {
-                // Nothing is backed: whoever adds memory begins there.
+                // Nothing is backed: the next memory begins there.
                 self.first = first;
                 return;
             };
@@ -96,7 +96,7 @@ impl Backing {
         }
     }
 
-    /// How far writers may go.
+    /// Returns the position that writers may not pass.
     pub fn limit(&self) -> u64 {
         if self.overwrite && self.backed() == self.count {
             u64::MAX
@@ -105,14 +105,14 @@ impl Backing {
         }
     }
 
-    /// Whether a drained position is one that writers could have reached.
+    /// Returns true if writers could have reached a drained position.
     pub fn is_possible(&self, head: u64) -> bool {
         head <= self.limit()
     }
 
-    /// How many sub-buffers should be backed, after what writers did since the last look: twice as
-    /// many as now when more than half were in use or records were lost. A region that nobody has
-    /// used gets nothing.
+    /// Returns the number of sub-buffers that should be backed, after the writers' work since the
+    /// last look: twice as many as now when more than half were in use or records were lost. A
+    /// region that is not used gets none.
     pub fn wanted(&mut self, seen: Use) -> u64 {
         let lost = seen.discarded != self.discarded;
         self.discarded = seen.discarded;
@@ -126,10 +126,9 @@ impl Backing {
         wanted.max(self.backed()).max(2).min(self.count)
     }
 
-    /// How many sub-buffers to keep, after what writers did since this was asked last, with the
-    /// head at `head` now: what it began with, if that was next to nothing; and two, if it was
-    /// anything at all. Else as many as there are: who writes needs them. A flight recorder keeps
-    /// all.
+    /// Returns the number of sub-buffers to keep, after the writers' work since the last call, with
+    /// the head at `head` now: what it began with, if there was next to no work; and two, if there
+    /// was any. Else as many as there are: its writers need them. A flight recorder keeps all.
     pub fn keeps(&mut self, head: u64) -> u64 {
         let before = std::mem::replace(&mut self.head_before, head);
         let written = head.saturating_sub(before);
@@ -140,7 +139,7 @@ impl Backing {
         self.floor.max(least).min(self.backed())
     }
 
-    /// How far writers may go where only `kept` sub-buffers have memory.
+    /// Returns the limit for writers where only `kept` sub-buffers have memory.
     pub fn limit_of(&self, kept: u64) -> u64 {
         (self.first + kept) << self.sub_shift
     }
@@ -212,7 +211,7 @@ mod tests {
         assert_eq!((backing.backed(), backing.limit()), (0, 5 << 12), "not beyond the head");
         assert_eq!(backing.wanted(Use { head: 5 << 12 | 200, discarded: 0 }), 0);
         assert_eq!(backing.keeps(5 << 12 | 200), 0);
-        // A loss asks for more, and so does whoever records.
+        // A loss requests more, and so does a record.
         assert_eq!(backing.wanted(Use { head: 5 << 12 | 200, discarded: 1 }), 2);
         assert_eq!(backing.add(1 << 12), Some(5), "the one that is open");
     }
@@ -226,8 +225,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added and drained in whatever order: no two live sub-buffers share memory,
-        /// the run is what the limit says, and it is never longer than the ring.
+        /// In any order of additions and drains: no two live sub-buffers share memory, the run is
+        /// what the limit says, and it is never longer than the ring.
         #[test]
         fn live_sub_buffers_never_share_memory(steps in prop::collection::vec(0_u64..9, 1..200)) {
             let mut backing = Backing::new(12, 8, false);

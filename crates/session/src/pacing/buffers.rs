@@ -1,4 +1,4 @@
-//! What `--buffer-size` and `--sub-buffers` mean.
+//! The values of `--buffer-size` and `--sub-buffers`.
 
 use trackway_abi::region::{SUB_COUNT_MAX, SUB_SHIFT_MAX, SUB_SHIFT_MIN};
 
@@ -20,7 +20,7 @@ const CLAIM_PART: u64 = 4;
 const CLAIM_ONLY_PART: u64 = 2;
 const SUB_MIN: u64 = 1 << SUB_SHIFT_MIN;
 
-/// What the user asked for.
+/// The requested sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferOptions {
     /// Bytes per CPU; `None`: the default, which grows on need.
@@ -31,7 +31,7 @@ pub struct BufferOptions {
     pub overwrite: bool,
 }
 
-/// How writers get exclusive access to where they write.
+/// The writer path: how writers reserve exclusive space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reserve {
     /// By restartable sequence where that works, else by claim.
@@ -52,13 +52,13 @@ pub struct BufferPlan {
     pub claim_sub_shift: u32,
     /// Sub-buffers of every region, as a power of two.
     pub count_shift: u32,
-    /// Whether all of it is backed by memory before the start.
+    /// True if all of it is backed by memory before the start.
     pub whole: bool,
-    /// Which of the regions are written.
+    /// The regions that are written.
     pub reserve: Reserve,
 }
 
-/// What a session's regions have at the start.
+/// The memory of a session's regions at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Initial {
     /// Sub-buffers of each CPU's sequence region, or lockless buffer.
@@ -188,9 +188,9 @@ impl BufferPlan {
         subs.clamp(2, self.sub_count())
     }
 
-    /// What regions have at the start, on `online` CPUs. A `thrifty` session begins with little,
-    /// unless its memory was asked for: where two sub-buffers for each CPU would be too much, the
-    /// first records of all CPUs share what a few have.
+    /// Returns the memory of regions at the start, on `online` CPUs. A `thrifty` session begins
+    /// with little, unless its memory was requested: where two sub-buffers for each CPU would be
+    /// too much, the first records of all CPUs share what a few have.
     pub fn initial_of(&self, online: u64, thrifty: bool) -> Initial {
         let usual = Initial {
             subs: self.initial_subs(online),
@@ -215,8 +215,8 @@ impl BufferPlan {
         Initial { subs: 0, claim_subs: claim_subs.clamp(1, self.sub_count()), spare_cpus }
     }
 
-    /// Whether a little for every region of `online` CPUs is too much for a session that may be
-    /// idle.
+    /// Returns true if a little for every region of `online` CPUs is too much for a session that
+    /// may be idle.
     pub const fn is_much(&self, online: u64) -> bool {
         let least = (2 << self.sub_shift) + (2 << self.claim_sub_shift);
         online * least > THRIFTY_BYTES

@@ -14,7 +14,7 @@ pub struct Reading {
     pub tsc: u64,
     /// CLOCK_MONOTONIC, ns.
     pub ns: u64,
-    /// How far apart the two looks at the counter were, in ticks: twice the uncertainty.
+    /// Distance of the two looks at the counter, in ticks: twice the uncertainty.
     pub width: u64,
 }
 
@@ -40,7 +40,7 @@ impl Line {
     }
 }
 
-/// What a reading leads to.
+/// The result of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Nothing: the reading is not good enough, or too early.
@@ -59,7 +59,7 @@ const BASELINE_MIN_NS: u64 = 50_000_000;
 const BASELINE_FIRST_NS: u64 = 5_000_000;
 /// Readings kept: the oldest and the newest give the slope.
 const READINGS_MAX: usize = 12;
-/// How long a line holds, in ns.
+/// Validity of a line, in ns.
 const SPAN_NS: u64 = 2_000_000_000;
 /// When the new line meets the clock, in ns after its base.
 const MEET_NS: i128 = 100_000_000;

@@ -1,5 +1,5 @@
-//! How large buffers are and when they grow, how far writers may go, when to look next, and what
-//! the clock line is.
+//! Pacing: the size of buffers and their growth, the limit for writers, the time of the next look,
+//! and the clock line.
 
 mod backing;
 mod buffers;

@@ -1,8 +1,8 @@
-//! What becomes of records when buffers are full.
+//! The fate of records when buffers are full.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to a record that finds no room.
+/// The fate of a record that finds no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {

@@ -1,4 +1,4 @@
-//! How large a buffer would have had to be to lose nothing: an estimate.
+//! An estimate of the buffer size that would have lost nothing.
 
 /// A buffer is nearly empty with at most one part in so many of it unread.
 const EMPTY_PART: u64 = 4;
@@ -14,20 +14,20 @@ pub struct Shortage {
     lost: u64,
     /// Bytes lost in the burst that lasts.
     burst_bytes: u64,
-    /// What would have held the largest burst, in bytes; 0: nothing was lost.
+    /// Size that would have held the largest burst, in bytes; 0: nothing was lost.
     needed_bytes: u64,
-    /// Records were lost before any was written: nobody knows how large they were.
+    /// Records were lost before any was written: their size is unknown.
     is_unknown: bool,
 }
 
-/// What a look at a buffer finds, before it is drained.
+/// The state of a buffer before it is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferLook {
     /// Records lost so far for want of room.
     pub lost: u64,
     /// Size of the buffer, in bytes.
     pub size_bytes: u64,
-    /// What of it waits to be read, in bytes.
+    /// Unread bytes.
     pub unread_bytes: u64,
     /// Records written so far.
     pub written: u64,
@@ -61,7 +61,8 @@ impl Shortage {
         self.needed_bytes = self.needed_bytes.max(size_bytes.saturating_add(self.burst_bytes));
     }
 
-    /// How large it would have had to be, in bytes; `None` if nothing was lost, or it is unknown.
+    /// Returns the size that would have lost nothing, in bytes; `None` if nothing was lost, or it
+    /// is unknown.
     pub const fn needed_bytes(&self) -> Option<u64> {
         if self.needed_bytes == 0 || self.is_unknown { None } else { Some(self.needed_bytes) }
     }

@@ -6,7 +6,7 @@ const PERIOD_MIN_NS: u64 = 1_000_000;
 const PERIOD_BUSY_MAX_NS: u64 = 20_000_000;
 /// Longest period, in ns.
 const PERIOD_IDLE_MAX_NS: u64 = 100_000_000;
-/// How long nothing must have happened before the recorder looks more seldom than when busy, ns.
+/// Time without work after which the recorder looks less often, in ns.
 const IDLE_AFTER_NS: u64 = 2_000_000_000;
 
 /// Chooses the period.

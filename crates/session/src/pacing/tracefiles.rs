@@ -1,5 +1,5 @@
-//! What `--tracefile-size` and `--tracefile-count` mean: streams cut into files of at most that
-//! size, of which the newest are kept. As LTTng has it, zero is no bound, and packets are never
+//! The values of `--tracefile-size` and `--tracefile-count`: streams are cut into files of at most
+//! that size, of which the newest are kept. As in LTTng, zero is no bound, and packets are never
 //! cut.
 
 use crate::{BufferPlan, ByteCount, Mode};
@@ -7,7 +7,7 @@ use crate::{BufferPlan, ByteCount, Mode};
 /// Most files of a stream that a bounded number of them can be.
 pub const TRACEFILES_MAX: u64 = 1 << 16;
 
-/// How the files of each stream of a channel are bounded.
+/// The bounds of the files of each stream of a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tracefiles {
     /// Most bytes of a file; 0: a stream is one file, which grows.
@@ -59,7 +59,7 @@ impl Tracefiles {
         Self { size_bytes: size_bytes.unwrap_or(0), count: count.unwrap_or(0) }
     }
 
-    /// Whether a channel with such buffers can have them.
+    /// Checks that a channel with such buffers can have them.
     ///
     /// # Errors
     ///
@@ -81,19 +81,21 @@ impl Tracefiles {
         }
     }
 
-    /// Whether streams are cut into files at all.
+    /// Returns true if streams are cut into files at all.
     pub const fn is_bounded(&self) -> bool {
         self.size_bytes > 0
     }
 
-    /// Whether a packet of so many bytes goes into another file than the one that has so many.
+    /// Returns true if a packet of so many bytes goes into another file than the one that has so
+    /// many.
     pub const fn is_full(&self, file_bytes: u64, packet_bytes: u64) -> bool {
         self.is_bounded()
             && file_bytes > 0
             && file_bytes.saturating_add(packet_bytes) > self.size_bytes
     }
 
-    /// How many of a stream's files, `there` in all, have to go before one more begins.
+    /// Returns the number of a stream's files, `there` in all, that have to go before one more
+    /// begins.
     pub const fn surplus(&self, there: u64) -> u64 {
         if self.count == 0 { 0 } else { (there + 1).saturating_sub(self.count) }
     }

@@ -1,8 +1,8 @@
 //! Filters as people write them: in a file, on the command line, over the control socket.
 //!
-//! A filter is `PATTERN: EXPR`, or `EXPR` alone, which is about all events of its channel. What it
-//! asks of them stays text here; whoever records compiles it. A filter in C is compiled already:
-//! its object goes wherever the channel goes, so that what was saved does not depend on a file.
+//! A filter is `PATTERN: EXPR`, or `EXPR` alone, which applies to all events of its channel. The
+//! expression stays text here; the recorder compiles it. A filter in C is compiled already: its
+//! object goes where the channel goes, so that a saved session does not depend on a file.
 
 use std::sync::Arc;
 
@@ -28,26 +28,26 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 /// A filter. In a file, one may be written as it is on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterSpec {
-    /// Which events it is about: for `provider:name`, or a provider alone; none: all.
+    /// The events that it applies to: `provider:name`, or a provider alone; none: all.
     pub pattern: Option<String>,
-    /// What it asks of them.
+    /// The condition.
     pub source: FilterSource,
 }
 
-/// What a filter asks of events.
+/// The condition of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterSource {
-    /// That this expression is true.
+    /// An expression that must be true.
     Expression(String),
-    /// That this filter, in C, takes them.
+    /// A filter in C that must accept the event.
     Object(FilterObject),
 }
 
 /// A filter in C.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterObject {
-    /// What its file is called, for people.
+    /// The name of its file, for messages.
     pub file: String,
     /// The object, as `trackway filter compile` writes it.
     pub bytes: Arc<[u8]>,
@@ -184,7 +184,8 @@ impl core::fmt::Display for FilterSource {
     }
 }
 
-/// As it is written: `PATTERN: EXPR`, or `EXPR`; of an object the file's name, and its size.
+/// Formats it as it is written: `PATTERN: EXPR`, or `EXPR`; of an object the file's name, and its
+/// size.
 impl core::fmt::Display for FilterSpec {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if let Some(pattern) = &self.pattern {
@@ -195,7 +196,7 @@ impl core::fmt::Display for FilterSpec {
 }
 
 impl FilterSource {
-    /// Whether it asks nothing: it takes a filter away.
+    /// Returns true if it has no condition: it takes a filter away.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Expression(expression) if expression.trim().is_empty())
     }
@@ -248,8 +249,8 @@ impl FilterSpec {
         Self { pattern: pattern.map(str::to_owned), source }
     }
 
-    /// Whether it is the same filter, which goes on with what it remembers: what an object's file
-    /// is called says nothing.
+    /// Returns true if it is the same filter, which goes on with its state: the name of an object's
+    /// file does not count.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_same_source = match (&self.source, &other.source) {
             (FilterSource::Object(one), FilterSource::Object(other)) => one.bytes == other.bytes,
@@ -258,8 +259,8 @@ impl FilterSpec {
         self.pattern == other.pattern && is_same_source
     }
 
-    /// Which events it is about, as `trackway_schema::Rules` reads it: of a list of patterns a
-    /// line for each.
+    /// Returns the events that it applies to, as `trackway_schema::Rules` reads them: for a list of
+    /// patterns a line for each.
     pub fn rules(&self) -> String {
         let list = self.pattern.as_deref().unwrap_or("*");
         let lines = list.split(',').map(|pattern| RuleSpec::new(pattern.trim()).full_pattern());
@@ -271,7 +272,7 @@ impl FilterSpec {
         self.pattern.as_ref().map_or(0, String::len) + self.source.size_bytes()
     }
 
-    /// Whether there can be such a filter, as far as that can be said before its events are known.
+    /// Checks the filter, as far as that is possible before its events are known.
     pub(crate) fn check(&self) -> Result<(), OptionError> {
         if let Some(pattern) = &self.pattern {
             let is_none = pattern.starts_with('!') || pattern.contains(char::is_control);

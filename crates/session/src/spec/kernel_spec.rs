@@ -1,4 +1,4 @@
-//! Which of the kernel's events a session records, as its user describes it.
+//! The kernel events that a session records, as its user describes them.
 //!
 //! ```toml
 //! [kernel]
@@ -31,38 +31,38 @@ const NOTHING: &str = "!*";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct KernelSpec {
-    /// Which, as `trackway list --kernel` has them.
+    /// Patterns of events, as `trackway list --kernel` has them.
     pub on: Vec<String>,
     /// And nothing of programs: the session has no channels.
     #[serde(skip_serializing_if = "crate::spec::is_no")]
     pub only: bool,
-    /// Of these processes, and what they start from then on; none: of everything.
+    /// The processes whose events are recorded, with those that they start from then on; none: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
-    /// Of what is in these control groups (of version 2), and below them, instead.
+    /// The control groups (of version 2) whose processes are recorded, instead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<PathBuf>,
-    /// Of these CPUs alone, as the kernel lists them (`0,2-3`); none: of all.
+    /// The CPUs whose events are recorded, as the kernel lists them (`0,2-3`); none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
     /// By which way; none: by BPF where the kernel allows it, else by tracefs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<KernelVia>,
-    /// What records say besides their fields, and `tid`.
+    /// Contexts of records, besides `tid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<String>,
-    /// What must be true of events: each is recorded if all filters that are about it say so.
+    /// Conditions: an event is recorded if all filters that apply to it are true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterSpec>,
-    /// What happens where there is no room.
+    /// The fate of records that find no room.
     pub mode: Mode,
     /// Bytes for each CPU.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub buffer_size: Option<u64>,
-    /// As those of channels ([`crate::ChannelSpec`]).
+    /// Most bytes of a trace file, as of channels ([`crate::ChannelSpec`]).
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub tracefile_size: Option<u64>,
-    /// Likewise.
+    /// Most trace files, as of channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_count: Option<u64>,
 }
@@ -78,7 +78,7 @@ pub enum KernelVia {
 }
 
 impl KernelSpec {
-    /// Whether there can be such, as far as that can be said without the kernel.
+    /// Checks the specification, as far as that is possible without the kernel.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl KernelSpec {
         self.tracefiles().check_for(SUB_BYTES, self.mode)
     }
 
-    /// How the files of its streams are bounded.
+    /// Returns the bounds of the files of its streams.
     pub fn tracefiles(&self) -> Tracefiles {
         Tracefiles::new(self.tracefile_size, self.tracefile_count)
     }
@@ -180,7 +180,7 @@ impl KernelSpec {
         names(patterns).find(|pattern| split(pattern).0 && !is_there(pattern))
     }
 
-    /// Whether it records none.
+    /// Returns true if it records no events.
     pub fn is_nothing(&self) -> bool {
         self.on.iter().any(|one| one == NOTHING)
     }
@@ -191,7 +191,7 @@ fn names(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim)
 }
 
-/// Whether a pattern excludes, and what.
+/// Returns true if a pattern excludes, with the bare pattern.
 fn split(pattern: &str) -> (bool, &str) {
     pattern.strip_prefix('!').map_or((false, pattern), |bare| (true, bare))
 }

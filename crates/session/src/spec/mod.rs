@@ -1,4 +1,4 @@
-//! What a session is to be: as people write it, and as recorders are told it.
+//! The specification of a session: as users write it, and as recorders receive it.
 
 mod filter_spec;
 mod kernel_spec;

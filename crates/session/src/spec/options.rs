@@ -1,4 +1,4 @@
-//! What the words of the command line mean.
+//! The meanings of words on the command line.
 
 use trackway_abi::record::context;
 use trackway_abi::session::{APPLICATION_BYTES_MAX, NAME_BYTES_MAX, RULES_BYTES_MAX};
@@ -91,7 +91,7 @@ impl core::fmt::Display for OptionError {
 
 impl core::error::Error for OptionError {}
 
-/// Whether a session or a channel can be called so: it becomes the name of files.
+/// Returns true if a session or a channel can have this name: it becomes the name of files.
 pub fn is_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len())
@@ -99,7 +99,7 @@ pub fn is_name(name: &str) -> bool {
         && !name.starts_with(['.', '-'])
 }
 
-/// What every record of a channel says besides its fields.
+/// The contexts of every record of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContextList {
     /// Bits of [`trackway_abi::record::context`].
@@ -108,7 +108,7 @@ pub struct ContextList {
     pub applications: Vec<String>,
 }
 
-/// What the name of an application's context begins with where people write it.
+/// Prefix of the name of an application context.
 const APPLICATION: &str = "$app.";
 
 impl ContextList {

@@ -13,7 +13,7 @@ use crate::spec::level::Level;
 pub struct RuleSpec {
     /// For `provider:name`, with `!` in front if it excludes.
     pub pattern: String,
-    /// Which levels.
+    /// The levels.
     pub level: Levels,
 }
 
@@ -97,7 +97,7 @@ impl RuleSpec {
         Self { pattern: pattern.into(), level: Levels::All }
     }
 
-    /// Whether it says which events not to record.
+    /// Returns true if it excludes events.
     pub fn excludes(&self) -> bool {
         self.pattern.starts_with('!')
     }
@@ -131,12 +131,13 @@ impl RuleSpec {
     }
 }
 
-/// Whether `pattern` matches whatever `other` does: a star in `other` is matched by a star alone.
+/// Returns true if `pattern` matches everything that `other` does: a star in `other` is matched by
+/// a star alone.
 pub(crate) fn covers(pattern: &str, other: &str) -> bool {
     glob_matches(pattern.as_bytes(), other.as_bytes())
 }
 
-/// Whether some text matches both patterns.
+/// Returns true if some text matches both patterns.
 pub(crate) fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     // Whether what was looked at of `one` and so many bytes of `other` match some text both.

@@ -46,14 +46,14 @@ pub struct SessionSpec {
     /// Folder of its trace, or of its snapshots; none: a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
-    /// Whose programs it records, by name or number, or [`ALL_USERS`]; none: its own user's. Root
-    /// alone records those of others.
+    /// The users whose programs it records, by name or number, or [`ALL_USERS`]; none: its own
+    /// user. Root alone records those of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
-    /// Whether it records from the beginning.
+    /// True if it records from the beginning.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub start: bool,
-    /// Whether a traced process that dies of a crash signal leaves a snapshot.
+    /// True if a traced process that dies of a crash signal leaves a snapshot.
     #[serde(default, skip_serializing_if = "is_no")]
     pub snapshot_on_crash: bool,
     /// Events of the kernel, besides; only root records them.
@@ -71,9 +71,9 @@ pub struct SessionSpec {
 pub struct ChannelSpec {
     /// Its name.
     pub name: String,
-    /// What happens where there is no room.
+    /// The fate of records that find no room.
     pub mode: Mode,
-    /// How long programs that allow it wait for room.
+    /// Longest time that programs which allow it wait for room.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::time")]
     pub blocking_timeout: Option<Duration>,
     /// Bytes for each CPU.
@@ -88,15 +88,16 @@ pub struct ChannelSpec {
     /// Most files of a stream, the newest; 0 is as none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_count: Option<u64>,
-    /// What every record says besides its fields.
+    /// The contexts of every record.
     pub contexts: Vec<String>,
-    /// Which events: not said, all; rules that only exclude, all but those; no rules, none.
+    /// The rules for events: not given, all; rules that only exclude, all but those; no rules,
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<Vec<RuleSpec>>,
-    /// What must be true of events: each is recorded if all filters that are about it say so.
+    /// Conditions: an event is recorded if all filters that apply to it are true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterSpec>,
-    /// Which processes: by process id.
+    /// The processes, by process id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
     /// By executable: a glob, for its file name, or with a `/` for its path.
@@ -125,7 +126,7 @@ pub enum SpecError {
     BlockingOverwrite(String),
     /// A folder without a name.
     Output,
-    /// Nobody can be called so.
+    /// No user can have this name.
     User(String),
     /// More users than one session records.
     TooManyUsers,
@@ -235,7 +236,7 @@ impl SessionSpec {
         toml::to_string(self).map_err(|error| SpecError::File(error.to_string()))
     }
 
-    /// Whether there can be such a session.
+    /// Checks the session.
     pub fn check(&self) -> Result<(), SpecError> {
         if !is_name(&self.name) && !self.name.is_empty() {
             return Err(SpecError::Name(self.name.clone()));
@@ -269,7 +270,7 @@ impl SessionSpec {
         Ok(())
     }
 
-    /// Whether it records the kernel's events, and nothing of programs.
+    /// Returns true if it records kernel events only.
     pub fn is_kernels_alone(&self) -> bool {
         self.kernel.as_ref().is_some_and(|kernel| kernel.only)
     }
@@ -279,13 +280,13 @@ impl SessionSpec {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
-    /// Whether it has a flight recorder, of which there can be snapshots.
+    /// Returns true if it has a flight recorder, of which there can be snapshots.
     pub fn has_flight_recorder(&self) -> bool {
         let of_kernel = self.kernel.as_ref().is_some_and(|kernel| kernel.mode == Mode::Overwrite);
         of_kernel || self.channels.iter().any(|channel| channel.mode == Mode::Overwrite)
     }
 
-    /// Whether all that it records is in flight recorders.
+    /// Returns true if all that it records is in flight recorders.
     pub fn is_flight_recorder(&self) -> bool {
         let is_flight = |kernel: &KernelSpec| kernel.mode == Mode::Overwrite;
         self.kernel.as_ref().is_none_or(is_flight)
@@ -297,7 +298,7 @@ impl ChannelSpec {
     /// Name of the channel of a session that was not told of any: LTTng's.
     pub const DEFAULT_NAME: &str = "channel0";
 
-    /// Whether there can be such a channel.
+    /// Checks the channel.
     pub fn check(&self) -> Result<(), SpecError> {
         if !is_name(&self.name) {
             return Err(SpecError::Name(self.name.clone()));
@@ -331,7 +332,7 @@ impl ChannelSpec {
         BufferOptions { size_bytes, sub_buffers, overwrite }.plan()
     }
 
-    /// How the files of its streams are bounded.
+    /// Returns the bounds of the files of its streams.
     pub fn tracefiles(&self) -> Tracefiles {
         Tracefiles::new(self.tracefile_size, self.tracefile_count)
     }
@@ -363,7 +364,7 @@ impl ChannelSpec {
         Ok(text)
     }
 
-    /// Whether there can be such filters, as far as that can be said before events are known.
+    /// Checks the filters, as far as that is possible before events are known.
     pub fn check_filters(&self) -> Result<(), OptionError> {
         let bytes = self.filters.iter().map(FilterSpec::size_bytes).sum::<usize>();
         if self.filters.len() > FILTERS_MAX || bytes > FILTERS_BYTES_MAX {
@@ -397,7 +398,7 @@ impl ChannelSpec {
         self.filters.retain(|filter| !covers_all(&filter.rules()));
     }
 
-    /// Whether it records all events, or all but some.
+    /// Returns true if it records all events, or all but some.
     fn records_all(&self) -> bool {
         let rules = self.on.as_deref();
         rules.is_none_or(|rules| !rules.is_empty() && rules.iter().all(RuleSpec::excludes))
@@ -520,8 +521,8 @@ impl ChannelSpec {
             + self.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>()
     }
 
-    /// Whether the other can take its place while it records, without buffers and streams of its
-    /// own.
+    /// Returns true if the other can take its place while it records, without buffers and streams
+    /// of its own.
     pub fn has_buffers_of(&self, other: &Self) -> bool {
         self.mode == other.mode
             && self.buffer_size == other.buffer_size

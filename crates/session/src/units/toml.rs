@@ -1,4 +1,4 @@
-//! Sizes and times in a session's file, as people write them; bytes, as nobody does.
+//! Sizes and times in a session's file, in the units of users; bytes as a number are accepted, too.
 
 /// Sizes: `"4M"`, or bytes as a number.
 pub(crate) mod size {

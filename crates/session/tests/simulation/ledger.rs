@@ -1,5 +1,4 @@
-//! What really happened, which nobody in the world may look at: the checks compare it with what the
-//! world says.
+//! The real history, which the world may not look at: the checks compare it with the world.
 //!
 //! A *chain* is a channel through its replacements: a life of a slot, its successor's, and so on.
 
@@ -17,16 +16,17 @@ pub(crate) struct LifeFacts {
     pub(crate) slot: usize,
     pub(crate) chain: usize,
     pub(crate) overwrites: bool,
-    /// What was committed, and how much was discarded, by region, since that was begun anew.
+    /// Records that were committed, and the number of discarded ones, by region, since that was
+    /// begun again.
     pub(crate) committed: [Vec<Record>; REGIONS],
     pub(crate) discarded: [u64; REGIONS],
-    /// Whether it can record an event, and whether a process can record in it, and when they last
-    /// could: there may be no record without both, though a thread that sleeps between the word and
-    /// its decision finds them at two moments.
+    /// Records whether it can record an event, and whether a process can record in it, and when
+    /// they last could: there may be no record without both, though a thread that sleeps between
+    /// the word and its decision finds them at two moments.
     means: Could<EVENTS>,
     takes: Could<PROCESSES>,
-    /// Nothing is promised of its records: somebody wrote over it, or a thread was stopped with a
-    /// claim on it for longer than anybody waits, or it was being cleared when its recorder died.
+    /// True if nothing is promised of its records: it was overwritten, or a thread was stopped with
+    /// a claim on it for longer than any wait, or it was being cleared when its recorder died.
     pub(crate) is_tainted: bool,
     /// It is being cleared.
     pub(crate) is_clearing: bool,
@@ -36,7 +36,7 @@ pub(crate) struct LifeFacts {
     pub(crate) is_stopped: bool,
 }
 
-/// What is due to a chain.
+/// The records due to a chain.
 #[derive(Debug, Default)]
 struct Due {
     is_due: [[bool; PROCESSES]; EVENTS],
@@ -55,9 +55,9 @@ pub(crate) struct EmissionFacts {
     due: Vec<usize>,
     /// Lives in which it was recorded or counted.
     outcomes: Vec<Life>,
-    /// Its thread was stopped inside a claim for longer than anybody waits.
+    /// True if its thread was stopped inside a claim for longer than any wait.
     pub(crate) is_outlived: bool,
-    /// It followed as many successors as anybody follows.
+    /// True if it followed the most successors that a record follows.
     pub(crate) is_tired: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Ledger {
     pub(crate) lives: Vec<LifeFacts>,
     chains: Vec<Due>,
     emissions: Vec<EmissionFacts>,
-    /// Sessions that somebody wrote over.
+    /// Sessions that were overwritten.
     tainted: Vec<usize>,
     /// Bits that a program which died while it described an event may have left wrong.
     left: Vec<(usize, Life)>,
@@ -78,7 +78,7 @@ pub(crate) struct Ledger {
     /// Events whose word a constructor took for what it had read, where it was the same again: a
     /// bit does not say whose it is, nor since when.
     doubtful: Vec<usize>,
-    /// How often an emission was excused because a slot that it had found was another's.
+    /// Number of emissions that were excused because the slot that they had found was another's.
     pub(crate) excused: u64,
     /// Emissions that had to be, and were, in one place.
     pub(crate) due: u64,
@@ -115,7 +115,7 @@ impl Ledger {
         self.lives.len() - 1
     }
 
-    /// Somebody writes over what is a session's.
+    /// Overwrites the words of a session.
     pub(crate) fn taint(&mut self, session: usize) {
         self.tainted.push(session);
         for life in self.lives.iter_mut().filter(|life| life.session == session) {
@@ -137,7 +137,7 @@ impl Ledger {
         self.told.extend(life.map(|life| (event, life)));
     }
 
-    /// Whether the recorder has been told of this bit, and has not been at it since.
+    /// Returns true if the recorder has been told of this bit, and has not been at it since.
     pub(crate) fn is_told(&self, event: usize, life: Life) -> bool {
         self.told.contains(&(event, life))
     }
@@ -158,13 +158,13 @@ impl Ledger {
         self.doubtful.push(event);
     }
 
-    /// Whether a constructor that died may have left this bit wrong.
+    /// Returns true if a constructor that died may have left this bit wrong.
     pub(crate) fn is_left(&self, event: usize, life: Life) -> bool {
         self.left.contains(&(event, life))
     }
 
-    /// Whether that, or who wrote over a session, may have left a bit in a slot since nobody is in
-    /// it.
+    /// Returns true if a dead constructor, or a process that overwrote a session, may have left a
+    /// bit in a slot since it became free.
     pub(crate) fn is_left_in(&self, event: usize, slot: usize) -> bool {
         let mut lives = self.lives.iter().enumerate().filter(|(_, life)| life.slot == slot);
         lives.any(|(life, facts)| {
@@ -213,8 +213,8 @@ impl Ledger {
                     let takes = slot.processes.select(process.pid, process.executable);
                     facts.takes.now[number] |=
                         slot.is_unpublished || takes && slot.state == State::Active;
-                    // Whoever has it in hand: nobody but the recorder takes a bit away. Who was
-                    // killed while bits moved has left some between two slots.
+                    // The one that has it in hand: only the recorder takes a bit away. A recorder
+                    // that was killed while bits moved has left some between two slots.
                     let is_cut_short = slot.is_left && slot.is_changing;
                     let is_sure = has_heir && takes && !slot.is_unpublished && !is_cut_short;
                     if is_sure && slot.is_open() && slot.selects[event] {
@@ -262,7 +262,7 @@ impl Ledger {
         &mut self.emissions[emission]
     }
 
-    /// A record is committed in a region: late, if nobody will write it any more.
+    /// Notes a record that is committed in a region: late, if it will not be written any more.
     pub(crate) fn commit(
         &mut self,
         life: Life,
@@ -299,8 +299,8 @@ impl Ledger {
         self.emissions[emission].outcomes.push(life);
     }
 
-    /// What was recorded in a region is to be forgotten, and what was counted there: also by who
-    /// was on its way when the session was stopped for it, and finds no room meanwhile.
+    /// Forgets what was recorded in a region, and what was counted there: also by writers that were
+    /// on their way when the session was stopped for it, and find no room meanwhile.
     pub(crate) fn clear(&mut self, life: Life, region: usize) {
         let facts = &mut self.lives[life];
         facts.committed[region].clear();
@@ -353,8 +353,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a slot on the way from what an emission found to the chain's last one is another's
-    /// by now: then nobody finds the way.
+    /// Returns true if a slot on the way from an emission's slot to the chain's last one is
+    /// another's by now: then no writer finds the way.
     fn is_cut(&self, window: &Window, emission: &EmissionFacts, chain: usize) -> bool {
         let is_kin = |life: &Life| self.lives[*life].chain == chain;
         let found = emission.slots.iter().filter_map(|slot| slot.1).filter(is_kin).min();
@@ -380,7 +380,7 @@ impl LifeFacts {
     }
 }
 
-/// Which of some can do something, and when each last could.
+/// The members of a set that can do something, and when each last could.
 #[derive(Debug)]
 struct Could<const COUNT: usize> {
     now: [bool; COUNT],
@@ -407,12 +407,12 @@ impl<const COUNT: usize> Could<COUNT> {
     }
 }
 
-/// What a chain's rules select, by event and process, and whether its bit is set.
+/// The events that a chain's rules select, by event and process, and whether its bit is set.
 type Meant = [[Option<bool>; PROCESSES]; EVENTS];
 
 impl Due {
     /// Once a bit is on, what its rules select is due for as long as they do, whatever becomes of
-    /// the bit: nobody may clear it but for a reason.
+    /// the bit: it may be cleared only for a reason.
     fn observe(&mut self, meant: &Meant, now: u64) {
         let is_due = self.is_due.iter_mut().flatten();
         let undue_at = self.undue_at.iter_mut().flatten();

@@ -2,9 +2,9 @@
 //! (`trackway_session::machine`) as they are, and around them a world that stands in for window,
 //! writers, files and users, in which anything may happen between any two steps.
 //!
-//! What is checked, after every step or at the end, is design §3 (nothing lost that is not counted,
-//! nobody harmed), docs/design/0007-sessions.md (what each change may lose or double), and what the
-//! machine promises in its own head. The checks know what really happened ([`ledger`]); the world
+//! The checks, after every step or at the end, are design §3 (nothing lost that is not counted, no
+//! process harmed), docs/design/0007-sessions.md (what each change may lose or double), and the
+//! promises in the machine's own head. The checks know the real history ([`ledger`]); the world
 //! does not. [`mistakes`] are rules broken on purpose, which the checks must find.
 //!
 //! `TRACKWAY_SIMULATION_SEED=n` plays one history and prints it; `TRACKWAY_SIMULATION_RUNS=n` plays

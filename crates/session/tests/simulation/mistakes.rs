@@ -1,10 +1,10 @@
-//! What could be wrong: each of these some history among the usual ones must catch.
+//! Possible mistakes: some history among the usual ones must catch each of them.
 
 /// A rule of the recorder, of writers or of the machine that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     // The recorder.
-    /// Of an event that moves, the old bit is cleared first, then the new one set.
+    /// When an event moves, the old bit is cleared first, then the new one set.
     MovedInTwoSteps,
     /// The old slot names no successor.
     NoSuccessor,
@@ -18,7 +18,7 @@ pub(crate) enum Mistake {
     NoVisit,
     /// Claims are not waited for.
     ClaimsNotWaitedFor,
-    /// Memory is given back while somebody has a claim.
+    /// Memory is given back while a writer has a claim.
     ClaimedMemoryGivenBack,
     /// A claim is taken from a thread that lives.
     ClaimOfTheLivingFreed,
@@ -28,9 +28,9 @@ pub(crate) enum Mistake {
     ProcessesWithoutGeneration,
     /// A channel in the place of another one has none of its filters.
     FiltersForgotten,
-    /// What is in memory is written behind whatever the file has.
+    /// Records in memory are appended to whatever the file has.
     AppendedAnywhere,
-    /// What a full disk did not take is taken as written.
+    /// Records that a full disk did not take count as written.
     FullDiskForgotten,
     /// A session that is stopped records after it was cleared.
     ClearStarts,
@@ -51,15 +51,15 @@ pub(crate) enum Mistake {
     SuccessorUnseen,
     /// It sets the successor's bit beside the old one.
     OldBitLeft,
-    /// It takes a bit back that it has set: somebody may rely on it by now.
+    /// It takes a bit back that it has set: a recorder may rely on it by now.
     BitTakenBack,
     /// It moves a bit to the successor: it may be another's by now.
     BitMovedByOthers,
-    /// It leaves a bit that is wrong, and tells nobody.
+    /// It leaves a wrong bit, and does not tell the recorder.
     WrongBitUntold,
     /// The recorder does not look at what it is told of.
     NewsUnseen,
-    /// The successor's bit is set beside one of its predecessor's that somebody has set late.
+    /// The successor's bit is set beside one of its predecessor's that a library has set late.
     LateBitLeft,
     /// It sets a bit in whatever the word is by then.
     BitSetBlindly,
@@ -72,7 +72,7 @@ pub(crate) enum Mistake {
     AnsweredTwice,
     /// It forgets an answer.
     Unanswered,
-    /// It answers somebody else.
+    /// It answers another client.
     OtherAnswered,
     /// It gives a class of streams twice.
     ClassTwice,

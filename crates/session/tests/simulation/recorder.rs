@@ -1,6 +1,6 @@
-//! What a recorder does to the window and to files for each effect, in steps between which anything
-//! may happen: docs/design/0007-sessions.md, `crates/recorder/src/window/slot.rs`, and the order
-//! that `crates/window/src/rules.rs` gives for successors. Who recovers takes the same steps.
+//! The steps of a recorder in the window and in files for each effect, between which anything may
+//! happen: docs/design/0007-sessions.md, the window's slots in `crates/recorder`, and the order
+//! that `crates/window/src/rules.rs` gives for successors. A recovery takes the same steps.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -87,7 +87,7 @@ pub(crate) enum Op {
     Total(On),
     GiveBack(On),
     Free(On),
-    /// Leave it to whoever recovers it.
+    /// Leave it to a recovery.
     Leave(On),
     /// Clear: begin a region anew, then cut the streams to nothing.
     Begin(On, usize),
@@ -110,11 +110,11 @@ pub(crate) enum Op {
         head: u64,
         records: Vec<Option<Record>>,
     },
-    /// What the checks know only: that the recorder is at it, or through.
+    /// For the checks alone: the recorder is at it, or through.
     Changing(On, bool),
 }
 
-/// What came of a step.
+/// The outcome of a step.
 pub(crate) enum Came {
     Done,
     /// Not yet: once more.
@@ -126,7 +126,7 @@ pub(crate) enum Came {
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) ops: VecDeque<Op>,
-    /// What undoes it, where a step fails before anything shows.
+    /// The steps that undo it, where a step fails before anything shows.
     pub(crate) undo: Vec<Op>,
     pub(crate) failed: Option<&'static str>,
     pub(crate) snapshot: Option<Snapshot>,
@@ -241,7 +241,7 @@ pub(crate) fn recovery(slot: usize, world: &World) -> Script {
     let on = On::Slot(slot);
     let (mistake, mut ops) = (world.mistake, Vec::new());
     let found = &world.window.slots[slot];
-    // Nobody was let in to one that was being built, and it must not look as if: its regions may
+    // No writer was let in to one that was being built, and it must not look as if: its regions may
     // be those of an earlier life.
     let was_begun = found.state != State::Building;
     if was_begun {
@@ -273,7 +273,7 @@ pub(crate) fn look_at_events(classes: &[u32]) -> Script {
     Script { ops, ..Script::default() }
 }
 
-/// What the recorder finds out when it compiles a filter.
+/// Returns true if the recorder finds out, when it compiles a filter, that it makes no sense.
 fn makes_no_sense(filter: &FilterSpec) -> bool {
     filter.to_string().contains("$ctx.nothing")
 }
@@ -364,7 +364,7 @@ fn end(ops: &mut Vec<Op>, on: On) {
 }
 
 impl Op {
-    /// Whether it may change who records what.
+    /// Returns true if it may change who records which events.
     fn decides(&self) -> bool {
         !matches!(
             self,
@@ -414,7 +414,7 @@ impl Script {
 }
 
 impl World {
-    /// Where the channel of a class of the session that is at work has its slot.
+    /// Returns the slot of the channel of a class of the session that is at work.
     pub(crate) fn slot_of_class(&self, class: u32) -> Option<usize> {
         let channels = &self.sessions[self.at_work?].channels;
         channels.iter().find(|channel| channel.0 == class).map(|channel| channel.1)
@@ -473,8 +473,8 @@ impl World {
         Ok(Came::Done)
     }
 
-    /// As [`Self::carry_out`], where one slot is concerned. (Long, because it is a list: an arm for
-    /// each step.)
+    /// Carries out a step that concerns one slot. (Long, because it is a list: an arm for each
+    /// step.)
     fn carry_out_on(&mut self, op: &Op, script: &mut Script) -> Result<Came, String> {
         let (Op::Activate { on, .. }
         | Op::Pause { on, .. }
@@ -687,12 +687,12 @@ impl World {
         }
     }
 
-    /// Waits until nobody holds a claim who is running; the dead's are freed.
+    /// Waits until no running thread holds a claim; claims of the dead are freed.
     fn wait_for_claims(&mut self, index: usize) -> Came {
         for region in 0..REGIONS {
             let Some(owner) = self.window.slots[index].regions[region].owner else { continue };
             let Some(writer) = self.writers.get(owner) else {
-                // No thread has this number: somebody wrote over the word.
+                // No thread has this number: the word was overwritten.
                 self.window.slots[index].regions[region].owner = None;
                 continue;
             };
@@ -762,7 +762,7 @@ impl World {
         Came::Done
     }
 
-    /// Whether a thread that lives may still write into the slot's memory.
+    /// Returns true if a live thread may still write into the slot's memory.
     fn is_claimed(&self, index: usize) -> bool {
         let owners = self.window.slots[index].regions.iter().filter_map(|region| region.owner);
         let mut held = owners.filter(|&owner| {
@@ -783,7 +783,7 @@ impl World {
         }
     }
 
-    /// Frees the slot, or leaves it, complete, to whoever finds its claims let go.
+    /// Frees the slot, or leaves it, complete, until its claims are let go.
     fn free(&mut self, index: usize) {
         self.forget(index);
         let slot = &mut self.window.slots[index];

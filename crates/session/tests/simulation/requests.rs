@@ -1,4 +1,4 @@
-//! What users ask for: sense and nonsense.
+//! The requests of users: sense and nonsense.
 
 use core::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn session(random: &mut Random) -> SessionSpec {
     if random.once_in(3) {
         spec.channels[0].mode = Mode::Overwrite;
     }
-    // Whoever creates a session has checked what it is to be.
+    // The creator of a session has checked its specification.
     if spec.check().is_ok() { spec } else { SessionSpec::default() }
 }
 

@@ -13,7 +13,7 @@ use crate::window::{EVENTS, Processes, State};
 use crate::world::{TURN_NS, World};
 use crate::writer::Writer;
 
-/// How a recorder is.
+/// The state of a recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Running,
@@ -24,7 +24,7 @@ pub(crate) enum Standing {
     Killed,
 }
 
-/// What a request asks for: `None` is the session's beginning.
+/// A request's content: `None` is the session's beginning.
 type Asked = (Client, Option<Request>);
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Session {
     /// Its channels: class and slot.
     pub(crate) channels: Vec<(u32, usize)>,
     pub(crate) asked: VecDeque<Asked>,
-    /// What it is at: a look at a channel has no effect.
+    /// The current effect: a look at a channel has none.
     effect: Option<Effect>,
     pub(crate) script: Option<Script>,
     /// `Window::news` when it looked at events last.
@@ -43,7 +43,7 @@ pub(crate) struct Session {
     classes: BTreeSet<u32>,
 }
 
-/// What a refused request must leave as it was.
+/// The state that a refused request must leave as it was.
 #[derive(Debug, PartialEq, Eq)]
 struct Image {
     spec: SessionSpec,
@@ -52,7 +52,7 @@ struct Image {
 }
 
 impl Image {
-    /// As a stop leaves it, whatever else came of that.
+    /// Leaves the state of a stop, whatever else came of that.
     fn stop(&mut self) {
         self.is_recording = false;
         self.channels.iter_mut().for_each(|channel| channel.is_open = false);
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Whether it has nothing to do.
+    /// Returns true if it has nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.asked.is_empty() && self.script.is_none()
     }
@@ -107,7 +107,7 @@ impl World {
     /// One step of a recorder.
     pub(crate) fn step_recorder(&mut self, number: usize) -> Result<(), String> {
         if !self.sessions[number].is_at_work() {
-            // One that has exited has nothing more to say, whoever asks it.
+            // A session that has exited has nothing more to say to any client.
             let session = &mut self.sessions[number];
             let more = (session.standing == Standing::Exited)
                 .then(|| session.machine.next_effect())
@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    /// A step of whoever recovers what dead recorders left.
+    /// Takes a step of the recovery of dead recorders' sessions.
     pub(crate) fn step_recovery(&mut self) -> Result<(), String> {
         if let Some((slot, mut script)) = self.recovery.take() {
             if !self.run(&mut script)? {
@@ -447,9 +447,9 @@ impl World {
         Ok(())
     }
 
-    /// Who recovers is killed.
+    /// Kills the recovery.
     pub(crate) fn kill_recovery(&mut self) {
-        // The last step of a recovery frees the slot, which may be somebody else's since.
+        // The last step of a recovery frees the slot, which may be another session's since.
         if let Some((slot, script)) = self.recovery.take().filter(|of| !of.1.ops.is_empty()) {
             self.say(|| format!("who recovers slot {slot} is killed before {:?}", script.ops[0]));
             let slot = &mut self.window.slots[slot];
@@ -458,7 +458,7 @@ impl World {
     }
 }
 
-/// Whether an answer is one to such a request.
+/// Returns true if an answer is one to such a request.
 fn fits(answer: &Answer, request: Option<&Request>) -> bool {
     match answer {
         Answer::Refused(_) => true,

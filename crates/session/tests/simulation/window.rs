@@ -12,7 +12,7 @@ use trackway_session::FilterSpec;
 pub(crate) const SLOTS: usize = trackway_abi::session::SESSIONS_MAX;
 /// Events that programs can have.
 pub(crate) const NAMES: [&str; 5] = ["app:start", "app:noise", "db:query", "db:noise", "net:send"];
-/// How many there are.
+/// The number of events.
 pub(crate) const EVENTS: usize = NAMES.len();
 /// Processors.
 pub(crate) const CPUS: usize = 2;
@@ -26,7 +26,7 @@ pub(crate) type Life = usize;
 /// Index into the ledger's emissions.
 pub(crate) type Emission = usize;
 
-/// As in `trackway_abi::session::state`.
+/// The states of `trackway_abi::session::state`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum State {
     #[default]
@@ -36,14 +36,14 @@ pub(crate) enum State {
     Ending,
 }
 
-/// What an emission leaves.
+/// The record that an emission leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) emission: Emission,
     pub(crate) time: u64,
 }
 
-/// How far a region has been written to its stream: one store in the window.
+/// The progress of a region in its stream: one store in the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Position in the region.
@@ -61,7 +61,7 @@ pub(crate) struct Region {
     pub(crate) ring: Vec<Option<Record>>,
     pub(crate) progress: Progress,
     pub(crate) discarded: u64,
-    /// Who has claimed it: a writer's number.
+    /// The claimer: a writer's number.
     pub(crate) owner: Option<usize>,
     /// Claimed since an earlier life of the slot: not of this one until it is let go.
     pub(crate) is_foreign: bool,
@@ -79,13 +79,13 @@ impl Region {
         (position % self.ring.len() as u64) as usize
     }
 
-    /// Whether a record fits.
+    /// Returns true if a record fits.
     pub(crate) fn has_room(&self, overwrite: bool) -> bool {
         let used = self.head.saturating_sub(self.progress.position);
         !self.is_foreign && (overwrite || used < self.ring.len() as u64)
     }
 
-    /// The first position that nobody may be writing over.
+    /// Returns the first position that no writer may be writing over.
     pub(crate) fn trusted(&self, overwrite: bool) -> u64 {
         let oldest = self.head.saturating_add(1).saturating_sub(self.ring.len() as u64);
         if overwrite { oldest.max(self.progress.position) } else { self.progress.position }
@@ -93,13 +93,13 @@ impl Region {
 
     /// The records between two positions, as they are in memory.
     pub(crate) fn copy(&self, from: u64, to: u64) -> Vec<Option<Record>> {
-        // Whatever somebody wrote over the positions: never more than there is room for.
+        // Overwritten positions never mean more than there is room for.
         let from = from.max(to.saturating_sub(self.ring.len() as u64));
         (from..to).map(|position| self.ring[self.place(position)]).collect()
     }
 }
 
-/// Which processes a channel records.
+/// The processes that a channel records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Processes {
     pub(crate) pids: Vec<u32>,
@@ -122,7 +122,7 @@ pub(crate) struct Slot {
     pub(crate) is_paused: bool,
     pub(crate) overwrites: bool,
     pub(crate) rules: String,
-    /// What the rules say of each event.
+    /// The answers of the rules for each event.
     pub(crate) selects: [bool; EVENTS],
     /// Odd while the rules change; never begins anew.
     pub(crate) revision: u64,
@@ -136,11 +136,11 @@ pub(crate) struct Slot {
     /// Session whose it is, and class of its streams.
     pub(crate) session: usize,
     pub(crate) class: u32,
-    /// Whether its recorder is dead, or has left it.
+    /// True if its recorder is dead, or has left it.
     pub(crate) is_left: bool,
-    /// Whether all that is left to do is to give its memory back.
+    /// True if only its memory has still to be given back.
     pub(crate) is_complete: bool,
-    /// When it was freed; 0: nobody has used it.
+    /// Time when it was freed; 0: it was never used.
     pub(crate) freed_at: u64,
     // What only the checks know, from here on.
     pub(crate) life: Option<Life>,
@@ -158,14 +158,14 @@ impl Slot {
         self.rules = text;
     }
 
-    /// Whether bits may be set.
+    /// Returns true if bits may be set.
     pub(crate) fn is_open(&self) -> bool {
         self.state == State::Active && !self.is_paused
     }
 }
 
-/// Whether rules select an event: written anew from docs/design/0007, without levels, as a second
-/// opinion on what `ChannelSpec::rules_text` makes of requests.
+/// Returns true if rules select an event: written again from docs/design/0007, without levels, as a
+/// second opinion on what `ChannelSpec::rules_text` makes of requests.
 pub(crate) fn rules_select(text: &str, name: &str) -> bool {
     let matches = |pattern: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
     let excluded = text.lines().filter_map(|line| line.strip_prefix('!')).any(matches);
@@ -178,15 +178,15 @@ pub(crate) struct Window {
     pub(crate) slots: Vec<Slot>,
     /// Enable words.
     pub(crate) words: [u32; EVENTS],
-    /// How often each has changed, which nobody can know: for the checks.
+    /// Number of changes of each, unknown to the world: for the checks.
     pub(crate) changes: [u64; EVENTS],
     /// Events that are in the table.
     pub(crate) is_ready: [bool; EVENTS],
     /// `events_revision`: raised when there is one more, or a bit that the recorder must look at.
     pub(crate) news: u64,
-    /// Which life each block of memory belongs to.
+    /// The life that each block of memory belongs to.
     pub(crate) blocks: [Option<Life>; BLOCKS],
-    /// Whether anything but records has changed since the ledger looked.
+    /// True if anything but records has changed since the ledger looked.
     pub(crate) is_changed: bool,
 }
 

@@ -21,7 +21,7 @@ const SESSIONS_MAX: usize = 4;
 /// Nanoseconds that a turn takes where time matters to the machine.
 pub(crate) const TURN_NS: u64 = 50_000_000;
 
-/// How often something happened: a simulation that never gets there says nothing.
+/// Counts of what happened: a simulation that never gets there shows nothing.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Facts {
     pub(crate) commits: u64,
@@ -68,10 +68,10 @@ pub(crate) struct World {
     pub(crate) is_memory_short: bool,
     /// Users want other contexts all the time.
     is_restless: bool,
-    /// Nothing goes wrong any more, and nobody comes.
+    /// True if nothing goes wrong any more, and no process comes.
     pub(crate) is_calm: bool,
     pub(crate) facts: Facts,
-    /// What happened, if somebody wants to read it.
+    /// The history as text, if it is to be read.
     pub(crate) log: Option<Vec<String>>,
 }
 
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// What users, the system and faulty programs do.
+    /// Lets users, the system and faulty programs act.
     fn something_happens(&mut self) -> Result<(), String> {
         let number = self.random.below(self.sessions.len() as u64) as usize;
         let thread = self.random.below(self.writers.len() as u64) as usize;
@@ -262,8 +262,8 @@ impl World {
         }
     }
 
-    /// Other programs are started where some were killed: with threads of other numbers, which
-    /// nobody takes for the dead.
+    /// Starts other programs where some were killed: with threads of other numbers, which are not
+    /// taken for the dead.
     fn restart_processes(&mut self) {
         for number in 0..self.processes.len() {
             let process = &self.processes[number];
@@ -276,8 +276,8 @@ impl World {
         }
     }
 
-    /// A faulty program writes over what is a session's: nothing is promised of its records then,
-    /// but its recorder goes on, and everybody else's sessions are as they were (design §3.5).
+    /// A faulty program overwrites the words of a session: nothing is promised of its records then,
+    /// but its recorder goes on, and all other sessions are as they were (design §3.5).
     fn scribble(&mut self, number: usize) {
         let Some(&(_, index)) = self.sessions[number].channels.first() else { return };
         self.ledger.taint(number);
@@ -370,7 +370,7 @@ impl World {
     }
 
     /// Design §3.3: recorded + discarded + overwritten = emitted, and what is recorded is what was
-    /// committed, once, in order; whoever wrote it, and however often it was tried.
+    /// committed, once, in order; whichever recorder wrote it, and however often it was tried.
     fn check_trace(&mut self, number: usize) -> Result<(), String> {
         let life = &self.ledger.lives[number];
         if life.is_tainted {

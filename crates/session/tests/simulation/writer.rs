@@ -5,11 +5,11 @@ use crate::mistakes::Mistake;
 use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
 use crate::world::World;
 
-/// How far a record follows sessions that were replaced, as in the agent.
+/// Successors that a record follows, as in the agent.
 const SUCCESSORS_MAX: usize = SLOTS;
-/// How often a sequence is restarted before the record goes by claim, as in the agent.
+/// Restarts of a sequence before the record goes by claim, as in the agent.
 const RESTARTS_MAX: usize = 16;
-/// How often a constructor decides anew, as in the window.
+/// Decisions of a constructor, as in the window.
 const TRIES_MAX: usize = 16;
 
 /// A traced process.
@@ -20,7 +20,7 @@ pub(crate) struct Process {
     pub(crate) is_alive: bool,
     /// Events that its call sites know.
     pub(crate) knows: [bool; EVENTS],
-    /// What it decided about each slot, under which generation.
+    /// Its decision about each slot, and the generation of that.
     decisions: [Option<(u64, bool)>; SLOTS],
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Writer {
     restarts: usize,
 }
 
-/// Where a thread is.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
     Idle,
@@ -110,7 +110,7 @@ pub(crate) enum At {
     Dead,
 }
 
-/// What is done after a claim was let go.
+/// The action after a claim was let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     Next,
@@ -119,7 +119,7 @@ pub(crate) enum Then {
     Discard(u64),
 }
 
-/// Where a record is to go.
+/// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) slot: usize,
@@ -127,7 +127,7 @@ pub(crate) struct Plan {
     pub(crate) region: usize,
     head: u64,
     block: usize,
-    /// Which life that was: for the checks.
+    /// The life that this was: for the checks.
     pub(crate) life: Life,
 }
 
@@ -139,9 +139,9 @@ pub(crate) struct Describe {
     /// The bit that it has set for the slot, or for its successor.
     ours: u32,
     tries: usize,
-    /// How often the word had changed when it loaded it: for the checks.
+    /// Changes of the word when it loaded it: for the checks.
     seen: u64,
-    /// Whose the bit is that it is about to set: for the checks.
+    /// The owner of the bit that it is about to set: for the checks.
     whose: Option<Life>,
 }
 
@@ -162,12 +162,12 @@ impl Writer {
         }
     }
 
-    /// Whether it is between a sequence's check and its commit.
+    /// Returns true if it is between a sequence's check and its commit.
     fn is_in_sequence(&self) -> bool {
         matches!(self.at, At::Write(_) | At::Commit(_))
     }
 
-    /// Where it holds a claim.
+    /// Returns the place where it holds a claim.
     pub(crate) fn claim(&self) -> Option<(usize, usize)> {
         match self.at {
             At::Recheck(plan) | At::WriteClaimed(plan) | At::CommitClaimed(plan) => {
@@ -208,7 +208,7 @@ impl World {
     /// One turn of a thread.
     pub(crate) fn step_writer(&mut self, number: usize) -> Result<(), String> {
         let (cpu, at) = (self.writers[number].cpu, self.writers[number].at);
-        // It runs, so nobody else does there.
+        // It runs, so no other thread does there.
         for other in 0..self.writers.len() {
             if other != number && self.writers[other].cpu == cpu {
                 self.facts.restarts += u64::from(self.writers[other].is_in_sequence());
@@ -321,7 +321,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether the process takes part: decided once for each generation.
+    /// Decides whether the process takes part: once for each generation.
     fn decide(&mut self, number: usize, index: usize, generation: u64) -> At {
         let process = self.writers[number].process;
         let process = &mut self.processes[process];
@@ -367,8 +367,8 @@ impl World {
     }
 
     /// No room: counted where the buffer is, if the session is still what it was. Else its
-    /// successor may have room, and perhaps nobody looks at what is counted here. In the agent the
-    /// addition is some instructions behind that look; who is kept from it while the session ends
+    /// successor may have room, and the count here may never be read. In the agent the addition is
+    /// some instructions after that look; a writer that is kept from it while the session ends
     /// counts in vain.
     fn discard(&mut self, number: usize, (index, generation): (usize, u64), region: usize) -> At {
         let slot = &mut self.window.slots[index];
@@ -400,8 +400,8 @@ impl World {
 
     fn write(&mut self, number: usize, plan: Plan) -> Result<(), String> {
         let slot = &mut self.window.slots[plan.slot];
-        // Design §5, 0007 "memory": nobody's memory is somebody else's while he may write to it.
-        // (But where a faulty program has written over the word that says that he may.)
+        // Design §5, 0007 "memory": memory has no second user while a writer may write to it.
+        // (Except where a faulty program has overwritten the word that says that it may.)
         let is_tainted = self.ledger.lives[plan.life].is_tainted;
         if self.window.blocks[plan.block] != Some(plan.life) && !is_tainted {
             return Err(format!("thread {number} writes to memory that is another's: {plan:?}"));
@@ -460,7 +460,7 @@ impl World {
         let then = if !is_same {
             Then::Again
         } else if slot.regions[plan.region].head != plan.head {
-            // Somebody committed between our look and our claim.
+            // Another writer committed between our look and our claim.
             return Ok(At::Recheck(Plan { head: slot.regions[plan.region].head, ..plan }));
         } else if !slot.regions[plan.region].has_room(slot.overwrites) {
             Then::Discard(plan.generation)
@@ -482,7 +482,8 @@ impl World {
         for _ in 0..SUCCESSORS_MAX {
             let Some(successor) = self.window.slots[slot].successor else { return At::Next };
             slot = successor % SLOTS;
-            // Who named it may have been killed before it was one, and the slot be somebody else's.
+            // The recorder that named it may have been killed before it was one, and the slot be
+            // another's.
             let slots = &self.window.slots;
             if slots[slot].session != slots[from].session {
                 return At::Next;
@@ -555,7 +556,7 @@ impl World {
         }
     }
 
-    /// Where a constructor goes on.
+    /// Returns the state in which a constructor goes on.
     fn next_slot(&self, of: Describe) -> At {
         let is_there = |slot: &usize| self.window.slots[*slot].life.is_some();
         match (of.slot + 1..SLOTS).find(is_there) {
@@ -610,7 +611,8 @@ impl World {
         }
     }
 
-    /// Whether a constructor has the bit of an event in a slot in hand, and may be wrong about it.
+    /// Returns true if a constructor has the bit of an event in a slot in hand, and may be wrong
+    /// about it.
     pub(crate) fn is_in_hand(writers: &[Writer], event: usize, slot: usize) -> bool {
         writers.iter().any(|writer| {
             writer.describes().is_some_and(|of| {

@@ -2,19 +2,19 @@
 //! the user that this one was.
 //!
 //! It is a fork that runs no program and that no signal but SIGKILL reaches. It has no descriptors
-//! but those it needs, so that nobody waits for it, and what it does after fork(2) is what a
-//! process with several threads may do then: system calls.
+//! but those it needs, so that no process waits for it, and after fork(2) it does what a process
+//! with several threads may do then: system calls.
 
 use core::ffi::CStr;
 
 use crate::Errno;
 use crate::file::Fd;
 
-/// How often it is tried to remove what is busy, and how long is waited in between, ns: descriptors
-/// of who was killed are closed one by one.
+/// Number of attempts to remove a busy folder, and the time between two, in ns: the kernel closes
+/// the descriptors of a killed process one by one.
 const ATTEMPTS: u32 = 500;
 const PAUSE_NS: i64 = 10_000_000;
-/// Where its two descriptors are put, so that all others can be closed.
+/// Numbers of its two descriptors, so that all others can be closed.
 const FOLDER: i32 = 0;
 const PIPE: i32 = 1;
 /// Most descriptors that are closed one by one, where close_range(2) is not known.
@@ -23,8 +23,8 @@ const DESCRIPTORS_MAX: i32 = 1 << 16;
 /// The other process. When this goes, by whatever way, the folder is removed.
 #[derive(Debug)]
 pub struct Afterwards {
-    /// The end of a pipe that nobody else has.
-    held: Option<Fd>,
+    /// The end of a pipe that no other process has.
+    pipe: Option<Fd>,
     pid: i32,
 }
 
@@ -56,14 +56,14 @@ impl Afterwards {
         let forked = Errno::check(pid.into());
         // SAFETY: the set that was there before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
-        forked.map(|_| Self { held: Some(held), pid })
+        forked.map(|_| Self { pipe: Some(held), pid })
     }
 }
 
 impl Drop for Afterwards {
     /// Lets it go on, and waits for it: a moment, and at most as long as it tries.
     fn drop(&mut self) {
-        drop(self.held.take());
+        drop(self.pipe.take());
         // Our own child; again where a signal came in between, which it may so often.
         for _ in 0..ATTEMPTS {
             // SAFETY: nothing is written.
@@ -75,7 +75,7 @@ impl Drop for Afterwards {
     }
 }
 
-/// What the other process does.
+/// Runs in the other process.
 ///
 /// # Safety
 /// To be called in a child of fork(2): it closes all descriptors, and does not return.

@@ -1,4 +1,4 @@
-//! How processes ended that are no children of ours: asked of the kernel by pidfd.
+//! The exit status of processes that are no children of this one: from the kernel, by pidfd.
 //!
 //! Since Linux 6.15 a pidfd that was open when its process ended keeps the exit status for as long
 //! as it is open (PIDFD_GET_INFO with PIDFD_INFO_EXIT, include/uapi/linux/pidfd.h). The kernel
@@ -12,7 +12,7 @@ use crate::Errno;
 use crate::file::{self, Fd};
 use crate::wait;
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
     /// It called exit with this status.
@@ -21,13 +21,13 @@ pub enum ExitStatus {
     Killed {
         /// The signal's number.
         signal: i32,
-        /// Whether its memory was written to a core file, or given to who collects those.
+        /// True if its memory was written to a core file, or given to a core handler.
         dumped_core: bool,
     },
 }
 
 impl ExitStatus {
-    /// Of a status as wait(2) gives it for a process that has ended.
+    /// Decodes a status as wait(2) gives it for a process that has ended.
     pub const fn from_wait(status: i32) -> Self {
         match libc::WTERMSIG(status) {
             0 => Self::Exited(libc::WEXITSTATUS(status) as u8),
@@ -40,14 +40,14 @@ impl ExitStatus {
 #[repr(C)]
 #[derive(Default)]
 struct PidfdInfo {
-    /// What is asked for; what was answered.
+    /// The requested fields; then those that were returned.
     mask: u64,
     cgroup_id: u64,
     /// In the caller's namespace; 0 once the process was collected.
     pid: u32,
     /// Group, parent, and eight ids of user and group.
     rest: [u32; 10],
-    /// As wait(2) gives it.
+    /// The status, as wait(2) gives it.
     exit_code: i32,
 }
 
@@ -59,16 +59,16 @@ const PIDFD_INFO_EXIT: u64 = 1 << 3;
 /// (asm-generic/ioctl.h).
 const PIDFD_GET_INFO: u32 = 3 << 30 | (size_of::<PidfdInfo>() as u32) << 16 | 0xff << 8 | 11;
 
-fn ask(fd: &Fd) -> Result<PidfdInfo, Errno> {
+fn query(fd: &Fd) -> Result<PidfdInfo, Errno> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: `info` is ours, and as long as the request's number says.
     let result = unsafe { libc::ioctl(fd.raw(), PIDFD_GET_INFO as _, &raw mut info) };
     Errno::check(result.into()).map(|_| info)
 }
 
-/// How the process of a pidfd ([`wait::process_fd`]) ended, also if it is not our child. The
-/// descriptor must have been opened before the process was collected by its parent. Neither waits
-/// nor collects. Async-signal-safe.
+/// Returns how the process of a pidfd ([`wait::process_fd`]) ended, also if it is not our child.
+/// The descriptor must have been opened before the process was collected by its parent. Neither
+/// waits nor collects. Async-signal-safe.
 ///
 /// `None` while it runs. Also after its end, when the descriptor is readable, as long as its
 /// parent has not collected it and we may not look at it in /proc: ask again later.
@@ -79,7 +79,7 @@ fn ask(fd: &Fd) -> Result<PidfdInfo, Errno> {
 /// collected ([`can_tell_exits`] says so beforehand); EREMOTE of one that is not in our process-id
 /// namespace or one below; whatever a sandbox answers.
 pub fn exit_of(fd: &Fd) -> Result<Option<ExitStatus>, Errno> {
-    let first = ask(fd)?;
+    let first = query(fd)?;
     if let Some(status) = first.status() {
         return Ok(Some(status));
     }
@@ -90,7 +90,7 @@ pub fn exit_of(fd: &Fd) -> Result<Option<ExitStatus>, Errno> {
     }
     let shown = zombie_status(first.pid);
     // If it was collected meanwhile, its id may be another process's, and what we saw with it.
-    match ask(fd)?.status() {
+    match query(fd)?.status() {
         Some(status) => Ok(Some(status)),
         None => Ok(shown),
     }
@@ -102,7 +102,8 @@ impl PidfdInfo {
     }
 }
 
-/// What /proc says of a process that has ended and was not collected yet, if we may see it.
+/// Returns the status in /proc of a process that has ended and was not collected yet, if this
+/// process may read it.
 fn zombie_status(pid: u32) -> Option<ExitStatus> {
     let (mut path, mut text) = ([0; PATH_BYTES], [0; 1024]);
     let text = read_text(path_of(pid, b"/stat\0", &mut path)?, &mut text).ok()?;
@@ -127,8 +128,8 @@ fn path_of<'into>(pid: u32, name: &[u8], into: &'into mut [u8; PATH_BYTES]) -> O
     CStr::from_bytes_until_nul(into).ok()
 }
 
-/// Whether [`exit_of`] can tell of every process how it ended (Linux 6.15). Found out by a child
-/// that ends at once; no signal comes of it. Takes as long as a fork does: ask once.
+/// Returns true if [`exit_of`] works for every process (Linux 6.15). It tests that with a child
+/// that ends at once; no signal comes of it. It takes as long as a fork does: call it once.
 pub fn can_tell_exits() -> bool {
     /// Status with which the child ends.
     const STATUS: u8 = 42;
@@ -154,7 +155,7 @@ pub fn can_tell_exits() -> bool {
     let collect = || unsafe { libc::waitpid(child as i32, core::ptr::null_mut(), libc::__WALL) };
     while Errno::check(collect().into()) == Err(Errno(libc::EINTR)) {}
     // Not `exit_of`: /proc might answer in the kernel's place.
-    ask(&fd).is_ok_and(|info| info.status() == Some(ExitStatus::Exited(STATUS)))
+    query(&fd).is_ok_and(|info| info.status() == Some(ExitStatus::Exited(STATUS)))
 }
 
 #[cfg(test)]
@@ -182,13 +183,13 @@ mod tests {
         fds.map(Fd::adopt)
     }
 
-    fn tell(to: &Fd, word: u32) {
+    fn write_word(to: &Fd, word: u32) {
         // SAFETY: the bytes are ours.
         unsafe { libc::write(to.raw(), (&raw const word).cast(), 4) };
     }
 
-    /// The next word; 0 if nobody is left to say one.
-    fn hear(from: &Fd) -> u32 {
+    /// Reads the next word; returns 0 if the other end is closed.
+    fn read_word(from: &Fd) -> u32 {
         let mut word = 0_u32;
         // SAFETY: the bytes are ours.
         let read = unsafe { libc::read(from.raw(), (&raw mut word).cast(), 4) };
@@ -219,30 +220,30 @@ mod tests {
                         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                         let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                         libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
-                        hear(&hears);
+                        read_word(&hears);
                         end();
                         libc::_exit(77);
                     }
-                    tell(&says, child.cast_unsigned());
-                    hear(&parent_hears);
+                    write_word(&says, child.cast_unsigned());
+                    read_word(&parent_hears);
                     libc::waitpid(child, core::ptr::null_mut(), 0);
                     libc::_exit(0);
                 }
                 parent
             };
-            let fd = wait::process_fd(hear(&heard)).expect("a descriptor");
+            let fd = wait::process_fd(read_word(&heard)).expect("a descriptor");
             Self { parent, to_parent, to_itself, fd }
         }
 
         /// Ends it; waits until that shows.
         fn end(&self) {
-            tell(&self.to_itself, 1);
+            write_word(&self.to_itself, 1);
             assert_eq!(wait::readable([Some(&self.fd), None], PATIENCE_NS), Ok([true, false]));
         }
 
         /// Has its parent collect it; waits until that is done.
         fn collect(&self) {
-            tell(&self.to_parent, 1);
+            write_word(&self.to_parent, 1);
             let mut status = -1;
             // SAFETY: it is our child.
             unsafe { libc::waitpid(self.parent, &raw mut status, 0) };

@@ -1,9 +1,9 @@
-//! What a session's recorder does about what it is asked: a state machine.
+//! The decisions of a session's recorder: a state machine.
 //!
-//! Requests come in by [`Machine::ask`]. [`Machine::next_effect`] says what is to be done, one
-//! effect at a time; whoever does it says by [`Machine::done`] what came of it, before anything
-//! else is asked of the machine. It has no clock, no files, no window: so histories of any kind can
-//! be played through in tests.
+//! Requests come in by [`Machine::ask`]. [`Machine::next_effect`] returns what is to be done, one
+//! effect at a time; the driver reports the outcome by [`Machine::done`], before it calls anything
+//! else. The machine has no clock, no files, no window: so histories of any kind can be played
+//! through in tests.
 //!
 //! Invariants: every request is answered exactly once, in the order of requests; what was refused
 //! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
@@ -22,10 +22,10 @@ use crate::{
     RuleSpec, SessionSpec,
 };
 
-/// Who asks: a number that the driver gives out.
+/// The number of a client, given out by the driver.
 pub type Client = u64;
 
-/// Who is told how the session's beginning went.
+/// The client that learns how the session's beginning went.
 pub const CREATOR: Client = 0;
 
 /// Least time between two snapshots that programs asked for, and between two for such that died, in
@@ -37,11 +37,11 @@ const UNASKED_PERIOD_NS: u64 = 1_000_000_000;
 pub struct Planned {
     /// Number of its stream class: never used before in this session.
     pub class: u32,
-    /// What it is to be.
+    /// The specification.
     pub spec: ChannelSpec,
 }
 
-/// What is to be done.
+/// An action that the driver is to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Make the trace and its channels, and let writers in if it is to `record`. Not done: there
@@ -49,14 +49,14 @@ pub enum Effect {
     Begin {
         /// One at least.
         channels: Vec<Planned>,
-        /// Whether writers are let in.
+        /// True if writers are let in.
         record: bool,
     },
     /// Make one more. Not done: there is nothing of it.
     Add {
         /// It.
         channel: Planned,
-        /// Whether writers are let in.
+        /// True if writers are let in.
         record: bool,
     },
     /// Make a channel, and let it take the place of the one of class `old` for all that comes; that
@@ -66,7 +66,7 @@ pub enum Effect {
         old: u32,
         /// The new one.
         channel: Planned,
-        /// Whether writers are let in.
+        /// True if writers are let in.
         record: bool,
     },
     /// End a channel: what is in its buffers goes into the trace. Not done: that is left for
@@ -79,7 +79,7 @@ pub enum Effect {
     SetRules {
         /// Class of the channel.
         class: u32,
-        /// As `trackway_schema::Rules` reads them.
+        /// The rules, as `trackway_schema::Rules` reads them.
         rules: String,
     },
     /// Record of the events those of which these filters are true. Not done: those that were stay.
@@ -129,7 +129,7 @@ pub enum Effect {
 /// A snapshot that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Where it goes.
+    /// The place of the snapshot.
     pub output: Output,
     /// Only what is newer than so many nanoseconds.
     pub last_ns: Option<u64>,
@@ -137,7 +137,7 @@ pub struct Snapshot {
     pub reason: Reason,
 }
 
-/// Where a snapshot goes.
+/// The place of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Into the session's folder `snapshot-N`, N from 1.
@@ -162,7 +162,7 @@ pub enum Reason {
     },
 }
 
-/// What came of an effect.
+/// The outcome of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is done.
@@ -181,14 +181,14 @@ pub struct Machine {
     spec: SessionSpec,
     phase: Phase,
     is_recording: bool,
-    /// What was emitted before it was stopped could not all be written then.
+    /// True if records from before the stop could not all be written then.
     is_unwritten: bool,
     /// Classes of the channels, in the order of `spec.channels`.
     classes: Vec<u32>,
     next_class: u32,
     /// Snapshots so far.
     snapshots: u32,
-    /// Of them, those that went into folders of the session's.
+    /// The part of them that went into folders of the session's.
     numbered: u32,
     unasked: Unasked,
     asked: VecDeque<Ask>,
@@ -212,8 +212,8 @@ enum Ask {
     Unasked(Reason),
 }
 
-/// Snapshots that nobody asked for by a command. What comes too soon is remembered, so that there
-/// is a snapshot after whatever was a reason for one.
+/// Snapshots that no command requested. A reason that comes too soon is remembered, so that every
+/// reason is followed by a snapshot.
 #[derive(Debug, Default)]
 struct Unasked {
     /// The first process that died since the last snapshot for such a reason.
@@ -231,9 +231,9 @@ struct Unasked {
 struct Job {
     client: Option<Client>,
     steps: VecDeque<Step>,
-    /// What has changed once all is done.
+    /// The change of state once all is done.
     then: Then,
-    /// What undoes the steps that are done, the last one last.
+    /// The effects that undo the steps that are done, the last one last.
     undo: Vec<Effect>,
     warnings: Vec<String>,
     answer: Option<Answer>,
@@ -246,7 +246,7 @@ struct Step {
     effect: Effect,
     /// The rest is done whether or not this is.
     is_optional: bool,
-    /// What undoes it, should a later one fail.
+    /// The effect that undoes it, should a later one fail.
     undo: Option<Effect>,
 }
 
@@ -286,7 +286,7 @@ impl Machine {
         }
     }
 
-    /// What the session is now.
+    /// Returns the session as it is now.
     pub fn spec(&self) -> &SessionSpec {
         &self.spec
     }
@@ -296,7 +296,7 @@ impl Machine {
         self.spec.channels.iter().zip(self.classes.iter().copied())
     }
 
-    /// Whether writers are let in.
+    /// Returns true if writers are let in.
     pub fn is_recording(&self) -> bool {
         self.is_recording
     }
@@ -306,7 +306,7 @@ impl Machine {
         self.snapshots
     }
 
-    /// Takes a request in. After [`Effect::Exit`] there is nobody to answer it.
+    /// Takes a request in. After [`Effect::Exit`] it stays without an answer.
     pub fn ask(&mut self, client: Client, request: Request) {
         if request == Request::Destroy {
             // There is no later any more: what waits for its time is made before.
@@ -340,9 +340,9 @@ impl Machine {
         self.asked.extend(self.unasked.due(now_ns).map(Ask::Unasked));
     }
 
-    /// What keeps the session from going on is not of our doing: the window is gone, somebody else
-    /// took it over. All who wait are told; then it is over. An effect that is being carried out is
-    /// answered by [`Self::done`] all the same.
+    /// Handles a loss from outside: the window is gone, or another recorder took it over. All
+    /// clients that wait get an answer; then the session is over. An effect that is being carried
+    /// out is answered by [`Self::done`] all the same.
     pub fn lose(&mut self, why: &Refusal) {
         if self.phase == Phase::Exited {
             return;
@@ -359,7 +359,7 @@ impl Machine {
         }
     }
 
-    /// What is to be done next; nothing until somebody asks.
+    /// Returns the next effect; none until there is a request.
     ///
     /// # Panics
     ///
@@ -395,8 +395,8 @@ impl Machine {
         }
     }
 
-    /// What came of the effect that [`Self::next_effect`] gave last, if it was one that has an
-    /// outcome ([`Effect::has_outcome`]).
+    /// Takes the outcome of the effect that [`Self::next_effect`] returned last, if it has one
+    /// ([`Effect::has_outcome`]).
     pub fn done(&mut self, outcome: Outcome) {
         let (Some(step), Some(job)) = (self.doing.take(), &mut self.job) else { return };
         match outcome {
@@ -411,8 +411,8 @@ impl Machine {
                 let refusal = match job.then {
                     // Who wants it to end, ends it: what is left is for others to recover.
                     Then::Over => refusal,
-                    // Writers are out, and what they wrote is not where the answer would have it.
-                    // Whoever knows more of that says so.
+                    // Writers are out, and what they wrote is not where the answer would have it. A
+                    // refusal that knows more has a hint of its own.
                     Then::Recording(false) if refusal.hint.is_none() => refusal
                         .with_hint("it is stopped; stop it again once its trace can be written"),
                     Then::Recording(false) => refusal,
@@ -443,7 +443,7 @@ impl Machine {
         });
     }
 
-    /// What a request comes to: steps, and what has changed after them.
+    /// Plans a request: steps, and the change of state after them.
     fn plan(&mut self, client: Client, request: Request) -> Result<Job, Refusal> {
         self.check_there()?;
         match request {
@@ -667,7 +667,7 @@ impl Machine {
         Ok(Job::of_one(Effect::SetKernel(spec.clone()), Then::Kernel(spec)))
     }
 
-    /// Whether the exclusions that are to be taken back are there.
+    /// Checks that the exclusions that are to be taken back are there.
     fn check_excluded(&self, channel: Option<&str>, patterns: &[String]) -> Result<(), Refusal> {
         let (place, _) = self.find(channel)?;
         let Some(pattern) = self.spec.channels[place].not_excluded(patterns) else {
@@ -798,15 +798,15 @@ fn steps_of(
     steps
 }
 
-/// Whether so many bytes of patterns can be looked at: each is compared with all others, and a
-/// request can hold so much that this took minutes. No channel can have more.
+/// Checks the bytes of patterns: each is compared with all others, and a request can hold so much
+/// that this took minutes. No channel can have more.
 fn check_bytes(bytes: usize) -> Result<(), Refusal> {
     let refused = || Refusal::new(OptionError::TooManyPatterns.to_string());
     (bytes <= RULES_BYTES_MAX + 1).then_some(()).ok_or_else(refused)
 }
 
 impl Effect {
-    /// Whether [`Machine::done`] is to be told what came of it: of all but what is said to clients,
+    /// Returns true if [`Machine::done`] is to be told the outcome: of all but answers to clients,
     /// and the end.
     pub fn has_outcome(&self) -> bool {
         !matches!(self, Self::Answer(..) | Self::ReportStatus(_) | Self::Follow(_) | Self::Exit)

@@ -1,4 +1,4 @@
-//! What the machine does about single requests; histories are the simulation's.
+//! Single requests; histories are the simulation's.
 
 use super::*;
 use crate::{Mode, RuleSpec};
@@ -378,8 +378,7 @@ fn what_was_done_before_the_session_was_lost_is_told() {
     assert!(!machine.is_recording());
 }
 
-/// What a channel's rules and filters say: events that are selected, each with the filters that it
-/// must pass.
+/// Returns the events that a channel's rules select, each with the filters that it must pass.
 fn passing(rules: &str, filters: &[FilterSpec]) -> Vec<Option<Vec<FilterSpec>>> {
     let selects = |rules: &str, (provider, name): (&str, &str)| {
         trackway_schema::Rules::new(rules.as_bytes())
