@@ -2,7 +2,7 @@
 //!
 //! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session says
 //! that it has filters ([`flag::FILTERED`]); then an event goes the ordinary way only with a *link*
-//! that was made for this process's decision about the session as it is now ([`LINKS`]). Who finds
+//! that was made for this process's decision about the session as it is now ([`crate::links`]). Who finds
 //! none makes it ([`link`]): copies the session's block of filters, verifies the copies, makes
 //! machine code of them ([`code`]) where memory that is executed is to be had. Plans, and code, lie
 //! in parts that are used anew when nobody is inside ([`store`], [`inside`]).
@@ -20,18 +20,16 @@ pub(crate) mod quick;
 mod store;
 mod unstaged;
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::rseq::Area;
 use trackway_window::Window;
 
-use crate::abi::{Argument, Event};
+use crate::abi::Argument;
 use crate::decision::PROCESS;
-use crate::home::Home;
-use crate::record;
-use crate::slow;
+use crate::home::{Home, generation_of};
+use crate::links::place_of;
 use crate::thread;
 use plan::{Plan, Who};
 
@@ -40,46 +38,6 @@ pub(crate) const NOT_JUDGED: u64 = u64::MAX;
 
 /// How often somebody begins anew who finds a link that is gone a moment later.
 const TRIES_MAX: usize = 16;
-
-/// For each session and event: whose decision the link is made for ([`Link`]), and what it says.
-/// Written by whoever links.
-static LINKS: [AtomicU64; SESSIONS_MAX * EVENTS_MAX] =
-    [const { AtomicU64::new(0) }; SESSIONS_MAX * EVENTS_MAX];
-
-/// The sessions, a bit each, with a link that depends on which contexts of applications the process
-/// has.
-static ASKING: AtomicU32 = AtomicU32::new(0);
-
-/// Notes that links of this session depend on the contexts that the process has: before it is
-/// looked for them.
-fn asks_for_applications(session: usize) {
-    // ORDERING: SeqCst pairs with `forget_links_of_applications`: who has not found a context is
-    // seen there, or finds it.
-    ASKING.fetch_or(1 << (session % SESSIONS_MAX), Ordering::SeqCst);
-}
-
-/// Takes the links away that depend on which contexts of applications there are: there is another
-/// one. Any thread; async-signal-safe.
-#[cold]
-pub(crate) fn forget_links_of_applications() {
-    // ORDERING: SeqCst, a Dekker pair with `link`, which stores a link, then looks whether there is
-    // another context: it sees the one that was counted before this, or its link is taken away.
-    fence(Ordering::SeqCst);
-    // ORDERING: SeqCst, as above.
-    let asking = ASKING.load(Ordering::SeqCst);
-    for session in (0..SESSIONS_MAX).filter(|session| asking & 1 << session != 0) {
-        for event in 0..EVENTS_MAX {
-            // Whoever is inside by it goes on; `store` finds another link at its place.
-            place_of(session, event).store(0, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The place of a session's link for an event.
-#[inline(always)]
-fn place_of(session: usize, event: usize) -> &'static AtomicU64 {
-    &LINKS[session % SESSIONS_MAX * EVENTS_MAX + event % EVENTS_MAX]
-}
 
 /// A link: the number of a decision (upper half), and what is to be done (lower half).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,26 +123,25 @@ pub(crate) enum Judgement {
     Unknown,
 }
 
-/// What filters say of an event, if all that is needed is at hand. `event`, if it is one that will
-/// be emitted again, is told of a quicker way that there may be ([`crate::record::emit_filtered`]).
+/// Judges an event by its filters, if all that this takes is at hand. Calls `note_quick` where the
+/// plan is one that [`quick`] can run.
 ///
 /// # Safety
-/// As [`crate::record::emit`]; `enabled` is the event's word.
+/// `payload` has `size` bytes with headroom before them; `enabled` is the event's word.
 #[inline(never)] // a frame, of which the stack of those who record has nothing
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
     payload: *mut u8,
     size: usize,
-    event: *mut Event,
+    note_quick: impl FnOnce(),
 ) -> Judgement {
     if size & trackway_abi::record::CUT != 0 {
         return Judgement::Unknown;
     }
     let passes_quickly = |plan: &Plan| {
         if plan.has_direct() {
-            // SAFETY: the caller's event.
-            unsafe { record::say_filtered(event, true) };
+            note_quick();
         }
         // SAFETY: the caller's payload.
         unsafe { plan.passes_quickly(payload, size) }
@@ -237,7 +194,7 @@ fn judge_by(
     }
     // What is recorded is checked when it is committed; what is not, only here.
     // SAFETY: a decision with links names a window, mapped for good; the index is below 32.
-    let now = unsafe { AtomicU64::from_ptr(slow::generation_of(base, session).cast_mut()) };
+    let now = unsafe { AtomicU64::from_ptr(generation_of(base, session).cast_mut()) };
     if now.load(Ordering::Relaxed) != generation {
         return Judgement::Unknown;
     }

@@ -16,7 +16,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::thread;
+use crate::tls;
 
 /// Size of a footprint: callers whose depths differ by less are told to be the same place. Of a
 /// signal handler's stack, which may be small.
@@ -44,7 +44,7 @@ impl Footprint {
     /// Who has it. It must not be moved from here on.
     #[inline(always)]
     pub(crate) fn holder(&self) -> Holder {
-        Holder::new(core::hint::black_box(self.0.get()).addr(), thread::current().addr())
+        Holder::new(core::hint::black_box(self.0.get()).addr(), tls::line::<u8>().addr())
     }
 
     /// It lives up to here: to be called when nothing is held any more.
@@ -155,7 +155,7 @@ impl Held {
     pub(crate) fn is_of_this_thread(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         word != 0
-            && Holder::from_word(word).is_of_thread_of(Holder::new(0, thread::current().addr()))
+            && Holder::from_word(word).is_of_thread_of(Holder::new(0, tls::line::<u8>().addr()))
     }
 
     /// Lets go, in a fork child, of what threads hold that it does not have; whether it has done

@@ -8,8 +8,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use trackway_abi::session::SESSIONS_MAX;
-use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX};
+use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session};
+use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, SESSIONS_OFFSET};
 use trackway_sys::Errno;
 use trackway_window::{ProcessSlot, Window, readable_when_extended};
 
@@ -217,4 +217,22 @@ impl Home {
     pub(crate) fn reach(&self, window: &Window) -> u64 {
         window.usable_bytes().max(self.reach.load(Ordering::Relaxed))
     }
+}
+
+/// Where session `index`'s generation is, in a window mapped at `base`.
+#[inline(always)]
+pub(crate) fn generation_of(base: *mut u8, index: usize) -> *const u64 {
+    const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, generation);
+    base.wrapping_add(AT + index * SESSION_BYTES).cast()
+}
+
+/// Session `index`'s clock line, in a window mapped at `base`.
+///
+/// # Safety
+/// A window is mapped at `base`, and `index` is below `SESSIONS_MAX`.
+#[inline(always)]
+pub(crate) unsafe fn clock_of(base: *mut u8, index: usize) -> &'static Clock {
+    const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, clock);
+    // SAFETY: the caller's promise; sessions are in the fixed part, mapped for good.
+    unsafe { &*base.wrapping_add(AT + index * SESSION_BYTES).cast() }
 }

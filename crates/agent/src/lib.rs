@@ -27,6 +27,7 @@ mod filters;
 mod holder;
 mod home;
 mod known;
+mod links;
 mod now;
 pub mod privileges;
 mod program;

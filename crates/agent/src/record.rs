@@ -21,6 +21,7 @@ use crate::ask::Asked;
 use crate::decision::{CPUS_AT, PROCESS};
 use crate::filters::quick::{self, AtOnce, Emitted};
 use crate::filters::{self, Judgement, NOT_JUDGED};
+use crate::home::{clock_of, generation_of};
 use crate::{context, now, slow, thread};
 
 /// Records `event` with its staged payload in every session that has it enabled:
@@ -265,8 +266,10 @@ unsafe fn try_filtered(
     size: usize,
     event: *mut Event,
 ) -> Option<u64> {
+    // SAFETY: the caller's event.
+    let note_quick = move || unsafe { say_filtered(event, true) };
     // SAFETY: the caller's payload.
-    match unsafe { filters::judge(session, enabled, payload, size, event) } {
+    match unsafe { filters::judge(session, enabled, payload, size, note_quick) } {
         Judgement::Fails => None,
         Judgement::Unknown => Some(NOT_JUDGED),
         // SAFETY: likewise.
@@ -352,7 +355,7 @@ unsafe fn try_record<const ROAD: u8>(
     if ROAD == APPLIED && decision.links.load(Ordering::Relaxed) != 0 && expected != judged {
         return false;
     }
-    let gate = Gate { generation: crate::slow::generation_of(base, session), expected };
+    let gate = Gate { generation: generation_of(base, session), expected };
     let wanted = if ROAD == APPLIED { Wanted::known(session, expected) } else { None };
     let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
@@ -399,7 +402,7 @@ unsafe fn try_record<const ROAD: u8>(
     let body = payload.wrapping_sub(context_bytes);
     let expected = region.expected();
     // SAFETY: a decision for a CPU names a window, mapped for good; the index is below 32.
-    let clock = unsafe { crate::slow::clock_of(base, session) };
+    let clock = unsafe { clock_of(base, session) };
     let Some(now) = now::from_line(clock) else { return false };
     let Ok((plan, header_bytes)) = region.plan_record(expected, now, id, body_bytes) else {
         return false;

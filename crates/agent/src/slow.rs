@@ -9,8 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
 use trackway_abi::record::{CUT, EXTENDED_BYTES, ORDINARY_BYTES_MAX, TAILROOM_BYTES};
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
-use trackway_abi::session::{Clock, SESSION_BYTES, SESSIONS_MAX, Session, flag, state};
-use trackway_abi::window::SESSIONS_OFFSET;
+use trackway_abi::session::{SESSIONS_MAX, flag, state};
 use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Discard, Geometry, Plan, Refusal, Region, write_header};
@@ -24,7 +23,7 @@ use crate::blocking::Patience;
 use crate::decision::PROCESS;
 use crate::filters::{self, NOT_JUDGED, Verdict};
 use crate::holder::{Footprint, Holder};
-use crate::home::Home;
+use crate::home::{Home, generation_of};
 use crate::thread::Identity;
 use crate::{application, claims, context, known, now, thread};
 
@@ -39,24 +38,6 @@ const SPARES_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
 /// How far a record follows sessions that were replaced while it was on its way: as far as there
 /// are slots, because a thread that is stopped may come back any number of replacements later.
 const SUCCESSORS_MAX: usize = SESSIONS_MAX;
-
-/// Where session `index`'s generation is, in a window mapped at `base`.
-#[inline(always)]
-pub(crate) fn generation_of(base: *mut u8, index: usize) -> *const u64 {
-    const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, generation);
-    base.wrapping_add(AT + index * SESSION_BYTES).cast()
-}
-
-/// Session `index`'s clock line, in a window mapped at `base`.
-///
-/// # Safety
-/// A window is mapped at `base`, and `index` is below `SESSIONS_MAX`.
-#[inline(always)]
-pub(crate) unsafe fn clock_of(base: *mut u8, index: usize) -> &'static Clock {
-    const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, clock);
-    // SAFETY: the caller's promise; sessions are in the fixed part, mapped for good.
-    unsafe { &*base.wrapping_add(AT + index * SESSION_BYTES).cast() }
-}
 
 /// One record on its way.
 struct Record<'a> {

@@ -45,21 +45,19 @@ pub const THREAD_VFORK_OFFSET: usize = core::mem::offset_of!(Thread, vfork_depth
 /// vfork child had. Then the process id says whose memory this is.
 const SHARED: u32 = 1 << 31;
 
-const _: () = assert!(size_of::<Thread>() <= 64);
-
-tls::define!("trackway_thread", bytes = 64, alignment = 64);
+const _: () = assert!(size_of::<Thread>() <= tls::LINE_BYTES);
 
 /// The calling thread's line.
 #[inline(always)]
 pub(crate) fn current() -> *mut Thread {
-    tls::address_of!("trackway_thread")
+    tls::line()
 }
 
 /// Its stamp: zero until the line was filled in.
 #[inline(always)]
 pub(crate) fn stamp() -> u64 {
     const _: () = assert!(THREAD_STAMP_OFFSET == 0);
-    tls::first_word!("trackway_thread")
+    tls::line_first_word()
 }
 
 fn vfork_depth() -> u32 {

@@ -1,6 +1,9 @@
 //! Thread-local memory, by the initial-exec model (ELF TLS ABI): an offset from the thread pointer
-//! that is fixed when the library is loaded. So it is there from a thread's first instruction on,
-//! and to find it calls nothing and allocates nothing.
+//! that is fixed when the library is loaded. A thread has it from its first instruction on; finding
+//! it calls nothing and allocates nothing.
+//!
+//! Rust's `thread_local!` in a shared library allocates at a thread's first access, which may be
+//! inside malloc. So symbols are defined in assembly, in static TLS.
 
 /// Makes a symbol of so many zeroed bytes, with this alignment, in each thread's memory.
 macro_rules! define {
@@ -89,4 +92,21 @@ macro_rules! first_word {
     }};
 }
 
-pub(crate) use {address_of, define, first_word};
+pub(crate) use {address_of, define};
+
+/// Bytes of a thread's line: one cache line of the surplus that glibc keeps for such libraries.
+pub(crate) const LINE_BYTES: usize = 64;
+
+define!("trackway_thread", bytes = LINE_BYTES, alignment = 64);
+
+/// Returns the address of the calling thread's line, which no two living threads share.
+#[inline(always)]
+pub(crate) fn line<T>() -> *mut T {
+    address_of!("trackway_thread")
+}
+
+/// Returns the first eight bytes of the calling thread's line.
+#[inline(always)]
+pub(crate) fn line_first_word() -> u64 {
+    first_word!("trackway_thread")
+}

@@ -24,11 +24,12 @@ use trackway_window::Window;
 use super::code::Kind;
 use super::plan::{Filter, Plan, Step};
 use super::store::{NoRoom, Store};
-use super::{Link, Says, cells, code, place_of, plan, quick};
+use super::{Link, Says, cells, code, plan, quick};
 use crate::decision::PROCESS;
 use crate::holder::{Footprint, Held, Holder, Taken};
-use crate::home::Home;
-use crate::{application, known, slow, thread};
+use crate::home::{Home, generation_of};
+use crate::links::{self, place_of};
+use crate::{application, known, thread};
 
 /// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
 /// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
@@ -246,7 +247,7 @@ fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
     // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
     place.store(link.0, Ordering::Release);
     // ORDERING: SeqCst: the link, then the look for a context that was declared meanwhile, after
-    // which links are taken away (`forget_links_of_applications`): one of us sees the other.
+    // which links are taken away (`links::void_context_dependent`): one of us sees the other.
     fence(Ordering::SeqCst);
     if application::count() != contexts_count {
         place.store(0, Ordering::Relaxed);
@@ -472,7 +473,7 @@ impl Maker<'_> {
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
             let mut applications = self.applications;
             let find = |name: &[u8]| {
-                super::asks_for_applications(self.session);
+                links::depend_on_contexts(self.session);
                 let place = application::named(name);
                 lacks_application |= place.is_none();
                 let place = place?;
@@ -709,7 +710,7 @@ impl Maker<'_> {
             enabled: self.window.map_or(core::ptr::null(), |window| &window.event(event).enabled),
             generation: self
                 .window
-                .map_or(core::ptr::null(), |window| slow::generation_of(window.base(), session)),
+                .map_or(core::ptr::null(), |window| generation_of(window.base(), session)),
             expected: self.generation,
         };
         self.store.put_plan(plan, decision)

@@ -13,9 +13,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_abi::session::SESSIONS_MAX;
 
-use super::{Link, place_of};
+use super::Link;
 use crate::abi::Event;
 use crate::decision::PROCESS;
+use crate::links::place_of;
 use crate::thread;
 pub(super) use sequence::{is_there, prepare};
 

@@ -20,7 +20,8 @@ use trackway_window::Window;
 
 use super::code::{KINDS, Kind};
 use super::plan::{Filter, Plan};
-use super::{Link, Says, inside, link, place_of};
+use super::{Link, Says, inside, link};
+use crate::links::{self, place_of};
 
 /// How many parts there are.
 pub(super) const PARTS: usize = trackway_ring::inside::PARTS;
@@ -310,7 +311,7 @@ impl Store {
     /// Links to all parts are taken away, and made anew when they are needed.
     pub(super) fn recover(&mut self, window: &Window) {
         let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
-        for place in &super::LINKS {
+        for place in links::all() {
             let link = place.load(Ordering::Relaxed);
             let leads_here = |link| match Link(link).says() {
                 Says::Plan(at) => numbers.contains(&part_of(at)),
