@@ -12,10 +12,12 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_abi::session::SESSIONS_MAX;
+use trackway_window::SessionLayout;
 
 use crate::abi::{Argument, AskingEvent, Event, Library};
 use crate::decision::{Decision, PROCESS};
 use crate::filters::{self, Judgement};
+use crate::home::Home;
 use crate::record;
 
 /// `TRACKWAY_ABI_UNWANTED`.
@@ -81,9 +83,18 @@ const _: () = assert!(
         && Asked::SESSION_BITS + Asked::GENERATION_BITS + Asked::MOVES_BITS == 62
 );
 
+/// Decides whether this process takes part in a session ([`crate::decision::Process::decide`]), and
+/// notes for sites whether the session has filters.
+#[inline(always)] // a layout less on the stack of signal handlers
+pub(crate) fn decide(home: &Home, session: usize) -> Option<SessionLayout> {
+    let layout = PROCESS.decide(home, session);
+    note_filters(session, &PROCESS.decisions[session % SESSIONS_MAX]);
+    layout
+}
+
 /// Notes for sites whether a session has filters, as a decision about it says. Which of two that
 /// are published at once is noted does not matter: it only decides who asks.
-pub(crate) fn note_filters(session: usize, decision: &Decision) {
+fn note_filters(session: usize, decision: &Decision) {
     let bit = 1 << (session % SESSIONS_MAX);
     let has = decision.links.load(Ordering::Relaxed) != 0;
     if (LIBRARY.filtered.load(Ordering::Relaxed) & bit != 0) == has {

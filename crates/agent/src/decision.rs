@@ -14,7 +14,6 @@ use trackway_ring::Geometry;
 use trackway_schema::{ProcessFacts, ProcessRules};
 use trackway_window::{Owner, ProcessSlot, SessionLayout, Window};
 
-use crate::ask;
 use crate::holder::{Footprint, Held, Holder, Taken};
 use crate::home::Home;
 
@@ -326,10 +325,11 @@ impl Process {
     }
 
     /// The process stamp, made if this process has none: at start, and in a fork child at its
-    /// first event. Zero if another thread (or the code that a signal handler interrupted) is at
+    /// first event. `reset` voids what a fork child must not inherit; its argument is true in one
+    /// ([`crate::fork_child`]). Zero if another thread (or the code that a signal handler interrupted) is at
     /// it: then nothing may be remembered. A handler does not wait for what it interrupted: with
     /// signals that come more often than it waits, that would never go on.
-    pub(crate) fn settled_stamp(&self) -> u64 {
+    pub(crate) fn settled_stamp(&self, reset: fn(bool)) -> u64 {
         /// How long a thread looks on while another one settles.
         const PATIENCE: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
@@ -339,11 +339,12 @@ impl Process {
         }
         for _ in 0..PATIENCE {
             match self.stamp() {
-                stamp if stamp == 0 || stamp & SETTLING != 0 => match self.settle_from(word, stamp)
-                {
-                    Some(stamp) => return stamp,
-                    None => core::hint::spin_loop(),
-                },
+                stamp if stamp == 0 || stamp & SETTLING != 0 => {
+                    match self.settle_from(word, stamp, reset) {
+                        Some(stamp) => return stamp,
+                        None => core::hint::spin_loop(),
+                    }
+                }
                 stamp => return stamp,
             }
         }
@@ -354,7 +355,7 @@ impl Process {
     /// `None`: to be looked at again.
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
-    fn settle_from(&self, word: &AtomicU64, before: u64) -> Option<u64> {
+    fn settle_from(&self, word: &AtomicU64, before: u64, reset: fn(bool)) -> Option<u64> {
         let footprint = Footprint::new();
         let (ours, other) = (footprint.holder(), Holder::from_word(before));
         let may = before == 0 || ours.has_replaced(other);
@@ -369,7 +370,7 @@ impl Process {
                 )
                 .is_ok();
         let stamp = if won {
-            Some(self.settle(word))
+            Some(self.settle(word, reset))
         } else {
             (before != 0 && ours.is_of_thread_of(other)).then_some(0)
         };
@@ -379,7 +380,7 @@ impl Process {
 
     /// Makes what this process remembers its own. In a fork child by getpid and getppid alone: it
     /// may have been in a sandbox before it forked.
-    fn settle(&self, word: &AtomicU64) -> u64 {
+    fn settle(&self, word: &AtomicU64, reset: fn(bool)) -> u64 {
         let parent = self.pid.load(Ordering::Relaxed);
         let is_fork_child = parent != 0;
         let who = if is_fork_child {
@@ -390,25 +391,7 @@ impl Process {
         };
         let moment = (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff;
         let stamp = u64::from(who.pid) << 32 | moment | 2;
-        // Before decisions are: who decides in a signal handler that comes in here counts the
-        // process in, too.
-        Home::forget_all();
-        if is_fork_child {
-            crate::filters::forget();
-            crate::claims::forget();
-        }
-        // Decisions of the parent are void: a namespace or token rule may say otherwise here, and
-        // a thread that was replacing one when the parent forked does not exist here.
-        for (decision, publisher) in self.decisions.iter().zip(&PUBLISHERS) {
-            publisher.forget();
-            decision.generation.store(u64::MAX, Ordering::Relaxed);
-            decision.cpus.store(0, Ordering::Relaxed);
-            decision.filtered_cpus.store(0, Ordering::Relaxed);
-            decision.links.store(0, Ordering::Relaxed);
-            let sequence = decision.sequence.load(Ordering::Relaxed);
-            // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
-            decision.sequence.store((sequence | 1) + 1, Ordering::Release);
-        }
+        reset(is_fork_child);
         self.pid.store(who.pid, Ordering::Relaxed);
         self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
         self.is_sandboxed(); // what stands in the parent's place is a fork child's, too
@@ -423,6 +406,22 @@ impl Process {
         // ORDERING: Release pairs with the Acquire in `stamp`.
         word.store(stamp, Ordering::Release);
         stamp
+    }
+
+    /// Voids all decisions. A fork child has those of its parent: a namespace or token rule may
+    /// decide otherwise here, and a thread that was replacing one when the parent forked does not
+    /// exist here.
+    pub(crate) fn void_decisions(&self) {
+        for (decision, publisher) in self.decisions.iter().zip(&PUBLISHERS) {
+            publisher.forget();
+            decision.generation.store(u64::MAX, Ordering::Relaxed);
+            decision.cpus.store(0, Ordering::Relaxed);
+            decision.filtered_cpus.store(0, Ordering::Relaxed);
+            decision.links.store(0, Ordering::Relaxed);
+            let sequence = decision.sequence.load(Ordering::Relaxed);
+            // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
+            decision.sequence.store((sequence | 1) + 1, Ordering::Release);
+        }
     }
 
     /// Whether the process is known to be in a sandbox, or was forked there: then it makes no
@@ -483,7 +482,6 @@ impl Process {
                 // (claims) would fight for the cache line.
                 if decision.usable.load(Ordering::Relaxed) != usable && self.stays(stay) {
                     decision.publish(index, window, generation, usable, layout.as_ref());
-                    ask::note_filters(index, decision);
                 }
                 return layout;
             }
@@ -498,7 +496,6 @@ impl Process {
             return None; // raised in the middle: the layout was not read, which decides nothing
         }
         decision.publish(index, window, generation, usable, layout.as_ref());
-        ask::note_filters(index, decision);
         if layout.is_some() {
             let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
             let counted_in = &home.counted_in[index % SESSIONS_MAX];

@@ -17,7 +17,6 @@ use trackway_window::Window;
 
 use crate::decision::PROCESS;
 use crate::home::Home;
-use crate::register;
 
 /// What an enable word holds in the place of a window that the process has left, while it is in
 /// another one: look where the event is now.
@@ -148,7 +147,8 @@ impl Places {
         }
     }
 
-    fn note(&self, index: usize, known: usize) {
+    /// Notes that a known event has the number `index` there.
+    pub(crate) fn note(&self, index: usize, known: usize) {
         let entry = &self.known[index % EVENTS_MAX];
         let word = known as u16 + 1;
         // ORDERING: SeqCst: see `keep`.
@@ -175,16 +175,11 @@ impl Places {
     }
 }
 
-/// Describes everything that is known in the window of a home that the process is about to be in.
-pub(crate) fn describe_all(home: &Home) {
+/// Returns the descriptions that this process has, with their numbers here.
+pub(crate) fn all() -> impl Iterator<Item = (usize, &'static [u8])> {
     // ORDERING: SeqCst: see `keep`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
-    for known in 0..count.min(KNOWN_MAX) {
-        let Some(encoded) = description(known) else { continue };
-        if let Some(index) = register::intern(home, encoded) {
-            home.places.note(index as usize, known);
-        }
-    }
+    (0..count.min(KNOWN_MAX)).filter_map(|known| Some((known, description(known)?)))
 }
 
 /// Writes `value`, 0 or [`FOLLOW`], where sites look that aim at a window which the process has

@@ -18,8 +18,9 @@ use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Way, Window};
 
 use crate::decision::PROCESS;
+use crate::fork_child::settled_stamp;
 use crate::home::Home;
-use crate::{known, start, thread};
+use crate::{environment, known, register, thread};
 
 /// A function of the C library that this library wraps.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ extern "C" fn finish_in_fork_child() {
     }
     let errno = Errno::last();
     let before = SignalSet::all().block();
-    PROCESS.settled_stamp();
+    settled_stamp();
     let opened = OPENED.swap(core::ptr::null_mut(), Ordering::Relaxed);
     if !opened.is_null() && !Home::all().any(|(_, window)| window.base() == opened) {
         // SAFETY: the parent's thread, which is not here, had mapped it and given it to nobody.
@@ -183,7 +184,7 @@ fn users_changed(zeros: &mut Option<Zeros>) {
         if moving.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             break; // another thread of this process is at it, and will look again
         }
-        PROCESS.settled_stamp();
+        settled_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.
         let asked = ASKED.load(Ordering::SeqCst);
         move_once(Users::current(), zeros);
@@ -246,7 +247,7 @@ struct Next {
 
 impl Next {
     fn open(uid: u32) -> Option<Self> {
-        let (window, fd) = start::open_window(uid).ok()?;
+        let (window, fd) = environment::open_window(uid).ok()?;
         let status = fd.status();
         let file = status.map_or([0; 2], |status| [status.device, status.inode]);
         OPENED_BYTES.store(window.reserved_bytes(), Ordering::Relaxed);
@@ -398,6 +399,6 @@ fn enter(next: &Next) {
 
 /// Describes in the process's window what it knows, and sends there who aims at another one.
 fn settle_in(home: &'static Home) {
-    known::describe_all(home);
+    register::intern_all(home);
     known::set_left_words(known::FOLLOW, Some(home));
 }

@@ -10,8 +10,8 @@ use trackway_window::{SessionLayout, Window};
 use crate::abi::{AskingEvent, Event, Field, VERSION};
 use crate::ask::LIBRARY;
 use crate::decision::PROCESS;
+use crate::environment::explain;
 use crate::home::Home;
-use crate::start::explain;
 use crate::{known, record};
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
@@ -118,7 +118,7 @@ fn refuse_version(version: u32) {
 ///
 /// Not in those that are for other processes: theirs do it when they describe the same, and the
 /// recorder for all, when it has changed its rules for processes.
-pub(crate) fn intern(home: &Home, encoded: &[u8]) -> Option<u32> {
+fn intern(home: &Home, encoded: &[u8]) -> Option<u32> {
     let heading = Heading::read(encoded)?;
     let index = home.window()?.intern_event(encoded)?;
     // After the event is there: the control lines of a session that begins meanwhile may lie
@@ -131,6 +131,15 @@ pub(crate) fn intern(home: &Home, encoded: &[u8]) -> Option<u32> {
         }
     }
     Some(index)
+}
+
+/// Interns every description that this process has in the window of a home that it is about to enter.
+pub(crate) fn intern_all(home: &Home) {
+    for (known, encoded) in known::all() {
+        if let Some(index) = intern(home, encoded) {
+            home.places.note(index as usize, known);
+        }
+    }
 }
 
 /// # Safety

@@ -19,9 +19,11 @@ use trackway_window::{
 };
 
 use crate::abi::Event;
+use crate::ask;
 use crate::blocking::Patience;
 use crate::decision::PROCESS;
 use crate::filters::{self, NOT_JUDGED, Verdict};
+use crate::fork_child::settled_stamp;
 use crate::holder::{Footprint, Holder};
 use crate::home::{Home, generation_of};
 use crate::thread::Identity;
@@ -191,7 +193,7 @@ unsafe fn record_somehow(
     mut judged: u64,
 ) -> bool {
     let Some(window) = &home.window() else { return true };
-    let stamp = PROCESS.settled_stamp();
+    let stamp = settled_stamp();
     let session = window.session(index);
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
     let generation = session.generation.load(Ordering::Acquire);
@@ -205,7 +207,7 @@ unsafe fn record_somehow(
     let mut layout = None;
     let mut patience = None;
     for _ in 0..DECISIONS_MAX {
-        let Some(decided) = PROCESS.decide(home, index) else {
+        let Some(decided) = ask::decide(home, index) else {
             // ORDERING: Acquire, as above.
             let generation = session.generation.load(Ordering::Acquire);
             let known = PROCESS.decisions[index].known(window, generation);

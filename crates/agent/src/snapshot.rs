@@ -9,7 +9,9 @@ use core::sync::atomic::Ordering;
 use trackway_abi::session::{NAME_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_sys::Errno;
 
+use crate::ask;
 use crate::decision::PROCESS;
+use crate::fork_child::settled_stamp;
 use crate::home::Home;
 
 /// Asks for a snapshot of each session that overwrites its oldest records and records this process;
@@ -24,7 +26,7 @@ pub unsafe fn request(name: *const c_char) -> usize {
     let Some(home) = PROCESS.home() else { return 0 };
     // A fork child's first call may open files in /proc, and fail to.
     let errno = Errno::last();
-    PROCESS.settled_stamp();
+    settled_stamp();
     let count = request_in(home, name);
     errno.set();
     count
@@ -37,7 +39,7 @@ fn request_in(home: &Home, name: Option<&[u8]>) -> usize {
     for slot in window.active_sessions() {
         let session = window.session(slot);
         let is_named = name.is_none_or(|name| has_name(session, name));
-        let layout = if is_named { PROCESS.decide(home, slot) } else { None };
+        let layout = if is_named { ask::decide(home, slot) } else { None };
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }

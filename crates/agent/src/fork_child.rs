@@ -1,0 +1,32 @@
+//! The list of everything that a fork child resets, and the moment when it does.
+//!
+//! A fork child has a copy of its parent's memory, without the parent's other threads. Its first
+//! event, or its first call of this library, finds no process stamp (the stamp's page is wiped on
+//! fork) and makes one; this list runs in between. Whatever a module remembers about its process
+//! belongs in here, in one function that this module alone calls.
+//!
+//! Handlers of pthread_atfork(3) do what cannot wait for that: `setuid` finishes a change of user
+//! that a thread of the parent had begun, and `filters::code` pins the parts that a handler's fork
+//! leaves in use and gives the child memory of its own.
+
+use crate::decision::PROCESS;
+use crate::home::Home;
+use crate::{claims, filters};
+
+/// Returns the process stamp, and makes it if this process has none: at start, and in a fork child.
+/// Zero while another thread, or the code that this signal handler interrupted, is making it.
+pub(crate) fn settled_stamp() -> u64 {
+    PROCESS.settled_stamp(reset)
+}
+
+/// Resets what this process must not have from its parent. The library's start runs the same list,
+/// less the parts that are still untouched then.
+fn reset(is_fork_child: bool) {
+    // Before the decisions: a signal handler that decides in between counts this process as well.
+    Home::forget_all();
+    if is_fork_child {
+        filters::forget();
+        claims::forget();
+    }
+    PROCESS.void_decisions();
+}
