@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use trackway_sys::Errno;
 
 use crate::fork_child::settled_stamp;
-use crate::thread;
+use crate::state::thread;
 
 /// clone(2) as the C library has it, for a child that may share the caller's thread-local storage:
 /// with CLONE_VM and without CLONE_SETTLS. Such a child is what a vfork child is: it sees its

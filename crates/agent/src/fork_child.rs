@@ -6,12 +6,13 @@
 //! belongs in here, in one function that this module alone calls.
 //!
 //! Handlers of pthread_atfork(3) do what cannot wait for that: `setuid` finishes a change of user
-//! that a thread of the parent had begun, and `filters::code` pins the parts that a handler's fork
-//! leaves in use and gives the child memory of its own.
+//! that a thread of the parent had begun, and `filters::executable_memory` pins the parts that a
+//! handler's fork leaves in use and gives the child memory of its own.
 
-use crate::decision::PROCESS;
-use crate::home::Home;
-use crate::{claims, filters};
+use crate::filters;
+use crate::state::process::PROCESS;
+use crate::state::window_map::Home;
+use crate::sync::claims;
 
 /// Returns the process stamp, and makes it if this process has none: at start, and in a fork child.
 /// Zero while another thread, or the code that this signal handler interrupted, is making it.

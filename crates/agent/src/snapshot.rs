@@ -9,10 +9,10 @@ use core::sync::atomic::Ordering;
 use trackway_abi::session::{NAME_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_sys::Errno;
 
-use crate::ask;
-use crate::decision::PROCESS;
+use crate::emit::prefilter;
 use crate::fork_child::settled_stamp;
-use crate::home::Home;
+use crate::state::process::PROCESS;
+use crate::state::window_map::Home;
 
 /// Asks for a snapshot of each session that overwrites its oldest records and records this process;
 /// of those of this name, if one is given. How many they are: `trackway_abi_snapshot` of
@@ -39,7 +39,7 @@ fn request_in(home: &Home, name: Option<&[u8]>) -> usize {
     for slot in window.active_sessions() {
         let session = window.session(slot);
         let is_named = name.is_none_or(|name| has_name(session, name));
-        let layout = if is_named { ask::decide(home, slot) } else { None };
+        let layout = if is_named { prefilter::decide(home, slot) } else { None };
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }

@@ -9,11 +9,16 @@ use trackway_sys::Errno;
 use trackway_sys::process::has_more_rights;
 use trackway_window::OpenError;
 
-use crate::decision::PROCESS;
-use crate::environment::{explain, keep_folder, open_window, variable};
+use crate::emit::blocking;
+use crate::filters;
 use crate::fork_child::settled_stamp;
-use crate::home::Home;
-use crate::{blocking, filters, privileges, program, register, thread};
+use crate::registration::register;
+use crate::setuid;
+use crate::state::environment::{explain, keep_folder, open_window, variable};
+use crate::state::executable;
+use crate::state::process::PROCESS;
+use crate::state::thread;
+use crate::state::window_map::Home;
 
 /// Environment variable with the tokens that this process holds, in hexadecimal, by colons.
 const TOKEN_VARIABLE: &CStr = c"TRACKWAY_TOKEN";
@@ -29,14 +34,14 @@ pub fn start() {
     let errno = Errno::last(); // the program's is left as it was
     keep_folder();
     blocking::allow(variable(BLOCKING_VARIABLE));
-    privileges::look_up_wrapped();
+    setuid::look_up_wrapped();
     match open_first_home() {
         Ok(home) => {
             if let Some(page) = trackway_sys::memory::wiped_on_fork() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
-                program::look_up();
-                filters::code::prepare();
+                executable::look_up();
+                filters::executable_memory::prepare();
                 PROCESS.adopt(home, page, &tokens);
                 let stamp = settled_stamp();
                 // This thread's line, so that it needs no system call in a sandbox later. Not its

@@ -10,7 +10,7 @@ use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
-use crate::application;
+use crate::app_contexts;
 
 /// Where the payload begins in the bytes of a frame: in front of it, in the headroom, are values of
 /// applications' contexts and the thread's name, for as long as filters look at them.
@@ -22,8 +22,8 @@ const _: () = assert!(PROCNAME_BYTES <= NAME_BYTES && NAME_BYTES < HEADROOM_BYTE
 
 /// How far before the payload a context's value is, in bytes, besides those that are there already.
 /// `None`: there is no room.
-pub(super) fn before(staged: &mut application::Staged, place: application::Place) -> Option<u16> {
-    let before = application::add_to(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
+pub(super) fn before(staged: &mut app_contexts::Staged, place: app_contexts::Place) -> Option<u16> {
+    let before = app_contexts::add_to(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
     Some(u16::from(before) + NAME_BYTES as u16)
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Filter {
     pub(super) environment: Environment<'static>,
     /// Its machine code.
     pub(super) entry: Option<Entry>,
-    /// Whether that is a leaf: `code::Kind`.
+    /// Whether that is a leaf: `executable_memory::Kind`.
     pub(super) is_leaf: bool,
     /// Its programs, where there is none.
     pub(super) programs: *const Verified<'static>,
@@ -85,7 +85,7 @@ pub(super) struct Plan {
     /// Whether a filter looks at the thread's name.
     pub(super) takes_procname: bool,
     /// Contexts of applications that filters look at.
-    pub(super) applications: application::Staged,
+    pub(super) applications: app_contexts::Staged,
     /// Whether there is one step, and machine code does all of it.
     pub(super) is_quick: bool,
     pub(super) steps_count: u16,
@@ -93,7 +93,7 @@ pub(super) struct Plan {
     /// The link.
     pub(super) link: u64,
     /// The filter's machine code on payloads, if it is all that there is to do; else null.
-    /// ([`super::quick`] knows where this and what is below lie.)
+    /// ([`super::single_sequence`] knows where this and what is below lie.)
     pub(super) direct: *const u8,
     /// What a payload has at least that it reads, in bytes.
     pub(super) direct_bytes: usize,
@@ -146,7 +146,7 @@ impl Step {
 }
 
 impl Plan {
-    /// Whether [`super::quick`] is for it.
+    /// Whether [`super::single_sequence`] is for it.
     #[inline(always)]
     pub(super) const fn has_direct(&self) -> bool {
         !self.direct.is_null()
@@ -212,7 +212,7 @@ impl Plan {
         }
         // SAFETY: so is what lies before the name.
         let are_set =
-            unsafe { application::stage(payload.wrapping_sub(NAME_BYTES), &self.applications) };
+            unsafe { app_contexts::stage(payload.wrapping_sub(NAME_BYTES), &self.applications) };
         are_set.then_some(length)
     }
 }

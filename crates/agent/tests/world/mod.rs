@@ -13,8 +13,7 @@ use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_abi::window::{EVENTS_MAX, granule};
 use trackway_agent::abi::{AskingEvent, EmitFn, Field, VERSION, Value};
 use trackway_agent::dynamic::{self, Dynamic};
-use trackway_agent::record;
-use trackway_agent::register::register;
+use trackway_agent::{emit, register};
 use trackway_ring::{Drained, Region};
 use trackway_schema::{Heading, Scalar, Shape};
 use trackway_testkit::{Records, TemporaryFolder};
@@ -243,7 +242,7 @@ impl Event {
 
     /// Whether the module's goes by the function of events that are filtered.
     pub(crate) fn is_filtered(&self) -> bool {
-        !std::ptr::fn_addr_eq(self.site.function(), record::emit as EmitFn)
+        !std::ptr::fn_addr_eq(self.site.function(), emit as EmitFn)
     }
 
     fn emit_described(&self, number: u64) {

@@ -1,7 +1,7 @@
 //! Events that nobody has described before, random ones, and random expressions: what was compiled
 //! without them judges them as the tree does once they are known, or counts them, and refuses no
 //! expression that makes sense for them. Who is taken for whom is decided here as in traced
-//! programs (`agent::filters::link`): by the bytes of objects, meanings and descriptions.
+//! programs (`agent::filters::linker`): by the bytes of objects, meanings and descriptions.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -17,10 +17,10 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use trackway_jit::frame::{Entry, Fill};
 
-use super::store::{self, PARTS};
-use super::{link, quick};
+use super::arena::{self, PARTS};
+use super::{linker, single_sequence};
 
-/// Room in front of all parts for code that stays, in bytes: [`quick`].
+/// Room in front of all parts for code that stays, in bytes: [`single_sequence`].
 const STAYING_BYTES: usize = 4096;
 /// Room for code of each kind in each part, in bytes.
 const PART_BYTES: usize = 128 << 10;
@@ -109,7 +109,7 @@ pub(crate) fn prepare() {
     // SAFETY: the memory was just mapped, with as much room, and stays.
     unsafe {
         let staying = core::slice::from_raw_parts_mut(written, STAYING_BYTES);
-        quick::prepare(staying, executed, LEAVES_BYTES);
+        single_sequence::prepare(staying, executed, LEAVES_BYTES);
     }
     // SAFETY: the handler may run at any time; it is never taken away, nor is this library.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_fork_child)) };
@@ -121,8 +121,8 @@ pub(crate) fn prepare() {
 /// which the parent must not write over; who of the two comes out when is not known to both. (Who
 /// forks there by clone(2) itself is not seen.)
 unsafe extern "C" fn before_fork() {
-    if crate::thread::is_in_filter() {
-        store::pin();
+    if crate::state::thread::is_in_filter() {
+        arena::pin();
     }
 }
 
@@ -130,7 +130,7 @@ unsafe extern "C" fn before_fork() {
 /// what he writes through, it is memory of the child's own.
 unsafe extern "C" fn in_fork_child() {
     let written = WRITTEN.load(Ordering::Relaxed);
-    if link::is_interrupted() && !written.is_null() {
+    if linker::is_interrupted() && !written.is_null() {
         // SAFETY: a fork child has nothing there.
         unsafe { trackway_sys::memory::put_zeros(written, BYTES) };
     }

@@ -2,22 +2,25 @@
 //!
 //! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session says
 //! that it has filters ([`flag::FILTERED`]); then an event goes the ordinary way only with a *link*
-//! that was made for this process's decision about the session as it is now ([`crate::links`]). Who finds
-//! none makes it ([`link`]): copies the session's block of filters, verifies the copies, makes
-//! machine code of them ([`code`]) where memory that is executed is to be had. Plans, and code, lie
-//! in parts that are used anew when nobody is inside ([`store`], [`inside`]).
+//! that was made for this process's decision about the session as it is now
+//! ([`crate::state::filter_links`]). Who finds none makes it ([`linker`]): copies the session's
+//! block of filters, verifies the copies, makes machine code of them ([`executable_memory`]) where
+//! memory that is executed is to be had. Plans, and code, lie in parts that are used anew when
+//! nobody is inside ([`arena`], [`readers`]).
 //!
 //! Whoever evaluates holds nothing, waits for nobody, and has no effect but on the filters' state.
 //!
 //! [`flag::FILTERED`]: trackway_abi::session::flag::FILTERED
 
-mod cells;
-pub(crate) mod code;
-mod inside;
-mod link;
+mod arena;
+pub(crate) mod executable_memory;
+mod filter_state;
+mod lanes;
+mod linker;
 mod plan;
-pub(crate) mod quick;
-mod store;
+mod plan_builder;
+mod readers;
+pub(crate) mod single_sequence;
 mod unstaged;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,10 +30,10 @@ use trackway_ring::rseq::Area;
 use trackway_window::Window;
 
 use crate::abi::Argument;
-use crate::decision::PROCESS;
-use crate::home::{Home, generation_of};
-use crate::links::place_of;
-use crate::thread;
+use crate::state::filter_links::place_of;
+use crate::state::process::PROCESS;
+use crate::state::thread;
+use crate::state::window_map::{Home, generation_of};
 use plan::{Plan, Who};
 
 /// What stands for no generation of any session.
@@ -63,7 +66,7 @@ impl Link {
     const COUNTS: u32 = 3;
     /// Plans begin at multiples of this, in bytes, and not at 0.
     const PLAN_ALIGNMENT: usize = 16;
-    /// Added to the place of a plan that [`quick`] is for.
+    /// Added to the place of a plan that [`single_sequence`] is for.
     const QUICK: u32 = 8;
 
     const fn new(decision: u32, says: Says) -> Self {
@@ -76,7 +79,7 @@ impl Link {
         Self((decision as u64) << 32 | says as u64)
     }
 
-    /// The same, of a plan that [`quick`] is for.
+    /// The same, of a plan that [`single_sequence`] is for.
     const fn quick(decision: u32, at: u32) -> Self {
         Self::new(decision, Says::Plan(at | Self::QUICK))
     }
@@ -87,7 +90,7 @@ impl Link {
         (self.0 >> 32) as u32
     }
 
-    /// The place of a plan that [`quick`] is for.
+    /// The place of a plan that [`single_sequence`] is for.
     #[inline(always)]
     const fn quick_plan(self) -> Option<u32> {
         let is_quick = self.0 as u32 & Self::QUICK != 0;
@@ -124,7 +127,7 @@ pub(crate) enum Judgement {
 }
 
 /// Judges an event by its filters, if all that this takes is at hand. Calls `note_quick` where the
-/// plan is one that [`quick`] can run.
+/// plan is one that [`single_sequence`] can run.
 ///
 /// # Safety
 /// `payload` has `size` bytes with headroom before them; `enabled` is the event's word.
@@ -222,7 +225,7 @@ fn judge_by(
     let area = unsafe { Area::new(area) };
     // Before it enters: a handler that forks from here on has the part kept.
     thread::begin_filter(thread);
-    let visit = inside::enter_by_sequence(store::part_of(at), place, link.0, area);
+    let visit = readers::enter_by_sequence(arena::part_of(at), place, link.0, area);
     let Some(visit) = visit else {
         thread::end_filter(thread);
         return Judgement::Unknown;
@@ -234,7 +237,7 @@ fn judge_by(
         return Judgement::Unknown;
     }
     // SAFETY: the visit keeps the plan where it is, as the link says.
-    let plan = unsafe { store::plan_at(at) };
+    let plan = unsafe { arena::plan_at(at) };
     let passes = match passes_quickly(plan) {
         Some(passes) => Some(passes),
         None if plan.takes_procname && name_stamp != stamp => None,
@@ -270,7 +273,7 @@ pub(crate) enum Verdict {
 /// As [`judge`], in a generation of the session, by whatever way. `stamp` is the process's.
 ///
 /// # Safety
-/// As [`crate::record::emit`], with the size of the payload alone.
+/// As [`crate::emit::fast_path::emit`], with the size of the payload alone.
 #[cold]
 #[inline(never)] // for the stack of those that do not come here
 pub(crate) unsafe fn judge_slowly(
@@ -297,11 +300,11 @@ pub(crate) unsafe fn judge_slowly(
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.is_of(number) {
-            let wish = link::Wish { home, session, generation, event, decision: number, stamp };
-            match link::link(&wish) {
+            let wish = linker::Wish { home, session, generation, event, decision: number, stamp };
+            match linker::link(&wish) {
                 Ok(made) => link = made,
-                Err(link::Failure::Stale) => return Verdict::Stale,
-                Err(link::Failure::Busy | link::Failure::NoRoom) => return Verdict::Lost,
+                Err(linker::Failure::Stale) => return Verdict::Stale,
+                Err(linker::Failure::Busy | linker::Failure::NoRoom) => return Verdict::Lost,
             }
         }
         let at = match link.says() {
@@ -312,7 +315,7 @@ pub(crate) unsafe fn judge_slowly(
         };
         let (line, in_vfork_child) = (thread::current(), thread::in_vfork_child());
         thread::begin_filter(line);
-        let visit = inside::enter(store::part_of(at), place, link.0, in_vfork_child);
+        let visit = readers::enter(arena::part_of(at), place, link.0, in_vfork_child);
         let Some(visit) = visit else {
             thread::end_filter(line);
             continue;
@@ -324,7 +327,7 @@ pub(crate) unsafe fn judge_slowly(
             return Verdict::Lost;
         }
         // SAFETY: the visit keeps the plan where it is, as the link says.
-        let plan = unsafe { store::plan_at(at) };
+        let plan = unsafe { arena::plan_at(at) };
         let thread = thread::identify(stamp, plan.takes_procname);
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
         let who = Who { pid, tid, name: thread.name.as_ptr() };
@@ -339,6 +342,6 @@ pub(crate) unsafe fn judge_slowly(
 
 /// Forgets in a fork child what only its parent may do or know.
 pub(crate) fn forget() {
-    code::forget();
-    link::forget();
+    executable_memory::forget();
+    linker::forget();
 }

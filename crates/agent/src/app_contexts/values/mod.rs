@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::places::{NUMBERS_MAX, PLACES_MAX, Place};
+use super::names::{NUMBERS_MAX, PLACES_MAX, Place};
 use crate::tls;
 
 /// Bytes of a string, its NUL included.
@@ -55,7 +55,7 @@ const _: () = assert!(VALUES_BYTES == 240);
 
 tls::define!("trackway_values", bytes = VALUES_BYTES, alignment = 8);
 
-/// The calling thread's values. As [`crate::thread::current`].
+/// The calling thread's values. As [`crate::state::thread::current`].
 #[inline(always)]
 fn current() -> *mut Values {
     tls::address_of!("trackway_values")

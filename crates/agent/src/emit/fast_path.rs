@@ -3,7 +3,7 @@
 //! Everything that happens for an ordinary record is here and inlined into one function, without a
 //! loop, for events that one session wants, and into a second one for the others; see the first's
 //! assembly (`make asm`) whenever this file or the ring's planning changes. Whatever is not
-//! ordinary is handed to [`crate::slow`], which starts again from the payload.
+//! ordinary is handed to [`crate::emit::slow_path`], which starts again from the payload.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -16,20 +16,25 @@ use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use crate::abi::{EmitFn, Event};
-use crate::application::Wanted;
-use crate::ask::Asked;
-use crate::decision::{CPUS_AT, PROCESS};
-use crate::filters::quick::{self, AtOnce, Emitted};
+use crate::app_contexts::Wanted;
+use crate::emit::contexts;
+use crate::emit::prefilter::Asked;
+use crate::emit::slow_path;
+use crate::emit::timestamp;
+use crate::filters::single_sequence::{self, AtOnce, Emitted};
 use crate::filters::{self, Judgement, NOT_JUDGED};
-use crate::home::{clock_of, generation_of};
-use crate::{context, now, slow, thread};
+use crate::state::process::PROCESS;
+use crate::state::session_cache::CPUS_AT;
+use crate::state::thread;
+use crate::state::window_map::{clock_of, generation_of};
 
 /// Records `event` with its staged payload in every session that has it enabled:
 /// `trackway_abi_emit_fn` of include/trackway/abi/abi.h, which states the contract.
 ///
 /// Any thread, any signal handler; never blocks or allocates; errno is unchanged (the only calls
 /// out are gettid, getpid and prctl, which cannot fail here). A `size` with [`CUT`] set is too
-/// large for the path here: such records, which are rare, are counted in [`crate::slow`].
+/// large for the path here: such records, which are rare, are counted in
+/// [`crate::emit::slow_path`].
 ///
 /// [`CUT`]: trackway_abi::record::CUT
 ///
@@ -67,9 +72,9 @@ pub(crate) unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
     (enabled, unsafe { (*enabled).load(Ordering::Relaxed) })
 }
 
-/// As [`emit`], of an event that one session wants, with a filter that [`quick`] is for. Either
-/// function records any event in any case: which one a site calls is a hint, because what only
-/// recording needs is looked at first there, and last here.
+/// As [`emit`], of an event that one session wants, with a filter that [`single_sequence`] is for.
+/// Either function records any event in any case: which one a site calls is a hint, because what
+/// only recording needs is looked at first there, and last here.
 ///
 /// # Safety
 /// As [`emit`].
@@ -79,7 +84,8 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
         let (enabled, sessions) = aim_of(event);
         let mut emitted = Emitted { event, payload, size };
         if sessions.is_power_of_two() {
-            let (says, same) = quick::judge(sessions.trailing_zeros() as usize, enabled, emitted);
+            let (says, same) =
+                single_sequence::judge(sessions.trailing_zeros() as usize, enabled, emitted);
             emitted = same;
             match says {
                 AtOnce::Fails => return,
@@ -199,17 +205,17 @@ unsafe fn finish(
     judged: u64,
 ) -> bool {
     // SAFETY: the caller's payload.
-    let is_done = unsafe { slow::record(session, (named, word), payload, size, judged) };
+    let is_done = unsafe { slow_path::record(session, (named, word), payload, size, judged) };
     if !is_done {
         // SAFETY: likewise; the event is the caller's.
-        unsafe { slow::follow(session, event, word, payload, size) };
+        unsafe { slow_path::follow(session, event, word, payload, size) };
     }
     is_done
 }
 
 /// Records in one session, with filters or without, if nothing is out of the ordinary and they say
-/// so. What is left to be done is [`slow`]'s; then the generation in which filters have let the
-/// event pass already, or [`NOT_JUDGED`].
+/// so. What is left to be done is [`slow_path`]'s; then the generation in which filters have let
+/// the event pass already, or [`NOT_JUDGED`].
 ///
 /// # Safety
 /// As [`emit`].
@@ -393,7 +399,7 @@ unsafe fn try_record<const ROAD: u8>(
     let context_bytes = applied_bytes
         + unsafe {
             let end = payload.wrapping_sub(applied_bytes);
-            context::write(end, contexts, process.pid.load(Ordering::Relaxed), tid, name)
+            contexts::write(end, contexts, process.pid.load(Ordering::Relaxed), tid, name)
         };
     let body_bytes = context_bytes + size;
     if body_bytes + EXTENDED_BYTES > geometry.record_bytes_max() {
@@ -403,7 +409,7 @@ unsafe fn try_record<const ROAD: u8>(
     let expected = region.expected();
     // SAFETY: a decision for a CPU names a window, mapped for good; the index is below 32.
     let clock = unsafe { clock_of(base, session) };
-    let Some(now) = now::from_line(clock) else { return false };
+    let Some(now) = timestamp::from_line(clock) else { return false };
     let Ok((plan, header_bytes)) = region.plan_record(expected, now, id, body_bytes) else {
         return false;
     };

@@ -6,8 +6,9 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::decision::PROCESS;
-use crate::{program, tls};
+use crate::state::executable;
+use crate::state::process::PROCESS;
+use crate::tls;
 
 /// What a thread remembers.
 #[repr(C)]
@@ -115,7 +116,7 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
             if !PROCESS.is_sandboxed() {
                 identity.name = ask_for_name();
             } else if identity.name[0] == 0 {
-                identity.name = program::first_name();
+                identity.name = executable::first_name();
             }
             if !in_vfork_child {
                 (&raw mut (*thread).name).write_volatile(identity.name);

@@ -1,7 +1,7 @@
 //! Homes: the windows that this process has been in, each at an address range of its own.
 //!
 //! Nearly every process has one home, for life. Who becomes another user (see
-//! [`crate::privileges`]) moves to that user's window and leaves zeros where the old one was.
+//! [`crate::setuid`]) moves to that user's window and leaves zeros where the old one was.
 //! Invariant: an address range belongs to one window's file for the process's life, and shows that
 //! file or zeros. So addresses that a thread has in its hand stay meaningful however long it
 //! sleeps: docs/design/0004-privileges.md has the argument.
@@ -13,8 +13,8 @@ use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, SESSIONS_OFFSET};
 use trackway_sys::Errno;
 use trackway_window::{ProcessSlot, Window, readable_when_extended};
 
-use crate::decision::PROCESS;
-use crate::known::Places;
+use crate::state::event_archive::Places;
+use crate::state::process::PROCESS;
 
 /// Most windows that a process can have been in. A further user's is not taken: 64 GiB of address
 /// space each, and who needs more changes its user for other reasons than to give up rights.
@@ -87,7 +87,7 @@ impl Home {
     }
 
     /// A new home; `None`: there have been too many. One thread at a time (at load, or under the
-    /// lock of [`crate::privileges`]).
+    /// lock of [`crate::setuid`]).
     pub(crate) fn found(window: Window, uid: u32, file: [u64; 2]) -> Option<&'static Self> {
         let home = HOMES.iter().find(|home| home.window().is_none())?;
         home.uid.store(uid, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Home {
         // Of what lies behind the address space that a limit has left, nothing can be used.
         let wanted = readable_when_extended(backed).min(window.reserved_bytes());
         let is_known = self.refused.load(Ordering::Relaxed) == backed;
-        // ORDERING: SeqCst, a Dekker pair with `privileges::leave`, and so are those below.
+        // ORDERING: SeqCst, a Dekker pair with `setuid::leave`, and so are those below.
         let mut mapped = self.mapped.load(Ordering::SeqCst);
         if mapped < wanted.min(backed) && !is_known && !PROCESS.is_sandboxed() {
             let errno = Errno::last();

@@ -1,23 +1,23 @@
 //! Application contexts: values that a program sets, for the thread that sets them, and that a
 //! session records with each event or a filter asks for (docs/design/0010-application-contexts.md).
 //!
-//! A context is known by a hash of its name ([`places`]); each thread has a place for its value, in
+//! A context is known by a hash of its name ([`names`]); each thread has a place for its value, in
 //! thread-local memory ([`values`]). Who records or filters reads what the thread has set: nothing
 //! of the program is called. Any thread, any signal handler; no allocation, no system call.
 
-mod places;
+mod names;
+mod session_list;
 mod values;
-mod wanted;
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_jit::Kind;
 
-use places::{PLACES_MAX, hash};
-pub(crate) use places::{Place, count};
+use names::{PLACES_MAX, hash};
+pub(crate) use names::{Place, count};
+pub(crate) use session_list::{Wanted, look_up};
 use values::{TEXT_BYTES, Value};
-pub(crate) use wanted::{Wanted, look_up};
 
 /// Longest name, provider and colon included, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = trackway_abi::session::APPLICATION_BYTES_MAX;
@@ -98,7 +98,7 @@ impl Context {
         {
             return None;
         }
-        places::declare(hash([provider, b":", name].into_iter().flatten().copied()), kind)
+        names::declare(hash([provider, b":", name].into_iter().flatten().copied()), kind)
     }
 }
 
@@ -153,7 +153,7 @@ pub fn put(context: &Context, saved: &Saved) {
 
 /// The place of the context of this name, `provider:name`, if the process has it.
 pub(crate) fn named(name: &[u8]) -> Option<Place> {
-    places::declared(hash(name.iter().copied()))
+    names::declared(hash(name.iter().copied()))
 }
 
 /// How far before the end of a room, in bytes, [`stage`] puts the value of each place, by its

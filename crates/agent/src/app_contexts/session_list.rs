@@ -9,9 +9,9 @@ use trackway_abi::record::context::{APPLICATIONS_MAX, APPLICATIONS_ROOM, NOTHING
 use trackway_abi::session::{APPLICATIONS_BYTES_MAX, SESSIONS_MAX};
 use trackway_window::Window;
 
-use super::places::{self, Place};
+use super::names::{self, Place};
 use super::values;
-use crate::decision::PROCESS;
+use crate::state::process::PROCESS;
 
 /// For each session what was found out, and for what: [`Wanted::key`]. 0: nothing yet.
 static KNOWN: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
@@ -28,7 +28,7 @@ const COUNT_AT: usize = PLACE_BITS * APPLICATIONS_MAX;
 /// Where the key is.
 const KEY_AT: usize = COUNT_AT + 4;
 
-const _: () = assert!(places::PLACES_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
+const _: () = assert!(names::PLACES_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
 
 impl Wanted {
     /// What it holds for: a generation of the session, the window, the contexts that there are. Of
@@ -36,7 +36,7 @@ impl Wanted {
     #[inline(always)]
     fn key(generation: u64) -> u64 {
         let moves = PROCESS.moves() & 0x7f;
-        (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | places::count() as u64
+        (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | names::count() as u64
     }
 
     /// That of a session's generation, if it is known; else ask [`look_up`].

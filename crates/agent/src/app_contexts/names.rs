@@ -62,7 +62,7 @@ pub(super) fn declare(hash: u64, kind: Kind) -> Option<Place> {
     let place = find_or_take(hash, kind);
     // Also where somebody else has taken it who has not come to this yet.
     count_all();
-    crate::links::void_context_dependent();
+    crate::state::filter_links::void_context_dependent();
     place
 }
 
@@ -74,7 +74,7 @@ fn find_or_take(hash: u64, kind: Kind) -> Option<Place> {
     }
     for index in range {
         // ORDERING: SeqCst, a Dekker pair with who links filters: we take the place, count it, then
-        // look who has looked for it in vain (`links::void_context_dependent`); he says
+        // look who has looked for it in vain (`filter_links::void_context_dependent`); he says
         // that he looks, then does.
         let taken = NAMES[index].compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed);
         match taken {

@@ -15,9 +15,9 @@ use trackway_abi::session::SESSIONS_MAX;
 
 use super::Link;
 use crate::abi::Event;
-use crate::decision::PROCESS;
-use crate::links::place_of;
-use crate::thread;
+use crate::state::filter_links::place_of;
+use crate::state::process::PROCESS;
+use crate::state::thread;
 pub(super) use sequence::{is_there, prepare};
 
 /// What a filter says of an event.
@@ -50,7 +50,7 @@ pub(crate) struct Emitted {
 /// the event back: so nothing has to be kept elsewhere while it asks.
 ///
 /// # Safety
-/// As [`crate::record::emit`]; `enabled` is the event's word.
+/// As [`crate::emit::fast_path::emit`]; `enabled` is the event's word.
 #[inline(always)]
 pub(crate) unsafe fn judge(
     session: usize,
@@ -94,8 +94,8 @@ mod sequence {
     use trackway_ring::rseq::{CPU_ID, Descriptor, SEQUENCE};
 
     use super::super::Link;
+    use super::super::arena;
     use super::super::plan::Plan;
-    use super::super::store;
     use super::{Emitted, NONE};
 
     /// Where the sequence is entered; null: it is not there.
@@ -264,7 +264,7 @@ mod sequence {
                 inlateout("rsi") asked.emitted.payload => payload,
                 inlateout("rdi") asked.place.as_ptr() => _,
                 inlateout("r8") asked.emitted.event => event,
-                inlateout("r9") store::address_of(asked.at) => _,
+                inlateout("r9") arena::address_of(asked.at) => _,
                 inlateout("r10") asked.emitted.size => size,
                 inlateout("r11") asked.stamp_word.as_ptr() => _,
             );

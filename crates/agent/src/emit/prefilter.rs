@@ -15,10 +15,11 @@ use trackway_abi::session::SESSIONS_MAX;
 use trackway_window::SessionLayout;
 
 use crate::abi::{Argument, AskingEvent, Event, Library};
-use crate::decision::{Decision, PROCESS};
+use crate::emit::fast_path;
 use crate::filters::{self, Judgement};
-use crate::home::Home;
-use crate::record;
+use crate::state::process::PROCESS;
+use crate::state::session_cache::Decision;
+use crate::state::window_map::Home;
 
 /// `TRACKWAY_ABI_UNWANTED`.
 const UNWANTED: u64 = 0;
@@ -83,8 +84,9 @@ const _: () = assert!(
         && Asked::SESSION_BITS + Asked::GENERATION_BITS + Asked::MOVES_BITS == 62
 );
 
-/// Decides whether this process takes part in a session ([`crate::decision::Process::decide`]), and
-/// notes for sites whether the session has filters.
+/// Decides whether this process takes part in a session
+/// ([`crate::state::process::Process::decide`]), and notes for sites whether the session has
+/// filters.
 #[inline(always)] // a layout less on the stack of signal handlers
 pub(crate) fn decide(home: &Home, session: usize) -> Option<SessionLayout> {
     let layout = PROCESS.decide(home, session);
@@ -114,7 +116,7 @@ fn note_filters(session: usize, decision: &Decision) {
 /// those of its fields.
 unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
     // SAFETY: the caller's event.
-    let (enabled, sessions) = unsafe { record::aim_of(event) };
+    let (enabled, sessions) = unsafe { fast_path::aim_of(event) };
     if sessions == 0 {
         return UNWANTED;
     }
@@ -139,10 +141,10 @@ unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
 /// `trackway_abi_emit_asked_fn` of include/trackway/abi/abi.h, which states the contract.
 ///
 /// # Safety
-/// As the C declaration says, and as [`record::emit`]; `asked` is what [`ask`] has answered.
+/// As the C declaration says, and as [`fast_path::emit`]; `asked` is what [`ask`] has answered.
 unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, asked: u64) {
     // SAFETY: the caller's promise is the same.
-    unsafe { record::emit_asked(event, payload, size, Asked::of_word(asked)) }
+    unsafe { fast_path::emit_asked(event, payload, size, Asked::of_word(asked)) }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! For languages that have no C preprocessor. The library keeps what it needs to pack values, two
 //! bytes of type and a length for each field, in a table of its own; descriptions are in the window
-//! and in [`crate::known`]. Invariant: each number of an entry is written once; who describes an
-//! event writes those that are not there, and gets the entry if all are its own. So describers need
-//! no lock, in whatever thread or handler they are, and a handle's plan never changes, though which
-//! entry an event gets is decided by the window, which others of the user may write.
+//! and in [`crate::state::event_archive`]. Invariant: each number of an entry is written once; who
+//! describes an event writes those that are not there, and gets the entry if all are its own. So
+//! describers need no lock, in whatever thread or handler they are, and a handle's plan never
+//! changes, though which entry an event gets is decided by the window, which others of the user may
+//! write.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -14,9 +15,11 @@ use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX, TAILROOM_BYTE
 use trackway_schema::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape};
 
 use crate::abi::{Event, Field, Value};
-use crate::decision::PROCESS;
-use crate::home::Home;
-use crate::{known, record, register};
+use crate::emit::fast_path;
+use crate::registration::register;
+use crate::state::event_archive;
+use crate::state::process::PROCESS;
+use crate::state::window_map::Home;
 
 /// `TRACKWAY_DYNAMIC_MAX`.
 const DYNAMIC_MAX: usize = 1024;
@@ -28,8 +31,8 @@ const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
 /// An event that was described: `struct trackway_dynamic`.
 #[derive(Debug)]
 pub struct Dynamic {
-    /// Its enable word, in a window that is mapped for good, or in [`crate::known`]; null: the
-    /// entry is free.
+    /// Its enable word, in a window that is mapped for good, or in [`crate::state::event_archive`];
+    /// null: the entry is free.
     word: AtomicPtr<AtomicU32>,
     /// How many fields it has, plus one; 0: not known yet.
     field_count: AtomicU32,
@@ -127,8 +130,8 @@ impl Dynamic {
     #[cold]
     fn of_before(encoded: &[u8]) -> Option<&'static Self> {
         TABLE.iter().find(|entry| {
-            let known = known::of_word(entry.word.load(Ordering::Relaxed));
-            known.is_some_and(|known| known::is(known, encoded))
+            let known = event_archive::of_word(entry.word.load(Ordering::Relaxed));
+            known.is_some_and(|known| event_archive::is(known, encoded))
         })
     }
 
@@ -172,7 +175,7 @@ impl Dynamic {
     pub fn is_enabled(&self) -> bool {
         match self.word().load(Ordering::Relaxed) {
             0 => false,
-            known::FOLLOW => self.is_enabled_elsewhere(),
+            event_archive::FOLLOW => self.is_enabled_elsewhere(),
             _ => true,
         }
     }
@@ -181,7 +184,7 @@ impl Dynamic {
     #[cold]
     fn is_enabled_elsewhere(&self) -> bool {
         let word = self.word();
-        let Some(now) = known::follow(word) else { return false };
+        let Some(now) = event_archive::follow(word) else { return false };
         self.aim(word, now);
         now.load(Ordering::Relaxed) != 0
     }
@@ -502,7 +505,7 @@ unsafe fn emit_within<const BYTES: usize>(
     // is looked at.
     unsafe {
         let payload = bytes.as_mut_ptr().add(HEADROOM_BYTES);
-        record::emit(&raw mut handle, payload, size | if sizes.is_cut { CUT } else { 0 });
+        fast_path::emit(&raw mut handle, payload, size | if sizes.is_cut { CUT } else { 0 });
     }
     if !core::ptr::eq(handle.enabled, word) {
         event.aim(word, handle.enabled);

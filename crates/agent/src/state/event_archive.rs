@@ -1,6 +1,6 @@
 //! What this process has described: kept in its own memory, for the window of its next user.
 //!
-//! A process that becomes another user (see [`crate::privileges`]) describes everything again in
+//! A process that becomes another user (see [`crate::setuid`]) describes everything again in
 //! that user's window, from here: what stood in the old window was its old user's to change. Sites
 //! that still aim at words of the old window find [`FOLLOW`] there, which no recorder means, and
 //! are aimed at the new one by the first record that they emit: so nobody has to know where they
@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use trackway_abi::window::EVENTS_MAX;
 use trackway_window::Window;
 
-use crate::decision::PROCESS;
-use crate::home::Home;
+use crate::state::process::PROCESS;
+use crate::state::window_map::Home;
 
 /// What an enable word holds in the place of a window that the process has left, while it is in
 /// another one: look where the event is now.

@@ -1,5 +1,5 @@
 //! Contexts: values that a session wants with every record, in front of the payload. (Those of
-//! applications come behind them: [`crate::application`].)
+//! applications come behind them: [`crate::app_contexts`].)
 
 use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
 

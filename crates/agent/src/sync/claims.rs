@@ -3,11 +3,12 @@
 //!
 //! A region's owner word says which thread has it. That the thread has ended, or its process, the
 //! recorder finds out. That it lives and has left the region in the middle, because a signal
-//! handler jumped out of there, only this process can know ([`crate::holder`]). So who claims a
-//! region takes its *note* before, writes there what his owner word will be, and gives it back
-//! behind that. Invariant: while somebody of this process has a region by an owner word that others
-//! could free, the note says so. Who finds a note whose holder is gone frees what he had. What was
-//! written to the region is whole without the last commit, as where a writer has died.
+//! handler jumped out of there, only this process can know ([`crate::sync::recoverable_lock`]). So
+//! who claims a region takes its *note* before, writes there what his owner word will be, and gives
+//! it back behind that. Invariant: while somebody of this process has a region by an owner word
+//! that others could free, the note says so. Who finds a note whose holder is gone frees what he
+//! had. What was written to the region is whole without the last commit, as where a writer has
+//! died.
 //!
 //! A place in the notes is several regions'; then one of two writers goes to another region.
 
@@ -16,7 +17,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use trackway_ring::claim::Claim;
 use trackway_ring::{Control, Region};
 
-use crate::holder::{Held, Holder, Taken};
+use crate::sync::recoverable_lock::{Held, Holder, Taken};
 
 /// How many notes there are.
 const NOTES: usize = 512;
@@ -141,7 +142,7 @@ pub(crate) fn forget() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holder::Footprint;
+    use crate::sync::recoverable_lock::Footprint;
     use trackway_ring::Geometry;
 
     fn region() -> Region<'static> {

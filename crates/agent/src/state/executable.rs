@@ -37,7 +37,7 @@ pub(crate) fn first_name() -> [u8; 17] {
 /// Looks it up. Once, by the thread that loads the library.
 pub(crate) fn look_up() {
     // SAFETY: nobody reads it before the length is published below.
-    unsafe { *NAME.0.get() = crate::thread::ask_for_name() };
+    unsafe { *NAME.0.get() = crate::state::thread::ask_for_name() };
     // SAFETY: nobody reads it before the length is published below.
     let path = unsafe { &mut *PATH.0.get() };
     let length = trackway_sys::process::executable(path);

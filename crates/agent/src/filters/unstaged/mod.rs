@@ -18,7 +18,7 @@ use trackway_schema::Scalar;
 use self::chunk::{CHUNK_BYTES, Chunk};
 use super::plan::{Plan, Step, Who};
 use crate::abi::Argument;
-use crate::application;
+use crate::app_contexts;
 
 /// Room for copies, in bytes: some chunks.
 const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
@@ -154,7 +154,7 @@ impl Plan {
         who: &Who,
     ) -> Option<bool> {
         let has_applications =
-            self.takes_more && self.applications != application::Staged::default();
+            self.takes_more && self.applications != app_contexts::Staged::default();
         if self.known != known || self.steps_count != 1 || has_applications {
             return None;
         }

@@ -17,10 +17,13 @@ use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences}
 use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Way, Window};
 
-use crate::decision::PROCESS;
 use crate::fork_child::settled_stamp;
-use crate::home::Home;
-use crate::{environment, known, register, thread};
+use crate::registration::register;
+use crate::state::environment;
+use crate::state::event_archive;
+use crate::state::process::PROCESS;
+use crate::state::thread;
+use crate::state::window_map::Home;
 
 /// A function of the C library that this library wraps.
 #[derive(Debug)]
@@ -297,7 +300,7 @@ fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     // Said before the window is gone, and taken back if it cannot be left.
     departure(home, window, layouts);
     PROCESS.move_to(None);
-    known::set_left_words(0, Some(home));
+    event_archive::set_left_words(0, Some(home));
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
     // session has the generation zero.
     if let Err(errno) = blank(true) {
@@ -400,5 +403,5 @@ fn enter(next: &Next) {
 /// Describes in the process's window what it knows, and sends there who aims at another one.
 fn settle_in(home: &'static Home) {
     register::intern_all(home);
-    known::set_left_words(known::FOLLOW, Some(home));
+    event_archive::set_left_words(event_archive::FOLLOW, Some(home));
 }

@@ -4,7 +4,7 @@
 //! is filled that was given up before; a part may be used anew when
 //!
 //! 1. some recorder has visited every CPU since it was given up ([`Header::visits_done`]);
-//! 2. nobody is inside ([`super::inside`]);
+//! 2. nobody is inside ([`super::readers`]);
 //! 3. a second has gone by on this process's own clock: the window is hostile, and who forges the
 //!    visit could have memory written over that a thread is about to enter, if it stands between
 //!    the check of a link and the count for so long, without being preempted;
@@ -18,15 +18,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Window;
 
-use super::code::{KINDS, Kind};
+use super::executable_memory::{KINDS, Kind};
 use super::plan::{Filter, Plan};
-use super::{Link, Says, inside, link};
-use crate::links::{self, place_of};
+use super::{Link, Says, lanes, readers};
+use crate::state::filter_links::{self, place_of};
 
 /// How many parts there are.
 pub(super) const PARTS: usize = trackway_ring::inside::PARTS;
-/// How many of them each lane of `link` has.
-const PARTS_OF_LANE: usize = PARTS / link::LANES;
+/// How many of them each lane of `lanes` has.
+const PARTS_OF_LANE: usize = PARTS / lanes::LANES;
 /// Size of a part, in bytes.
 const PART_BYTES: usize = 512 << 10;
 /// How long a part rests at least, in ns.
@@ -35,8 +35,8 @@ const REST_NS: u64 = 1_000_000_000;
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; PARTS * PART_BYTES]>);
 
-// SAFETY: written by who holds the part's lane of `link`, in places that no link leads to yet; read
-// by those who came by a link, and are counted.
+// SAFETY: written by who holds the part's lane of `lanes`, in places that no link leads to yet;
+// read by those who came by a link, and are counted.
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; PARTS * PART_BYTES]));
@@ -72,7 +72,7 @@ pub(super) const fn address_of(at: u32) -> *const Plan {
 pub(super) fn pin() {
     for (part, pinned) in PINNED.iter().enumerate() {
         // Others are inside, too, for nanoseconds each; and one part more or less does not matter.
-        if !inside::is_empty(part) {
+        if !readers::is_empty(part) {
             pinned.store(true, Ordering::Relaxed);
         }
     }
@@ -98,7 +98,7 @@ struct Part {
     window: *mut u8,
 }
 
-/// The parts of a lane of `link`, for who holds it. (All zeros until it is used.)
+/// The parts of a lane of `lanes`, for who holds it. (All zeros until it is used.)
 pub(super) struct Store {
     /// Which lane's.
     lane: usize,
@@ -131,7 +131,7 @@ impl Store {
 
     /// The number among all parts of one of the lane's.
     const fn number_of(&self, part: usize) -> usize {
-        (self.lane % link::LANES) * PARTS_OF_LANE + part % PARTS_OF_LANE
+        (self.lane % lanes::LANES) * PARTS_OF_LANE + part % PARTS_OF_LANE
     }
 
     /// Which part is being filled.
@@ -280,7 +280,7 @@ impl Store {
         done.wrapping_sub(part.asked).cast_signed() >= 0
             && now_ns.saturating_sub(part.since_ns) >= REST_NS
             && !PINNED[number].load(Ordering::Relaxed)
-            && inside::is_empty(number)
+            && readers::is_empty(number)
     }
 
     /// Forgets, in a fork child, what only threads of the parent knew: parts that somebody is
@@ -289,7 +289,7 @@ impl Store {
     pub(super) fn forget(&mut self) {
         let first = self.number_of(0);
         for (number, part) in (first..).zip(&mut self.parts) {
-            if inside::is_empty(number) {
+            if readers::is_empty(number) {
                 // Links are void, since all decisions are.
                 *part = Part::new();
             } else {
@@ -311,7 +311,7 @@ impl Store {
     /// Links to all parts are taken away, and made anew when they are needed.
     pub(super) fn recover(&mut self, window: &Window) {
         let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
-        for place in links::all() {
+        for place in filter_links::all() {
             let link = place.load(Ordering::Relaxed);
             let leads_here = |link| match Link(link).says() {
                 Says::Plan(at) => numbers.contains(&part_of(at)),

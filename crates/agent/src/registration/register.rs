@@ -8,11 +8,12 @@ use trackway_schema::{ENCODED_BYTES_MAX, EncodeError, Encoder, Heading, Scalar, 
 use trackway_window::{SessionLayout, Window};
 
 use crate::abi::{AskingEvent, Event, Field, VERSION};
-use crate::ask::LIBRARY;
-use crate::decision::PROCESS;
-use crate::environment::explain;
-use crate::home::Home;
-use crate::{known, record};
+use crate::emit::fast_path;
+use crate::emit::prefilter::LIBRARY;
+use crate::state::environment::explain;
+use crate::state::event_archive;
+use crate::state::process::PROCESS;
+use crate::state::window_map::Home;
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
 ///
@@ -61,7 +62,7 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
     };
     let word = |encoded: &[u8]| {
         let word = word_of(home, encoded)?;
-        let known = known::of_word(word).filter(|&known| known::is(known, encoded));
+        let known = event_archive::of_word(word).filter(|&known| event_archive::is(known, encoded));
         Some((word, known))
     };
     // SAFETY: likewise.
@@ -76,7 +77,7 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
         .and_then(Home::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
     // SAFETY: the caller's event. (Sites may be at it: a module may say so again.)
-    unsafe { record::say_filtered(event, false) };
+    unsafe { fast_path::say_filtered(event, false) };
     if usize::from(event.size) >= size_of::<AskingEvent>() {
         // SAFETY: it is as long as that.
         let event = unsafe { &*core::ptr::from_mut(event).cast::<AskingEvent>() };
@@ -92,7 +93,7 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
 
 /// The enable word of this description, in the window of a home or in none.
 pub(crate) fn word_of(home: Option<&'static Home>, encoded: &[u8]) -> Option<&'static AtomicU32> {
-    let Some(home) = home else { return known::word_nowhere(encoded) };
+    let Some(home) = home else { return event_archive::word_nowhere(encoded) };
     let window = &home.window()?;
     let index = intern(home, encoded)? as usize % EVENTS_MAX;
     home.places.keep(index, encoded);
@@ -133,9 +134,10 @@ fn intern(home: &Home, encoded: &[u8]) -> Option<u32> {
     Some(index)
 }
 
-/// Interns every description that this process has in the window of a home that it is about to enter.
+/// Interns every description that this process has in the window of a home that it is about to
+/// enter.
 pub(crate) fn intern_all(home: &Home) {
-    for (known, encoded) in known::all() {
+    for (known, encoded) in event_archive::all() {
         if let Some(index) = intern(home, encoded) {
             home.places.note(index as usize, known);
         }
@@ -241,7 +243,7 @@ pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
 
 /// Registers the events of all modules that are loaded now: each carries an ELF note of the owner
 /// "Trackway", type 1, that says where its array of events begins and ends.
-pub fn register_loaded_modules() {
+pub(crate) fn register_loaded_modules() {
     // SAFETY: the callback only reads what the loader shows it.
     unsafe { libc::dl_iterate_phdr(Some(visit_module), core::ptr::null_mut()) };
 }

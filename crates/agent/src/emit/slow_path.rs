@@ -1,0 +1,248 @@
+//! What is not ordinary: a first event, a new generation, a full sub-buffer, a stale clock, a
+//! thread that cannot use restartable sequences.
+//!
+//! Everything here may also run in a signal handler that interrupted itself here. A record that
+//! comes in is either committed or counted, unless the session is not for this process.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
+use trackway_abi::record::{CUT, ORDINARY_BYTES_MAX};
+use trackway_abi::session::{SESSIONS_MAX, flag, state};
+use trackway_ring::Discard;
+use trackway_sys::Errno;
+use trackway_window::{SessionLayout, Window};
+
+use super::attempt::{Record, discard};
+use super::{contexts, prefilter};
+use crate::abi::Event;
+use crate::app_contexts;
+use crate::filters::{self, NOT_JUDGED, Verdict};
+use crate::fork_child::settled_stamp;
+use crate::state::process::PROCESS;
+use crate::state::window_map::Home;
+use crate::state::{event_archive, thread};
+
+/// How far a record follows sessions that were replaced while it was on its way: as far as there
+/// are slots, because a thread that is stopped may come back any number of replacements later.
+const SUCCESSORS_MAX: usize = SESSIONS_MAX;
+
+/// Records in session `index` by whatever way works, or counts the record as discarded. `named` are
+/// all sessions that the site found in the word, which see to themselves. `judged` is the
+/// generation in which the session's filters have let the event pass already. False if the word is
+/// not one of the window that the process is in: then nothing was done.
+///
+/// # Safety
+/// As [`crate::emit::fast_path::emit`].
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn record(
+    index: usize,
+    (named, enabled): (u32, *const AtomicU32),
+    payload: *mut u8,
+    size: usize,
+    judged: u64,
+) -> bool {
+    // If the process leaves that home from here on, all that is read there is zero, and no session.
+    let Some((home, _, event)) = Home::of(enabled) else { return false };
+    if !PROCESS.lives_in(home) {
+        return false;
+    }
+    // A fork child's first event may open files in /proc, and fail to.
+    let errno = Errno::last();
+    let (mut slot, mut judged) = (index, judged);
+    for _ in 0..SUCCESSORS_MAX {
+        // SAFETY: the caller's promise is the same.
+        if unsafe { record_somehow(slot, home, event, (payload, size), judged) } {
+            break;
+        }
+        let heir = home.window().and_then(|window| heir_of(&window, slot, event, named));
+        let Some(heir) = heir else { break };
+        (slot, judged) = (heir, NOT_JUDGED);
+    }
+    errno.set();
+    true
+}
+
+/// The session that takes what was on its way to the one in `slot`, which is over: the next of its
+/// successors that has the event enabled now. `None` if it is one of `named`, lest the event be
+/// recorded there twice.
+fn heir_of(window: &Window, of: usize, event: usize, named: u32) -> Option<usize> {
+    let mut slot = of;
+    for _ in 0..SUCCESSORS_MAX {
+        slot = window.session(slot).successor.load(Ordering::Relaxed).checked_sub(1)? as usize;
+        if slot >= SESSIONS_MAX || !is_of_one_trace(window, slot, of) {
+            // No recorder wrote that; or it was killed while it replaced the channel, and another
+            // session has the slot by now.
+            return None;
+        }
+        let bit = 1 << slot;
+        // ORDERING: Acquire pairs with the recorder that moved the bit: the id was there before.
+        if window.event(event).enabled.load(Ordering::Acquire) & bit != 0 {
+            return (named & bit == 0).then_some(slot);
+        }
+    }
+    None
+}
+
+/// Whether two slots are channels of one session.
+fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
+    let uuid = |slot: usize| {
+        window.session(slot).trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed))
+    };
+    uuid(one) == uuid(other)
+}
+
+/// Records an event whose word is none of the process's window, if it is not on its way there for
+/// nothing: aims it at its word there first.
+///
+/// # Safety
+/// As [`crate::emit::fast_path::emit`]; the event's word was `enabled`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn follow(
+    session: usize,
+    event: *mut Event,
+    enabled: *const AtomicU32,
+    payload: *mut u8,
+    size: usize,
+) {
+    // Not who has recorded in lower sessions of the window that the process has just left.
+    if session != event_archive::FOLLOW.trailing_zeros() as usize {
+        return;
+    }
+    let Some(word) = event_archive::follow(enabled) else { return };
+    // SAFETY: the caller's event, as in `emit`.
+    let place =
+        unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast::<*mut AtomicU32>()) };
+    let aim = core::ptr::from_ref(word).cast_mut();
+    // Only in the place of what we looked up: another thread may have been here in a later window.
+    // ORDERING: SeqCst, as in `register_event`.
+    let _ = place.compare_exchange(enabled.cast_mut(), aim, Ordering::SeqCst, Ordering::Relaxed);
+    let named = word.load(Ordering::Relaxed);
+    let mut sessions = named;
+    while sessions != 0 {
+        let session = sessions.trailing_zeros() as usize;
+        // If it has moved again: what is emitted while a process moves is nobody's.
+        // SAFETY: the caller's payload.
+        if !unsafe { record(session, (named, word), payload, size, NOT_JUDGED) } {
+            return;
+        }
+        sessions &= sessions - 1;
+    }
+}
+
+/// False if the session is over, and nothing was done.
+///
+/// # Safety
+/// As [`crate::emit::fast_path::emit`].
+unsafe fn record_somehow(
+    index: usize,
+    home: &'static Home,
+    event: usize,
+    (payload, size): (*mut u8, usize),
+    mut judged: u64,
+) -> bool {
+    let Some(window) = &home.window() else { return true };
+    let stamp = settled_stamp();
+    let session = window.session(index);
+    // ORDERING: Acquire pairs with the recorder's Release of a generation.
+    let generation = session.generation.load(Ordering::Acquire);
+    let is_over = || session.state.load(Ordering::Relaxed) != state::ACTIVE;
+    if PROCESS.decisions[index].known(window, generation) == Some(false) {
+        return !is_over();
+    }
+    // A generation may change between decision and commit; more than a few times in a row would
+    // be a recorder gone mad.
+    const DECISIONS_MAX: usize = 64;
+    let mut layout = None;
+    let mut patience = None;
+    for _ in 0..DECISIONS_MAX {
+        let Some(decided) = prefilter::decide(home, index) else {
+            // ORDERING: Acquire, as above.
+            let generation = session.generation.load(Ordering::Acquire);
+            let known = PROCESS.decisions[index].known(window, generation);
+            if known == Some(false) || is_over() {
+                return !is_over();
+            }
+            continue; // the generation was raised in the middle
+        };
+        let layout: &SessionLayout = layout.insert(decided);
+        let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
+        // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
+        let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
+            return true;
+        };
+        if layout.flags & flag::FILTERED != 0 && judged != layout.generation {
+            let (which, staged) = ((index, layout.generation), (payload, size & !CUT));
+            // SAFETY: the caller's payload.
+            match unsafe { filters::judge_slowly(home, which, event, staged, stamp) } {
+                // Once for a generation: what filters remember counts events.
+                Verdict::Passes => judged = layout.generation,
+                Verdict::Fails => return true,
+                Verdict::Lost => break,
+                Verdict::Stale => continue,
+            }
+        }
+        let mut cut = size & CUT != 0;
+        let mut applied_bytes = 0;
+        if layout.contexts & APPLICATIONS != 0 {
+            // SAFETY: the payload's headroom is ours.
+            let Some((bytes, is_cut)) = (unsafe { apply(window, layout, payload, size & !CUT) })
+            else {
+                continue;
+            };
+            (applied_bytes, cut) = (bytes, cut || is_cut);
+        }
+        let pid = PROCESS.pid_for(&thread);
+        // SAFETY: the payload's headroom is ours; the name has as many bytes.
+        let context_bytes = applied_bytes
+            + unsafe {
+                let end = payload.wrapping_sub(applied_bytes);
+                contexts::write(end, layout.contexts, pid, thread.tid, thread.name.as_ptr())
+            };
+        let record = Record {
+            home,
+            window,
+            layout,
+            event,
+            id,
+            thread: &thread,
+            stamp,
+            body: payload.wrapping_sub(context_bytes),
+            body_bytes: context_bytes + (size & !CUT),
+            cut,
+        };
+        if record.record(&mut patience) {
+            return true;
+        }
+    }
+    if let Some(layout) = &layout {
+        discard(window, layout, event, trackway_sys::thread::cpu(), Discard::Other);
+    }
+    true
+}
+
+/// Writes applications' contexts before a payload of that size: how many bytes, and whether any was
+/// cut. `None` if the session has changed.
+///
+/// # Safety
+/// The payload's headroom is the caller's.
+#[inline(never)] // as the others, for the stack of who records without
+unsafe fn apply(
+    window: &Window,
+    layout: &SessionLayout,
+    payload: *mut u8,
+    size: usize,
+) -> Option<(usize, bool)> {
+    let wanted = app_contexts::look_up(window, layout.index, layout.generation)?;
+    // SAFETY: the caller's promise.
+    let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
+    if bytes + ORDINARY_BYTES_MAX + size <= layout.geometry.record_bytes_max() {
+        return Some((bytes, is_cut));
+    }
+    // The longest payloads leave no room for values.
+    // SAFETY: likewise.
+    let (bytes, is_cut_too) = unsafe { wanted.write(payload, false) };
+    Some((bytes, is_cut || is_cut_too))
+}

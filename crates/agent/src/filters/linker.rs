@@ -1,0 +1,293 @@
+//! Links: made in the slow path, by one thread at a time in each of a few *lanes*, for whom nobody
+//! waits for long, and whose place is taken if he never comes back
+//! ([`crate::sync::recoverable_lock`]).
+//!
+//! Who makes a link copies the session's block of filters, and looks whether the generation is
+//! still the same: then it is the block of that generation, whole. All that follows is done with
+//! the copy, in memory of this process alone.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trackway_abi::session::filters_place;
+use trackway_jit::INSTRUCTIONS_MAX;
+use trackway_jit::block::BLOCK_BYTES_MAX;
+use trackway_jit::framer::Framer;
+use trackway_jit::verify::{State, VERIFIER_STATES};
+use trackway_window::Window;
+
+use super::arena::{NoRoom, Store};
+use super::lanes::{ALL, Turn};
+use super::plan::Step;
+use super::plan_builder::{Maker, STEPS_MAX, whole_bytes};
+use super::{Link, Says, filter_state};
+use crate::app_contexts;
+use crate::state::event_archive;
+use crate::state::filter_links::place_of;
+use crate::state::process::PROCESS;
+use crate::state::thread;
+use crate::state::window_map::Home;
+use crate::sync::recoverable_lock::{Footprint, Holder};
+
+/// Why there is no link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The session has another generation.
+    Stale,
+    /// Somebody else is at it, perhaps what this signal handler has interrupted.
+    Busy,
+    /// Memory is full, and may not be used anew yet.
+    NoRoom,
+}
+
+/// Whether the calling thread is at it: then this is a signal handler. (Or it has been, and has
+/// left it in the middle.)
+pub(super) fn is_interrupted() -> bool {
+    ALL.iter().any(|lane| lane.held.is_of_this_thread())
+}
+
+/// Forgets in a fork child what threads were at that it does not have.
+pub(super) fn forget() {
+    filter_state::forget();
+    for (number, lane) in ALL.iter().enumerate() {
+        // If not, a handler has forked, and this thread goes on there afterwards. What it makes is
+        // for a decision of its parent's, which nobody asks for here.
+        if !lane.held.is_of_this_thread() {
+            // SAFETY: whoever held it is not here.
+            let linker = unsafe { &mut *lane.linker.get() };
+            linker.store.be_of_lane(number);
+            linker.forget();
+            lane.held.forget();
+        }
+    }
+}
+
+/// What is to be linked: an event in a session, of this generation, for the decision about it that
+/// has this number, in the process of this stamp.
+#[derive(Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) home: &'static Home,
+    pub(super) session: usize,
+    pub(super) generation: u64,
+    pub(super) event: usize,
+    pub(super) decision: u32,
+    pub(super) stamp: u64,
+}
+
+/// The link that is wished for: one that was made meanwhile, or a new one.
+#[cold]
+#[inline(never)]
+pub(super) fn link(wish: &Wish) -> Result<Link, Failure> {
+    // Who is killed in the memory of another process must not hold a lane of it.
+    if thread::is_guest() {
+        return Err(Failure::Busy);
+    }
+    let footprint = Footprint::new();
+    let link = in_some_lane(wish, footprint.holder());
+    footprint.end();
+    link
+}
+
+fn in_some_lane(wish: &Wish, me: Holder) -> Result<Link, Failure> {
+    /// Lanes that a thread may have in its hand, at any depth of its stack; further ones only where
+    /// it is not far from the shallowest that it was ever seen at. It has left them, or is in a
+    /// handler: handlers that interrupt each other and are jumped out of leave as many as they get.
+    const DEEP_MAX: usize = 1;
+    let holders = ALL.iter().filter_map(|lane| lane.held.holder());
+    let own = holders.filter(|&other| other.is_of_thread_of(me) && !me.has_replaced(other)).count();
+    let is_shallow = thread::is_shallow(core::ptr::from_ref(&own).addr());
+    let is_full = own > DEEP_MAX && !is_shallow;
+    let mut failure = Failure::Busy;
+    for (number, lane) in ALL.iter().enumerate() {
+        let is_ours = || lane.held.holder().is_some_and(|other| me.has_replaced(other));
+        if is_full && !is_ours() {
+            continue;
+        }
+        let Some(mut turn) = lane.take(number, me) else { continue };
+        match in_lane(wish, &mut turn) {
+            Err(Failure::NoRoom) => failure = Failure::NoRoom,
+            made => return made,
+        }
+    }
+    Err(failure)
+}
+
+fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
+    let &Wish { home, session, generation, event, decision, stamp } = wish;
+    let window = &home.window().ok_or(Failure::Stale)?;
+    let place = place_of(session, event);
+    // A signal handler may have forked before, and this be the child, which has not settled: from
+    // here on it would find who it has interrupted (see `forget`).
+    if PROCESS.stamp() != stamp {
+        return Err(Failure::Busy);
+    }
+    let link = Link(place.load(Ordering::Relaxed));
+    if link.is_of(decision) {
+        return Ok(link);
+    }
+    let contexts_count = app_contexts::count();
+    let linker = turn.linker(window);
+    linker.copy_block(home, window, (session, generation))?;
+    let mut made = linker.make(home, (session, generation), event, decision);
+    if made == Err(NoRoom) {
+        linker.store.turn(window).map_err(|NoRoom| Failure::NoRoom)?;
+        made = linker.make(home, (session, generation), event, decision);
+    }
+    // What an empty part has no room for has none anywhere: nobody tries again at each event, and
+    // takes other events' links away for it.
+    let link = made.unwrap_or(Link::new(decision, Says::Counts));
+    // Another lane's link for it may be there by now: who is inside by that goes on.
+    // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
+    place.store(link.0, Ordering::Release);
+    // ORDERING: SeqCst: the link, then the look for a context that was declared meanwhile, after
+    // which links are taken away (`filter_links::void_context_dependent`): one of us sees the
+    // other.
+    fence(Ordering::SeqCst);
+    if app_contexts::count() != contexts_count {
+        place.store(0, Ordering::Relaxed);
+    }
+    if link.says() == Says::Counts {
+        // The recorder looks at the events again, and perhaps has something for this one.
+        // ORDERING: Release, as in `Window::intern_event`.
+        window.header().events_revision.fetch_add(1, Ordering::Release);
+    }
+    Ok(link)
+}
+
+/// What is needed to make links.
+pub(super) struct Linker {
+    pub(super) store: Store,
+    /// The block that was copied last: of which window, session, generation.
+    copied: (usize, usize, u64),
+    copied_bytes: usize,
+    block: [u64; BLOCK_BYTES_MAX / 8],
+    /// The verifier's memory.
+    states: [MaybeUninit<State>; VERIFIER_STATES],
+    /// Where instructions' code is.
+    places: [u32; INSTRUCTIONS_MAX + 1],
+    framer: MaybeUninit<Framer>,
+    steps: [MaybeUninit<Step>; STEPS_MAX],
+}
+
+impl Linker {
+    pub(super) const fn new() -> Self {
+        Self {
+            store: Store::new(),
+            copied: (0, 0, 0),
+            copied_bytes: 0,
+            block: [0; BLOCK_BYTES_MAX / 8],
+            states: [const { MaybeUninit::uninit() }; VERIFIER_STATES],
+            places: [0; INSTRUCTIONS_MAX + 1],
+            framer: MaybeUninit::uninit(),
+            steps: [const { MaybeUninit::uninit() }; STEPS_MAX],
+        }
+    }
+
+    fn forget(&mut self) {
+        self.copied = (0, 0, 0);
+        self.store.forget();
+    }
+
+    /// Goes on from whatever state somebody has left it in who is gone.
+    pub(super) fn recover(&mut self, window: &Window) {
+        self.copied = (0, 0, 0);
+        self.store.recover(window);
+    }
+
+    /// Copies the session's block, if it is of this generation.
+    fn copy_block(
+        &mut self,
+        home: &Home,
+        window: &Window,
+        (session, generation): (usize, u64),
+    ) -> Result<(), Failure> {
+        let which = (window.base().addr(), session, generation);
+        if self.copied == which {
+            return Ok(());
+        }
+        self.copied = (0, 0, 0);
+        let (session, moves) = (window.session(session), PROCESS.moves());
+        // ORDERING: Acquire pairs with the recorder's Release: the block's bytes are there.
+        let place = filters_place(session.filters.load(Ordering::Acquire));
+        let (offset, bytes) = place.unwrap_or((0, 0));
+        let end = offset.saturating_add(bytes.next_multiple_of(8) as u64);
+        if bytes > BLOCK_BYTES_MAX || end > home.usable_bytes() {
+            return Err(Failure::Stale);
+        }
+        for (index, word) in self.block[..bytes.div_ceil(8)].iter_mut().enumerate() {
+            let at = window.base().wrapping_add(offset as usize + 8 * index);
+            // SAFETY: within what is backed of the window; a block lies in memory that is never
+            // given back, and is a multiple of 64 from its beginning.
+            *word = unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Relaxed);
+        }
+        // ORDERING: Acquire keeps the bytes before the look at the generation: a block is written
+        // over only after the generation was raised past it.
+        fence(Ordering::Acquire);
+        // Nor has the process been elsewhere meanwhile, with zeros in the window's place.
+        if session.generation.load(Ordering::Relaxed) != generation || PROCESS.moves() != moves {
+            return Err(Failure::Stale);
+        }
+        (self.copied, self.copied_bytes) = (which, bytes);
+        Ok(())
+    }
+
+    /// Makes the link of an event, by the block that was copied.
+    fn make(
+        &mut self,
+        home: &Home,
+        (session, generation): (usize, u64),
+        event: usize,
+        decision: u32,
+    ) -> Result<Link, NoRoom> {
+        let is_one_of_ours = event_archive::described(home, event);
+        let Some((known, described)) = is_one_of_ours else {
+            return Ok(Link::new(decision, Says::Counts));
+        };
+        let mark = self.store.mark();
+        let mut maker = Maker {
+            store: &mut self.store,
+            states: &mut self.states,
+            places: &mut self.places,
+            framer: self.framer.write(Framer::EMPTY),
+            steps: &mut self.steps,
+            steps_count: 0,
+            session,
+            takes_procname: false,
+            applications: app_contexts::Staged::default(),
+            is_quick: false,
+            direct: None,
+            window: home.window(),
+            generation,
+            interprets: false,
+        };
+        // SAFETY: the bytes that were copied.
+        let bytes = unsafe {
+            core::slice::from_raw_parts(self.block.as_ptr().cast::<u8>(), self.copied_bytes)
+        };
+        let says = maker.go_through(bytes, described);
+        let interprets = maker.interprets;
+        let link = match says {
+            Ok(Says::Plan(_)) => {
+                maker.plan((session, event, known), whole_bytes(described), decision)
+            }
+            Ok(says) => Ok(Link::new(decision, says)),
+            Err(no_room) => Err(no_room),
+        };
+        if !matches!(link.map(Link::says), Ok(Says::Plan(_))) {
+            self.store.back_to(mark);
+        } else if interprets {
+            count_interpreter(home, session);
+        }
+        link
+    }
+}
+
+/// Counts this process, once, among those that interpret filters of the session.
+fn count_interpreter(home: &Home, slot: usize) {
+    let Some(window) = &home.window() else { return };
+    let session = window.session(slot);
+    let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
+    if home.interprets_in[slot].swap(trace, Ordering::Relaxed) != trace {
+        session.interpreters.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,414 @@
+//! Builds the plan of an event from a session's filters: verifies their programs, makes machine
+//! code of them, and puts all of it into the part of the store that is being filled.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
+
+use trackway_abi::record::PAYLOAD_BYTES_MAX;
+use trackway_abi::session::flag;
+use trackway_jit::block::{Block, Entry};
+use trackway_jit::frame::{self, Environment, Fill};
+use trackway_jit::framer::{Application, Framer, FramerView, Rest, Unfit, Wanted};
+use trackway_jit::meaning::Meanings;
+use trackway_jit::object::{Alternative, Object};
+use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
+use trackway_jit::{INSTRUCTIONS_MAX, x86};
+use trackway_schema::{FieldViews, Heading, Scalar, Shape};
+use trackway_window::Window;
+
+use super::arena::{NoRoom, Store};
+use super::executable_memory::Kind;
+use super::plan::{Filter, Plan, Step};
+use super::{Link, Says, executable_memory, filter_state, plan, single_sequence};
+use crate::app_contexts;
+use crate::state::window_map::generation_of;
+use crate::state::{filter_links, thread};
+
+/// Most filters about one event.
+pub(super) const STEPS_MAX: usize = 64;
+/// Most programs of a filter that are made machine code of: others are interpreted.
+const ENTRIES_MAX: usize = 32;
+
+/// A plan in the making.
+pub(super) struct Maker<'l> {
+    pub(super) store: &'l mut Store,
+    pub(super) states: &'l mut [MaybeUninit<State>; VERIFIER_STATES],
+    pub(super) places: &'l mut [u32; INSTRUCTIONS_MAX + 1],
+    pub(super) framer: &'l mut Framer,
+    pub(super) steps: &'l mut [MaybeUninit<Step>; STEPS_MAX],
+    pub(super) steps_count: usize,
+    /// The session's slot.
+    pub(super) session: usize,
+    pub(super) takes_procname: bool,
+    /// Contexts of applications that steps look at.
+    pub(super) applications: app_contexts::Staged,
+    pub(super) is_quick: bool,
+    /// The code of the one step on payloads, and how long these are at least.
+    pub(super) direct: Option<(*const u8, usize)>,
+    /// The window that event and session are in, and the session's generation.
+    pub(super) window: Option<Window>,
+    pub(super) generation: u64,
+    pub(super) interprets: bool,
+}
+
+impl Maker<'_> {
+    /// Takes what is about the event from a block. [`Says::Plan`]: there are steps.
+    pub(super) fn go_through(&mut self, block: &[u8], described: &[u8]) -> Result<Says, NoRoom> {
+        if block.is_empty() {
+            return Ok(Says::Records); // they are being taken away
+        }
+        let (Ok(block), Some(heading)) = (Block::decode(block), Heading::read(described)) else {
+            return Ok(Says::Counts);
+        };
+        let mut says = Says::Records;
+        let mut entries = block.entries().peekable();
+        while let Some(entry) = entries.next() {
+            let meanings = entries.next_if(|next| next.is_of_meanings(&entry));
+            let rules = trackway_schema::Rules::new(entry.rules);
+            if !rules.selects(heading.provider, heading.name, heading.level) {
+                continue;
+            }
+            let meanings = match meanings {
+                None => Some(Meanings::default()),
+                Some(meanings) => Meanings::decode(meanings.object),
+            };
+            let Some(meanings) = meanings else { return Ok(Says::Counts) };
+            match self.step(&entry, meanings, described)? {
+                Says::Drops => return Ok(Says::Drops),
+                Says::Counts => says = Says::Counts,
+                _ if says == Says::Counts => {}
+                step => says = step,
+            }
+        }
+        Ok(says)
+    }
+
+    /// Adds a filter to the steps, if the event has what it needs.
+    fn step(
+        &mut self,
+        entry: &Entry<'_>,
+        meanings: Meanings<'_>,
+        described: &[u8],
+    ) -> Result<Says, NoRoom> {
+        let (Ok(object), Some(fields)) = (Object::decode(entry.object), FieldViews::new(described))
+        else {
+            return Ok(Says::Counts);
+        };
+        let mut lacks = true;
+        // Alternatives differ in what they take contexts for, not in which.
+        let mut lacks_application = false;
+        let mut is_full = false;
+        for (number, alternative) in object.alternatives().enumerate() {
+            let wanted = alternative
+                .needs()
+                .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
+            let mut applications = self.applications;
+            let find = |name: &[u8]| {
+                filter_links::depend_on_contexts(self.session);
+                let place = app_contexts::named(name);
+                lacks_application |= place.is_none();
+                let place = place?;
+                let before = plan::before(&mut applications, place);
+                is_full |= before.is_none();
+                Some(Application { kind: place.kind(), before: before? })
+            };
+            if let Err(unfit) = self.framer.make_with(&fields, wanted, find) {
+                lacks &= matches!(unfit, Unfit::Lacks(_));
+                continue;
+            }
+            // It has all of it, and some of it means something else.
+            if !meanings.are_of(&fields, number, &alternative) {
+                lacks = false;
+                continue;
+            }
+            self.applications = applications;
+            let Some(filter) = self.filter(entry.id, object.cells(), &alternative)? else {
+                return Ok(Says::Counts);
+            };
+            let made = self.framed(filter)?;
+            self.is_quick = self.steps_count == 0 && made.is_coded();
+            self.direct = if self.is_quick { self.direct(&alternative)? } else { None };
+            let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
+            self.steps_count += 1;
+            step.write(made);
+            return Ok(Says::Plan(0));
+        }
+        Ok(if !is_full && (lacks || lacks_application) { Says::Drops } else { Says::Counts })
+    }
+
+    /// A filter with its framer.
+    fn framed(&mut self, filter: *const Filter) -> Result<Step, NoRoom> {
+        let framer = self.framer.view();
+        self.takes_procname |= framer.takes_procname();
+        let (legs, takes) = (self.store.put_all(framer.legs)?, self.store.put_all(framer.takes)?);
+        let rest = self.store.room_for::<Rest>(framer.takes.len())?;
+        let mut rest_count = 0;
+        for (number, left) in framer.rest().enumerate() {
+            // SAFETY: there is room for all takes.
+            unsafe { rest.add(number).write(left) };
+            rest_count += 1;
+        }
+        Ok(Step {
+            filter,
+            fill: fill(self.store, &framer)?,
+            coded_bytes: framer.coded_bytes() as u32,
+            legs_count: legs.len() as u8,
+            takes_count: takes.len() as u8,
+            rest_count,
+            legs: legs.as_ptr(),
+            takes: takes.as_ptr(),
+            rest,
+        })
+    }
+
+    /// Whether the session's records are committed by sequences: these are aborted here.
+    fn has_sequences(&self) -> bool {
+        self.window.is_some_and(|window| {
+            let flags = window.session(self.session).flags.load(Ordering::Relaxed);
+            flags & flag::CLAIM_ONLY == 0
+        })
+    }
+
+    /// Machine code of an alternative on payloads of the framer's event, and how long these are at
+    /// least; `None`: that cannot be, or not by a sequence here.
+    fn direct(
+        &mut self,
+        alternative: &Alternative<'_>,
+    ) -> Result<Option<(*const u8, usize)>, NoRoom> {
+        let mut programs = alternative.programs();
+        let (Some(program), None) = (programs.next(), programs.next()) else { return Ok(None) };
+        if !single_sequence::is_there() || !self.has_sequences() {
+            return Ok(None);
+        }
+        let rules = Rules::new(alternative.needs_count());
+        let Ok(verified) = verify(program, rules, self.states()) else { return Ok(None) };
+        let (part, used) = (self.store.current(), self.store.code_used(Kind::Leaf));
+        // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+        let room = unsafe { executable_memory::room(Kind::Leaf, part, used) }.ok_or(NoRoom)?;
+        let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
+        let framer = self.framer.view();
+        match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
+            Ok(Some(bytes)) => {
+                self.store.use_code(Kind::Leaf, bytes);
+                // SAFETY: that is what was just emitted there.
+                Ok(Some((unsafe { executable_memory::direct(part, used) }, framer.coded_bytes())))
+            }
+            Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
+            // Another part has room for it, or another lane; if an empty one has none, the ordinary
+            // way is one, too.
+            Err(x86::EmitError::NoRoom) if used > 0 => Err(NoRoom),
+            Err(x86::EmitError::NoRoom) => Ok(None),
+        }
+    }
+
+    /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
+    /// it is none.
+    fn filter(
+        &mut self,
+        id: u64,
+        cells: usize,
+        alternative: &Alternative<'_>,
+    ) -> Result<Option<*const Filter>, NoRoom> {
+        let key = [id, hash_of(alternative)];
+        let slots = alternative.needs_count();
+        // (Not code of its parent, in a child that was forked in the middle of a link.)
+        let is_it = |filter: &&Filter| {
+            filter.key == key
+                && filter.slots == slots
+                && (filter.entry.is_none() || executable_memory::is_there())
+        };
+        if let Some(filter) = self.store.filters().find(is_it) {
+            self.interprets |= filter.entry.is_none();
+            return Ok(Some(filter));
+        }
+        let environment = Environment::new(
+            self.store.put_all(alternative.constants())?,
+            filter_state::of_filter(id, cells),
+            time_ns,
+            random,
+        );
+        let (programs, programs_count) = (core::ptr::null(), 0);
+        let next = core::ptr::null();
+        let (entry, is_leaf) = (None, false);
+        let mut filter =
+            Filter { next, key, slots, environment, entry, is_leaf, programs, programs_count };
+        let made = self.compile(&mut filter, alternative)?;
+        let made = if made { made } else { self.interpret(&mut filter, alternative)? };
+        self.interprets |= filter.entry.is_none();
+        if made { self.store.put_filter(filter).map(Some) } else { Ok(None) }
+    }
+
+    fn states(&mut self) -> &mut [State] {
+        for state in self.states.iter_mut() {
+            state.write(State::FREE);
+        }
+        // SAFETY: all of them were just written.
+        unsafe { &mut *(core::ptr::from_mut(&mut self.states[..]) as *mut [State]) }
+    }
+
+    /// Makes machine code of a filter's programs; false if that cannot be.
+    fn compile(
+        &mut self,
+        filter: &mut Filter,
+        alternative: &Alternative<'_>,
+    ) -> Result<bool, NoRoom> {
+        let count = alternative.programs_count();
+        if !executable_memory::is_there() || count > ENTRIES_MAX {
+            return Ok(false);
+        }
+        let mut entries: [Option<frame::Entry>; ENTRIES_MAX] = [None; ENTRIES_MAX];
+        for (number, program) in alternative.programs().enumerate() {
+            let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
+            let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
+            // Who makes a tail call may come to one that is no leaf.
+            let is_leaf = count == 1 && x86::is_leaf(&verified);
+            let kind = if is_leaf { Kind::Leaf } else { Kind::Program };
+            filter.is_leaf = is_leaf;
+            let (part, used) = (self.store.current(), self.store.code_used(kind));
+            // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+            let room = unsafe { executable_memory::room(kind, part, used) }.ok_or(NoRoom)?;
+            // Only so much memory is touched.
+            let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
+            match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
+                Ok(code) => {
+                    self.store.use_code(kind, code.size_bytes);
+                    // SAFETY: that is what was just emitted there.
+                    entries[number] = Some(unsafe { executable_memory::entry(kind, part, used) });
+                }
+                // In an empty part, it is too large for any.
+                Err(x86::EmitError::NoRoom) if used > 0 => return Err(NoRoom),
+                Err(_) => return Ok(false),
+            }
+        }
+        filter.entry = entries[0];
+        if count > 1 {
+            let entries = self.store.put_all(&entries[..count])?;
+            // SAFETY: they were just emitted, for as many slots, and stay as long as the filter.
+            filter.environment = unsafe { filter.environment.with_entries(entries) };
+        }
+        Ok(filter.entry.is_some())
+    }
+
+    /// Keeps a filter's programs, for the interpreter; false if they are none.
+    fn interpret(
+        &mut self,
+        filter: &mut Filter,
+        alternative: &Alternative<'_>,
+    ) -> Result<bool, NoRoom> {
+        let count = alternative.programs_count();
+        let kept = self.store.room_for::<Verified<'static>>(count)?;
+        for (number, program) in alternative.programs().enumerate() {
+            let bytes = self.store.put_all(program.bytes())?;
+            let Some(program) = trackway_jit::program::Program::new(bytes) else {
+                return Ok(false);
+            };
+            let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
+            let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
+            // SAFETY: there is room for as many.
+            unsafe { kept.add(number).write(verified) };
+        }
+        (filter.programs, filter.programs_count) = (kept, count);
+        Ok(count > 0)
+    }
+
+    /// The plan of these steps; its link.
+    pub(super) fn plan(
+        &mut self,
+        (session, event, known): (usize, usize, usize),
+        whole_bytes: u16,
+        decision: u32,
+    ) -> Result<Link, NoRoom> {
+        let steps = &self.steps[..self.steps_count];
+        // SAFETY: so many were written.
+        let steps = unsafe { &*(core::ptr::from_ref(steps) as *const [Step]) };
+        let steps = self.store.put_all(steps)?;
+        let (direct, direct_bytes) = self.direct.unwrap_or((core::ptr::null(), 0));
+        let plan = Plan {
+            next: core::ptr::null(),
+            session: session as u16,
+            event: event as u16,
+            known: known as u32 + 1,
+            whole_bytes,
+            takes_more: self.takes_procname || self.applications != app_contexts::Staged::default(),
+            takes_procname: self.takes_procname,
+            applications: self.applications,
+            is_quick: self.is_quick,
+            steps_count: steps.len() as u16,
+            steps: steps.as_ptr(),
+            link: 0,
+            direct,
+            direct_bytes,
+            enabled: self.window.map_or(core::ptr::null(), |window| &window.event(event).enabled),
+            generation: self
+                .window
+                .map_or(core::ptr::null(), |window| generation_of(window.base(), session)),
+            expected: self.generation,
+        };
+        self.store.put_plan(plan, decision)
+    }
+}
+
+/// Most bytes that each field that can be cut may have without being cut: its share of the room
+/// that those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
+pub(super) fn whole_bytes(described: &[u8]) -> u16 {
+    let Some(fields) = FieldViews::new(described) else { return 0 };
+    let (mut fixed, mut spans) = (0, 0);
+    for field in fields {
+        let size = field.scalar.map_or(1, Scalar::size_bytes);
+        fixed += match field.shape {
+            Shape::Scalar | Shape::Enumeration => size,
+            Shape::Array => size * usize::from(field.length),
+            Shape::Str => 1,
+            Shape::Text | Shape::Sequence => 4,
+        };
+        spans += usize::from(matches!(field.shape, Shape::Str | Shape::Text | Shape::Sequence));
+    }
+    (PAYLOAD_BYTES_MAX.saturating_sub(fixed) / spans.max(1)) as u16
+}
+
+/// Machine code that fills frames.
+fn fill(store: &mut Store, framer: &FramerView<'_>) -> Result<Option<Fill>, NoRoom> {
+    if !executable_memory::is_there() {
+        return Ok(None);
+    }
+    let (part, used) = (store.current(), store.code_used(Kind::Leaf));
+    // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+    let room = unsafe { executable_memory::room(Kind::Leaf, part, used) }.ok_or(NoRoom)?;
+    match x86::emit_fill(framer, room) {
+        Ok(Some(bytes)) => {
+            store.use_code(Kind::Leaf, bytes);
+            // SAFETY: that is what was just emitted there.
+            Ok(Some(unsafe { executable_memory::fill(part, used) }))
+        }
+        Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
+        Err(x86::EmitError::NoRoom) => Err(NoRoom),
+    }
+}
+
+/// FNV-1a, of all that an alternative is.
+fn hash_of(alternative: &Alternative<'_>) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |bytes: &[u8]| {
+        for &byte in bytes {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for need in alternative.needs() {
+        add(&[need.kind as u8, need.path.len() as u8]);
+        add(need.path.as_bytes());
+    }
+    add(alternative.constants());
+    for program in alternative.programs() {
+        add(&program.len().to_le_bytes());
+        add(program.bytes());
+    }
+    hash
+}
+
+extern "C" fn time_ns() -> u64 {
+    trackway_sys::clock::monotonic_ns()
+}
+
+extern "C" fn random() -> u64 {
+    thread::random()
+}

@@ -1,0 +1,211 @@
+//! What this process decided about each session, remembered in its own memory.
+//!
+//! A decision holds for one generation of a session. It is kept under a sequence count, because
+//! threads and signal handlers read it while another thread replaces it: a reader that catches it
+//! in between decides for itself, on its stack. So nobody ever waits for anybody. Who replaces it
+//! is noted ([`PUBLISHERS`]), so that somebody else finishes that if he is gone.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use trackway_abi::record::context::APPLICATIONS;
+use trackway_abi::session::{SESSIONS_MAX, flag};
+use trackway_abi::window::EVENTS_MAX;
+use trackway_ring::Geometry;
+use trackway_window::{SessionLayout, Window};
+
+use crate::sync::recoverable_lock::{Footprint, Held, Taken};
+
+/// A decision in the form that the recording path wants.
+#[repr(C, align(64))]
+pub(crate) struct Decision {
+    /// Odd while being replaced; even otherwise.
+    pub(crate) sequence: AtomicU64,
+    /// The generation that it holds for.
+    pub(crate) generation: AtomicU64,
+    /// CPUs whose sequence regions may be written without further questions; 0: ask
+    /// [`crate::emit::slow_path`].
+    pub(crate) cpus: AtomicU32,
+    /// Contexts wanted. With contexts of applications, `cpus` and `filtered_cpus` are 0, and from
+    /// [`CPUS_AT`] on this has what they would be.
+    pub(crate) contexts: AtomicU32,
+    /// `Geometry::to_word` of sequence regions.
+    pub(crate) geometry: AtomicU64,
+    /// Control lines of CPU 0; the table of ids lies before them (`ids_before`).
+    pub(crate) controls: AtomicPtr<u8>,
+    /// Where the session's window is mapped.
+    pub(crate) base: AtomicPtr<u8>,
+    /// Bytes of that window known to be backed: nothing beyond is touched.
+    pub(crate) usable: AtomicU64,
+    /// The same as `cpus`, where the session has filters: then `cpus` is 0.
+    pub(crate) filtered_cpus: AtomicU16,
+    /// Whether the process takes part; meaningful for `generation`.
+    participates: AtomicBool,
+    /// Number that links carry which are made for this decision; no other has it. 0: the session
+    /// has no filters.
+    pub(crate) links: AtomicU32,
+}
+
+/// See [`Decision::contexts`].
+pub(crate) const CPUS_AT: u32 = 16;
+
+/// Who replaces the decision about each session.
+static PUBLISHERS: [Held; SESSIONS_MAX] = [const { Held::new() }; SESSIONS_MAX];
+
+/// The number of the next decision about a session with filters.
+static NEXT_LINKS: AtomicU32 = AtomicU32::new(1);
+
+const _: () = assert!(size_of::<Decision>() == 64);
+
+impl Decision {
+    pub(super) const fn new() -> Self {
+        Self {
+            sequence: AtomicU64::new(0),
+            // No session has this generation.
+            generation: AtomicU64::new(u64::MAX),
+            cpus: AtomicU32::new(0),
+            contexts: AtomicU32::new(0),
+            geometry: AtomicU64::new(0),
+            controls: AtomicPtr::new(core::ptr::null_mut()),
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            usable: AtomicU64::new(0),
+            filtered_cpus: AtomicU16::new(0),
+            participates: AtomicBool::new(false),
+            links: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether what was read since `sequence` was loaded belongs together.
+    #[inline(always)]
+    pub(crate) fn unchanged_since(&self, sequence: u64) -> bool {
+        // ORDERING: Acquire keeps the loads of the decision before this second look; it pairs
+        // with the Release fence in `publish`.
+        fence(Ordering::Acquire);
+        self.sequence.load(Ordering::Relaxed) == sequence && sequence & 1 == 0
+    }
+
+    /// What this process has decided about `generation` of the session in `window`: to take part
+    /// or not; `None`: nothing.
+    pub(crate) fn known(&self, window: &Window, generation: u64) -> Option<bool> {
+        // ORDERING: Acquire pairs with the Release in `publish`.
+        let sequence = self.sequence.load(Ordering::Acquire);
+        let same = self.generation.load(Ordering::Relaxed) == generation
+            && self.base.load(Ordering::Relaxed) == window.base();
+        let participates = self.participates.load(Ordering::Relaxed);
+        (same && self.unchanged_since(sequence)).then_some(participates)
+    }
+
+    /// The number that links carry which are made for `generation` of the session in `window`;
+    /// `Some(None)` if that is not what this decision is about. `None`: it is being replaced, by
+    /// another thread that was preempted, or by what this signal handler has interrupted.
+    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> Option<Option<u32>> {
+        /// How often it is looked at: for some microseconds at most.
+        const PATIENCE: usize = 100;
+        for _ in 0..PATIENCE {
+            // ORDERING: Acquire pairs with the Release in `publish`.
+            let sequence = self.sequence.load(Ordering::Acquire);
+            let same = self.generation.load(Ordering::Relaxed) == generation
+                && self.base.load(Ordering::Relaxed) == window.base();
+            let links = self.links.load(Ordering::Relaxed);
+            if self.unchanged_since(sequence) {
+                return Some((same && links != 0).then_some(links));
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// The generation of the decision with this number, if this is it, and the event with this
+    /// enable word one of its window.
+    #[inline(always)]
+    pub(crate) fn generation_of(&self, number: u32, enabled: *const AtomicU32) -> Option<u64> {
+        // ORDERING: Acquire pairs with the Release in `publish`.
+        let sequence = self.sequence.load(Ordering::Acquire);
+        let is_it = self.links.load(Ordering::Relaxed) == number
+            && Window::event_at(self.base.load(Ordering::Relaxed), enabled) < EVENTS_MAX;
+        let generation = self.generation.load(Ordering::Relaxed);
+        (is_it && self.unchanged_since(sequence)).then_some(generation)
+    }
+
+    /// Replaces the decision about session `index`, which this is, unless somebody else is at it.
+    #[cold]
+    #[inline(never)] // for the stack of those that do not come here
+    pub(super) fn publish(
+        &self,
+        index: usize,
+        window: &Window,
+        generation: u64,
+        usable: u64,
+        layout: Option<&SessionLayout>,
+    ) {
+        let publisher = &PUBLISHERS[index % SESSIONS_MAX];
+        let footprint = Footprint::new();
+        // Where somebody has left it in the middle, what he has stored is stored once more.
+        if !matches!(publisher.take(footprint.holder()), Taken::Not(_)) {
+            self.replace(window, generation, usable, layout);
+            publisher.let_go();
+        }
+        footprint.end();
+    }
+
+    /// For who is the publisher.
+    fn replace(
+        &self,
+        window: &Window,
+        generation: u64,
+        usable: u64,
+        layout: Option<&SessionLayout>,
+    ) {
+        // Odd already, if somebody has left it in the middle.
+        let odd = self.sequence.load(Ordering::Relaxed) | 1;
+        self.sequence.store(odd, Ordering::Relaxed);
+        // ORDERING: Release keeps the odd count before the stores below, for readers that see
+        // any of them; pairs with the fence in `unchanged_since`.
+        fence(Ordering::Release);
+        let is_same = self.generation.load(Ordering::Relaxed) == generation
+            && self.base.load(Ordering::Relaxed) == window.base();
+        let filtered = layout.is_some_and(|layout| layout.flags & flag::FILTERED != 0);
+        let links = match self.links.load(Ordering::Relaxed) {
+            _ if !filtered => 0,
+            links if links != 0 && is_same => links,
+            _ => NEXT_LINKS.fetch_add(1, Ordering::Relaxed).max(1),
+        };
+        self.links.store(links, Ordering::Relaxed);
+        self.generation.store(generation, Ordering::Relaxed);
+        self.base.store(window.base(), Ordering::Relaxed);
+        self.usable.store(usable, Ordering::Relaxed);
+        self.participates.store(layout.is_some(), Ordering::Relaxed);
+        let slow = flag::CLAIM_ONLY | flag::LOCKLESS;
+        let hot = layout.filter(|layout| layout.flags & slow == 0);
+        let has_applications = layout.is_some_and(|layout| layout.contexts & APPLICATIONS != 0);
+        let all_cpus = hot.map_or(0, |layout| layout.cpus);
+        let cpus = if has_applications { 0 } else { all_cpus };
+        self.cpus.store(if filtered { 0 } else { cpus }, Ordering::Relaxed);
+        let filtered_cpus = if filtered { cpus } else { 0 };
+        self.filtered_cpus.store(filtered_cpus as u16, Ordering::Relaxed);
+        if let Some(layout) = layout {
+            let low = layout.contexts & ((1 << CPUS_AT) - 1);
+            let high = if has_applications { all_cpus << CPUS_AT } else { 0 };
+            self.contexts.store(low | high, Ordering::Relaxed);
+            self.geometry.store(Geometry::to_word(layout.geometry), Ordering::Relaxed);
+            self.controls.store(layout.controls(window), Ordering::Relaxed);
+        }
+        // ORDERING: Release pairs with the Acquire of readers.
+        self.sequence.store(odd.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// Voids all decisions of a process. A fork child has those of its parent: a namespace or token
+/// rule may decide otherwise here, and a thread that was replacing one when the parent forked does
+/// not exist here.
+pub(super) fn void_all(decisions: &[Decision; SESSIONS_MAX]) {
+    for (decision, publisher) in decisions.iter().zip(&PUBLISHERS) {
+        publisher.forget();
+        decision.generation.store(u64::MAX, Ordering::Relaxed);
+        decision.cpus.store(0, Ordering::Relaxed);
+        decision.filtered_cpus.store(0, Ordering::Relaxed);
+        decision.links.store(0, Ordering::Relaxed);
+        let sequence = decision.sequence.load(Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
+        decision.sequence.store((sequence | 1) + 1, Ordering::Release);
+    }
+}
