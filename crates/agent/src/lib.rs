@@ -18,6 +18,7 @@
 //! |---|---|
 //! | [`abi`] | the C structures of `include/trackway/abi/abi.h` |
 //! | [`tls`] | thread-local memory, in static TLS |
+//! | [`payload`] | the staged payload of an event |
 //! | [`sync`] | locks whose owner may vanish |
 //! | [`state`] | windows, decisions about sessions, threads, descriptions of events |
 //! | [`app_contexts`] | contexts that the program sets |
@@ -25,7 +26,7 @@
 //! | [`fork_child`] | the list of everything that a fork child resets |
 //! | [`mod@emit`] | the recording path |
 //! | [`registration`] | events of modules, and events described at run time |
-//! | [`snapshot`], [`mod@clone`], [`setuid`], [`mod@start`] | calls from the program or the C library |
+//! | [`snapshot`], [`mod@clone`], [`setuid`], [`mod@start`] | calls from outside |
 #![no_std]
 
 pub mod abi;
@@ -34,6 +35,7 @@ mod clone;
 mod emit;
 mod filters;
 mod fork_child;
+mod payload;
 mod registration;
 pub mod setuid;
 pub mod snapshot;

@@ -1,11 +1,11 @@
-//! The recording path: from a staged payload to a committed record.
+//! The fast path: from a staged payload to a committed record.
 //!
-//! Everything that happens for an ordinary record is here and inlined into one function, without a
-//! loop, for events that one session wants, and into a second one for the others; see the first's
-//! assembly (`make asm`) whenever this file or the ring's planning changes. Whatever is not
-//! ordinary is handed to [`crate::emit::slow_path`], which starts again from the payload.
+//! [`emit`] inlines everything that an ordinary record needs, without a loop, for events that one
+//! session has enabled; another function does the same for events of several sessions. Check the
+//! assembly of `emit` (`make asm`) after each change of this file or of the ring's planning. Every
+//! other record goes to [`slow_path`], which starts again from the payload.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
@@ -15,316 +15,309 @@ use trackway_ring::rseq::{Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
+use super::enabled_sessions::EnabledSessions;
+use super::prefilter::Asked;
+use super::{contexts, slow_path, timestamp};
 use crate::abi::{EmitFn, Event};
 use crate::app_contexts::Wanted;
-use crate::emit::contexts;
-use crate::emit::prefilter::Asked;
-use crate::emit::slow_path;
-use crate::emit::timestamp;
 use crate::filters::single_sequence::{self, AtOnce, Emitted};
-use crate::filters::{self, Judgement, NOT_JUDGED};
+use crate::filters::{self, Judgement, PassedGeneration};
+use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
 use crate::state::session_cache::CPUS_AT;
 use crate::state::thread;
 use crate::state::window_map::{clock_of, generation_of};
+
+/// What the fast path did in one session.
+enum Attempt {
+    /// The record is committed, or filters rejected the event.
+    Done,
+    /// Nothing: the slow path must record the event. Filters have passed it in this generation.
+    Left(PassedGeneration),
+}
 
 /// Records `event` with its staged payload in every session that has it enabled:
 /// `trackway_abi_emit_fn` of include/trackway/abi/abi.h, which states the contract.
 ///
 /// Any thread, any signal handler; never blocks or allocates; errno is unchanged (the only calls
 /// out are gettid, getpid and prctl, which cannot fail here). A `size` with [`CUT`] set is too
-/// large for the path here: such records, which are rare, are counted in
-/// [`crate::emit::slow_path`].
+/// large for the fast path: such records, which are rare, are counted in
+/// [`slow_path`](crate::emit::slow_path).
 ///
 /// [`CUT`]: trackway_abi::record::CUT
 ///
 /// # Safety
 /// As the C declaration says: `event` is registered, and `payload` has `size` bytes with headroom
-/// before and tailroom behind.
+/// before and tailroom after.
 pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) {
     // SAFETY: the caller's event and payload.
     unsafe {
-        let (enabled, sessions) = aim_of(event);
-        // A power of two, in the fewest instructions.
-        let is_one = sessions != 0 && sessions & (sessions - 1) == 0;
+        let enabled = EnabledSessions::load(event);
+        let staged = StagedPayload::new(payload, size);
+        // A power of two, in the fewest instructions. In a method of `EnabledSessions`, the
+        // compiler loses that the word is not zero, which costs seven instructions.
+        let bits = enabled.bits;
+        let is_one = bits != 0 && bits & (bits - 1) == 0;
         if is_one
-            && try_record::<PLAIN>(sessions.trailing_zeros() as usize, enabled, payload, size, 0)
+            && try_record::<{ Path::PLAIN }>(
+                bits.trailing_zeros() as usize,
+                enabled,
+                staged,
+                PassedGeneration::NONE,
+            )
         {
             return;
         }
-        // Nothing has been done: from the beginning. So nothing is kept above but the arguments.
-        emit_in_each(event, payload, size);
+        // `try_record` had no effect, so this starts again and keeps nothing but the arguments.
+        emit_in_all(event, payload, size);
     }
 }
 
-/// The event's enable word and what it holds. The word says which window and which event: its
-/// address is all that is taken from there on, because the process may become another user's
-/// meanwhile (see `privileges`).
-///
-/// # Safety
-/// The event is registered.
-#[inline(always)]
-pub(crate) unsafe fn aim_of(event: *mut Event) -> (*mut AtomicU32, u32) {
-    // SAFETY: the caller's event; `enabled` is replaced by `register` while sites may read it.
-    let enabled = unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast()) };
-    let enabled: *mut AtomicU32 = enabled.load(Ordering::Relaxed);
-    // SAFETY: the word is in a window or in the event itself.
-    (enabled, unsafe { (*enabled).load(Ordering::Relaxed) })
-}
-
-/// As [`emit`], of an event that one session wants, with a filter that [`single_sequence`] is for.
-/// Either function records any event in any case: which one a site calls is a hint, because what
-/// only recording needs is looked at first there, and last here.
+/// Records an event that one session has enabled with a filter that [`single_sequence`] can run.
+/// [`emit`] and this function record any event correctly. Which one a site calls is a hint: this
+/// one runs the filter first and looks at everything that only recording needs last.
 ///
 /// # Safety
 /// As [`emit`].
 pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u8, size: usize) {
     // SAFETY: the caller's event and payload.
     unsafe {
-        let (enabled, sessions) = aim_of(event);
-        let mut emitted = Emitted { event, payload, size };
-        if sessions.is_power_of_two() {
-            let (says, same) =
-                single_sequence::judge(sessions.trailing_zeros() as usize, enabled, emitted);
+        let enabled = EnabledSessions::load(event);
+        let mut emitted = Emitted { event, payload: StagedPayload::new(payload, size) };
+        if enabled.bits.is_power_of_two() {
+            let (verdict, same) = single_sequence::judge(enabled.first(), enabled.word, emitted);
             emitted = same;
-            match says {
+            let Emitted { event, payload } = emitted;
+            match verdict {
                 AtOnce::Fails => return,
-                AtOnce::Passes(number) => {
-                    return emit_judged(emitted.event, emitted.payload, emitted.size, number);
+                AtOnce::Passes(tag) => {
+                    return emit_passed(event, payload.start, payload.size_and_flags, tag);
                 }
                 AtOnce::Unknown => {}
-                AtOnce::NotHere => say_filtered(emitted.event, false),
+                AtOnce::NotHere => set_emit_function(event, false),
             }
         }
-        emit_in_each(emitted.event, emitted.payload, emitted.size);
+        let Emitted { event, payload } = emitted;
+        emit_in_all(event, payload.start, payload.size_and_flags);
     }
 }
 
-/// Says to the event's sites by which of the two functions it goes from now on. Others may say so
-/// at the same time: it is a hint.
+/// Sets the function that the event's sites call: [`emit_filtered`] or [`emit`]. Threads may do so
+/// at the same time, because it is a hint.
 ///
 /// # Safety
-/// The caller's event, or one that nobody else has.
+/// The caller's event, or one that no other thread has.
 #[inline(always)]
-pub(crate) unsafe fn say_filtered(event: *mut Event, is_filtered: bool) {
+pub(crate) unsafe fn set_emit_function(event: *mut Event, is_filtered: bool) {
     let emit: EmitFn = if is_filtered { emit_filtered } else { emit };
-    // SAFETY: the caller's event; sites read the pointer while it is changed, and never find null
+    // SAFETY: the caller's event; sites read the pointer while it changes, and never find null
     // there any more.
     let place = unsafe { AtomicPtr::from_ptr((&raw mut (*event).emit).cast::<*mut ()>()) };
     place.store(emit as *mut (), Ordering::Relaxed);
 }
 
-/// As [`emit`], of an event that one session wants, whose filters have let it pass by the decision
-/// of this number. (They have no state: where that is none any more, they are asked again.)
+/// Records an event that the filters of its one session have passed by the decision with this tag.
+/// Such filters have no state: if the decision no longer holds, they run again.
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of those that are dropped
-unsafe extern "C" fn emit_judged(event: *mut Event, payload: *mut u8, size: usize, number: u32) {
+#[inline(never)] // for the stack of rejected events
+unsafe extern "C" fn emit_passed(event: *mut Event, payload: *mut u8, size: usize, tag: u32) {
     // SAFETY: the caller's payload and event.
     unsafe {
-        let (enabled, sessions) = aim_of(event);
-        let session = sessions.trailing_zeros() as usize % SESSIONS_MAX;
-        let judged = PROCESS.decisions[session].generation_of(number, enabled);
-        let (true, Some(generation)) = (sessions.is_power_of_two(), judged) else {
-            return emit_in_each(event, payload, size);
+        let enabled = EnabledSessions::load(event);
+        let session = enabled.first() % SESSIONS_MAX;
+        let generation = PROCESS.decisions[session].generation_of(tag, enabled.word);
+        let (true, Some(generation)) = (enabled.bits.is_power_of_two(), generation) else {
+            return emit_in_all(event, payload, size);
         };
-        if let Some(judged) = try_judged(session, enabled, payload, size, generation) {
-            let _ = finish(event, (sessions, enabled), session, (payload, size), judged);
-        }
+        let (staged, passed) =
+            (StagedPayload::new(payload, size), PassedGeneration::new(generation));
+        let attempt = |session| try_passed(session, enabled, staged, passed);
+        emit_in_sessions(event, enabled, staged, attempt);
     }
 }
 
-/// As [`emit`], for any number of sessions, by whatever way.
+/// Records an event in any number of sessions, by whatever way.
 ///
 /// # Safety
 /// As [`emit`].
 #[inline(never)]
-unsafe extern "C" fn emit_in_each(event: *mut Event, payload: *mut u8, size: usize) {
+unsafe extern "C" fn emit_in_all(event: *mut Event, payload: *mut u8, size: usize) {
+    let staged = StagedPayload::new(payload, size);
     // SAFETY: the caller's promise is the same.
-    unsafe { emit_by(event, payload, size, |_| None) }
+    unsafe {
+        let enabled = EnabledSessions::load(event);
+        let attempt = |session| try_in(session, enabled, staged, event);
+        emit_in_sessions(event, enabled, staged, attempt);
+    }
 }
 
-/// As [`emit`], of an event that was asked about: where it passes is not asked again.
+/// Records an event that has a verdict already: in that verdict's session its filters do not run
+/// again.
 ///
 /// # Safety
 /// As [`emit`].
-pub(crate) unsafe fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, asked: Asked) {
-    let judged = |session| {
-        let is_it = session == asked.session && asked.is_here();
-        is_it.then_some(asked.generation)
-    };
+pub(crate) unsafe fn emit_asked(event: *mut Event, staged: StagedPayload, asked: Asked) {
     // SAFETY: the caller's promise is the same.
-    unsafe { emit_by(event, payload, size, judged) }
+    unsafe {
+        let enabled = EnabledSessions::load(event);
+        let attempt = |session| {
+            if session == asked.session && asked.is_here() {
+                try_passed(session, enabled, staged, PassedGeneration::new(asked.generation))
+            } else {
+                try_in(session, enabled, staged, event)
+            }
+        };
+        emit_in_sessions(event, enabled, staged, attempt);
+    }
 }
 
-/// As [`emit`]. `judged`: in which generation of a session its filters have let the event pass
-/// already.
+/// Records an event in each enabled session: by `attempt`, and by the slow path where that leaves
+/// something to do. If the word belongs to a window that the process has left, the loop goes on
+/// once with the event's word in the present window, by the slow path alone.
 ///
 /// # Safety
 /// As [`emit`].
 #[inline(always)] // each caller's code is its own
-unsafe fn emit_by(
+unsafe fn emit_in_sessions(
     event: *mut Event,
-    payload: *mut u8,
-    size: usize,
-    judged: impl Fn(usize) -> Option<u64>,
+    mut enabled: EnabledSessions,
+    staged: StagedPayload,
+    attempt: impl Fn(usize) -> Attempt,
 ) {
-    // SAFETY: the caller's event.
-    let (enabled, named) = unsafe { aim_of(event) };
-    let mut sessions = named;
-    while sessions != 0 {
-        let session = sessions.trailing_zeros() as usize;
-        sessions &= sessions - 1;
-        let left = match judged(session) {
-            // SAFETY: the caller's payload.
-            None => unsafe { try_in(session, enabled, payload, size, event) },
-            // SAFETY: likewise.
-            Some(generation) => unsafe { try_judged(session, enabled, payload, size, generation) },
-        };
-        let Some(judged) = left else { continue };
-        let word = (named, enabled.cast_const());
-        // SAFETY: likewise; the event is the caller's.
-        if !unsafe { finish(event, word, session, (payload, size), judged) } {
-            return;
+    let mut left = enabled;
+    let mut is_retargeted = false;
+    while let Some(session) = left.take_first() {
+        let attempt =
+            if is_retargeted { Attempt::Left(PassedGeneration::NONE) } else { attempt(session) };
+        let Attempt::Left(passed) = attempt else { continue };
+        // SAFETY: the caller's payload.
+        match unsafe { slow_path::record(session, enabled, staged, passed) } {
+            slow_path::Next::Done => {}
+            // The process has moved again: an event that is emitted during a move is not recorded.
+            slow_path::Next::Retarget if is_retargeted => return,
+            slow_path::Next::Retarget => {
+                // SAFETY: the event is the caller's.
+                let found = unsafe { slow_path::retarget(session, event, enabled.word) };
+                let Some(found) = found else { return };
+                (enabled, left, is_retargeted) = (found, found, true);
+            }
         }
     }
 }
 
-/// Does what is left to be done in a session, where the event's word is `word` and names so many;
-/// false if there are no others.
+/// Records in one session, with filters or without, if the fast path can and the filters pass the
+/// event.
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(always)] // each caller's code is its own
-unsafe fn finish(
-    event: *mut Event,
-    (named, word): (u32, *const AtomicU32),
-    session: usize,
-    (payload, size): (*mut u8, usize),
-    judged: u64,
-) -> bool {
-    // SAFETY: the caller's payload.
-    let is_done = unsafe { slow_path::record(session, (named, word), payload, size, judged) };
-    if !is_done {
-        // SAFETY: likewise; the event is the caller's.
-        unsafe { slow_path::follow(session, event, word, payload, size) };
-    }
-    is_done
-}
-
-/// Records in one session, with filters or without, if nothing is out of the ordinary and they say
-/// so. What is left to be done is [`slow_path`]'s; then the generation in which filters have let
-/// the event pass already, or [`NOT_JUDGED`].
-///
-/// # Safety
-/// As [`emit`].
-#[inline(never)] // for the stack of what is left to be done
+#[inline(never)] // for the stack of the slow path
 unsafe fn try_in(
     session: usize,
-    enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
+    enabled: EnabledSessions,
+    staged: StagedPayload,
     event: *mut Event,
-) -> Option<u64> {
-    // Of an older decision: then both ways end in `slow`.
+) -> Attempt {
+    // A tag of an older decision: then both ways end in the slow path.
     if PROCESS.decisions[session].links.load(Ordering::Relaxed) != 0 {
         // SAFETY: the caller's payload.
-        return unsafe { try_filtered(session, enabled, payload, size, event) };
+        return unsafe { try_filtered(session, enabled, staged, event) };
     }
     // SAFETY: likewise.
-    if unsafe { try_record::<PLAIN>(session, enabled, payload, size, 0) } {
-        return None;
+    if unsafe { try_record::<{ Path::PLAIN }>(session, enabled, staged, PassedGeneration::NONE) } {
+        return Attempt::Done;
     }
     // SAFETY: likewise.
-    unsafe { try_with_applications(session, enabled, payload, size, NOT_JUDGED) }
+    unsafe { try_with_app_contexts(session, enabled, staged, PassedGeneration::NONE) }
 }
 
-/// As [`try_in`], in a session that records contexts of applications; in others it does nothing.
-/// `judged`: the generation in which filters have let the event pass, if there are some.
+/// Records in a session that records application contexts; has no effect in others.
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of those that have none
-unsafe fn try_with_applications(
+#[inline(never)] // for the stack of sessions without them
+unsafe fn try_with_app_contexts(
     session: usize,
-    enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
-    judged: u64,
-) -> Option<u64> {
+    enabled: EnabledSessions,
+    staged: StagedPayload,
+    passed: PassedGeneration,
+) -> Attempt {
     let contexts = PROCESS.decisions[session].contexts.load(Ordering::Relaxed);
     // SAFETY: the caller's payload.
-    let done = contexts & APPLICATIONS != 0
-        && unsafe { try_record::<APPLIED>(session, enabled, payload, size, judged) };
-    (!done).then_some(judged)
+    let is_done = contexts & APPLICATIONS != 0
+        && unsafe { try_record::<{ Path::APP_CONTEXTS }>(session, enabled, staged, passed) };
+    if is_done { Attempt::Done } else { Attempt::Left(passed) }
 }
 
-/// As [`try_in`], in a session with filters.
+/// Records in a session with filters, if they pass the event.
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of those that have none
+#[inline(never)] // for the stack of sessions without them
 unsafe fn try_filtered(
     session: usize,
-    enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
+    enabled: EnabledSessions,
+    staged: StagedPayload,
     event: *mut Event,
-) -> Option<u64> {
+) -> Attempt {
     // SAFETY: the caller's event.
-    let note_quick = move || unsafe { say_filtered(event, true) };
+    let note_quick = move || unsafe { set_emit_function(event, true) };
     // SAFETY: the caller's payload.
-    match unsafe { filters::judge(session, enabled, payload, size, note_quick) } {
-        Judgement::Fails => None,
-        Judgement::Unknown => Some(NOT_JUDGED),
+    match unsafe { filters::judge(session, enabled.word, staged, note_quick) } {
+        Judgement::Fails => Attempt::Done,
+        Judgement::Unknown => Attempt::Left(PassedGeneration::NONE),
         // SAFETY: likewise.
         Judgement::Passes(generation) => unsafe {
-            try_judged(session, enabled, payload, size, generation)
+            try_passed(session, enabled, staged, PassedGeneration::new(generation))
         },
     }
 }
 
-/// As [`try_in`], where filters have let the event pass in this generation.
+/// Records in a session whose filters have passed the event.
 ///
 /// # Safety
 /// As [`emit`].
 #[inline(always)] // each caller's code is its own
-unsafe fn try_judged(
+unsafe fn try_passed(
     session: usize,
-    enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
-    generation: u64,
-) -> Option<u64> {
+    enabled: EnabledSessions,
+    staged: StagedPayload,
+    passed: PassedGeneration,
+) -> Attempt {
     // SAFETY: the caller's payload.
-    if unsafe { try_record::<FILTERED>(session, enabled, payload, size, generation) } {
-        return None;
+    if unsafe { try_record::<{ Path::FILTERED }>(session, enabled, staged, passed) } {
+        return Attempt::Done;
     }
     // SAFETY: likewise.
-    unsafe { try_with_applications(session, enabled, payload, size, generation) }
+    unsafe { try_with_app_contexts(session, enabled, staged, passed) }
 }
 
-/// A road of [`try_record`]: the session has neither filters nor contexts of applications.
-const PLAIN: u8 = 0;
-/// It has filters, which have let the event pass in the generation `judged`.
-const FILTERED: u8 = 1;
-/// It has contexts of applications; and filters as above, or none.
-const APPLIED: u8 = 2;
+/// The variants of [`try_record`], each compiled apart.
+struct Path;
 
-/// Records in one session if nothing is out of the ordinary, and the session is one for this road;
-/// else has no effect and returns false.
+impl Path {
+    /// The session has neither filters nor application contexts.
+    const PLAIN: u8 = 0;
+    /// The session has filters, which have passed the event.
+    const FILTERED: u8 = 1;
+    /// The session has application contexts. It may have filters, which have passed the event.
+    const APP_CONTEXTS: u8 = 2;
+}
+
+/// Records in one session if nothing but the ordinary is to do and the session is one for this
+/// path; else has no effect and returns false.
 ///
 /// # Safety
 /// As [`emit`].
 #[inline(always)]
-unsafe fn try_record<const ROAD: u8>(
+unsafe fn try_record<const PATH: u8>(
     session: usize,
-    enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
-    judged: u64,
+    enabled: EnabledSessions,
+    staged: StagedPayload,
+    passed: PassedGeneration,
 ) -> bool {
+    let payload = staged.start;
     let process = &PROCESS;
     let thread = thread::current();
     // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
@@ -343,9 +336,9 @@ unsafe fn try_record<const ROAD: u8>(
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
     let Some(cpu) = area.cpu() else { return false };
-    let cpus = match ROAD {
-        PLAIN => decision.cpus.load(Ordering::Relaxed),
-        FILTERED => decision.filtered_cpus.load(Ordering::Relaxed).into(),
+    let cpus = match PATH {
+        Path::PLAIN => decision.cpus.load(Ordering::Relaxed),
+        Path::FILTERED => decision.filtered_cpus.load(Ordering::Relaxed).into(),
         _ => decision.contexts.load(Ordering::Relaxed) >> CPUS_AT,
     };
     if cpu >= cpus {
@@ -355,14 +348,17 @@ unsafe fn try_record<const ROAD: u8>(
     let controls = decision.controls.load(Ordering::Relaxed);
     let base = decision.base.load(Ordering::Relaxed);
     let expected = decision.generation.load(Ordering::Relaxed);
-    if ROAD == FILTERED && expected != judged {
+    if PATH == Path::FILTERED && !passed.is(expected) {
         return false;
     }
-    if ROAD == APPLIED && decision.links.load(Ordering::Relaxed) != 0 && expected != judged {
+    if PATH == Path::APP_CONTEXTS
+        && decision.links.load(Ordering::Relaxed) != 0
+        && !passed.is(expected)
+    {
         return false;
     }
     let gate = Gate { generation: generation_of(base, session), expected };
-    let wanted = if ROAD == APPLIED { Wanted::known(session, expected) } else { None };
+    let wanted = if PATH == Path::APP_CONTEXTS { Wanted::known(session, expected) } else { None };
     let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {
@@ -372,7 +368,7 @@ unsafe fn try_record<const ROAD: u8>(
     if contexts & PROCNAME != 0 && unsafe { (*thread).name_stamp } != thread_stamp {
         return false;
     }
-    let event = Window::event_at(base, enabled);
+    let event = Window::event_at(base, enabled.word);
     if event >= EVENTS_MAX {
         return false; // the decision is about another window
     }
@@ -386,7 +382,7 @@ unsafe fn try_record<const ROAD: u8>(
     };
     let Some(id) = id.checked_sub(1) else { return false };
     let mut applied_bytes = 0;
-    if ROAD == APPLIED {
+    if PATH == Path::APP_CONTEXTS {
         let Some(wanted) = wanted else { return false };
         // SAFETY: the payload's headroom is ours.
         let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
@@ -401,7 +397,7 @@ unsafe fn try_record<const ROAD: u8>(
             let end = payload.wrapping_sub(applied_bytes);
             contexts::write(end, contexts, process.pid.load(Ordering::Relaxed), tid, name)
         };
-    let body_bytes = context_bytes + size;
+    let body_bytes = context_bytes + staged.size_and_flags;
     if body_bytes + EXTENDED_BYTES > geometry.record_bytes_max() {
         return false;
     }

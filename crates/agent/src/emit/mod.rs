@@ -3,6 +3,7 @@
 pub(crate) mod attempt;
 pub(crate) mod blocking;
 pub(crate) mod contexts;
+pub(crate) mod enabled_sessions;
 pub(crate) mod fast_path;
 pub(crate) mod prefilter;
 pub(crate) mod slow_path;

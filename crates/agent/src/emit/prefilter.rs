@@ -14,9 +14,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_window::SessionLayout;
 
+use super::enabled_sessions::EnabledSessions;
+use super::fast_path;
 use crate::abi::{Argument, AskingEvent, Event, Library};
-use crate::emit::fast_path;
 use crate::filters::{self, Judgement};
+use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
 use crate::state::session_cache::Decision;
 use crate::state::window_map::Home;
@@ -116,19 +118,19 @@ fn note_filters(session: usize, decision: &Decision) {
 /// those of its fields.
 unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
     // SAFETY: the caller's event.
-    let (enabled, sessions) = unsafe { fast_path::aim_of(event) };
-    if sessions == 0 {
+    let enabled = unsafe { EnabledSessions::load(event) };
+    if enabled.bits == 0 {
         return UNWANTED;
     }
-    if !sessions.is_power_of_two() {
+    if !enabled.bits.is_power_of_two() {
         return UNASKED;
     }
-    let session = sessions.trailing_zeros() as usize;
+    let session = enabled.first();
     let moves = Asked::moves_of(PROCESS.moves());
     // SAFETY: an event that has found the library in it is so long.
     let known = unsafe { (*event.cast::<AskingEvent>()).known.load(Ordering::Relaxed) };
     // SAFETY: the caller's arguments, of the event with this description.
-    match unsafe { filters::judge_unstaged(session, enabled, arguments, known) } {
+    match unsafe { filters::judge_unstaged(session, enabled.word, arguments, known) } {
         Judgement::Fails => UNWANTED,
         Judgement::Unknown => UNASKED,
         Judgement::Passes(generation) => {
@@ -144,7 +146,9 @@ unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
 /// As the C declaration says, and as [`fast_path::emit`]; `asked` is what [`ask`] has answered.
 unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, asked: u64) {
     // SAFETY: the caller's promise is the same.
-    unsafe { fast_path::emit_asked(event, payload, size, Asked::of_word(asked)) }
+    unsafe {
+        fast_path::emit_asked(event, StagedPayload::new(payload, size), Asked::of_word(asked))
+    }
 }
 
 #[cfg(test)]

@@ -6,19 +6,21 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use trackway_abi::record::ORDINARY_BYTES_MAX;
 use trackway_abi::record::context::{APPLICATIONS, PROCNAME};
-use trackway_abi::record::{CUT, ORDINARY_BYTES_MAX};
 use trackway_abi::session::{SESSIONS_MAX, flag, state};
 use trackway_ring::Discard;
 use trackway_sys::Errno;
 use trackway_window::{SessionLayout, Window};
 
 use super::attempt::{Record, discard};
+use super::enabled_sessions::EnabledSessions;
 use super::{contexts, prefilter};
 use crate::abi::Event;
 use crate::app_contexts;
-use crate::filters::{self, NOT_JUDGED, Verdict};
+use crate::filters::{self, LinkRequest, PassedGeneration, Verdict};
 use crate::fork_child::settled_stamp;
+use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
 use crate::state::window_map::Home;
 use crate::state::{event_archive, thread};
@@ -27,47 +29,53 @@ use crate::state::{event_archive, thread};
 /// are slots, because a thread that is stopped may come back any number of replacements later.
 const SUCCESSORS_MAX: usize = SESSIONS_MAX;
 
-/// Records in session `index` by whatever way works, or counts the record as discarded. `named` are
-/// all sessions that the site found in the word, which see to themselves. `judged` is the
-/// generation in which the session's filters have let the event pass already. False if the word is
-/// not one of the window that the process is in: then nothing was done.
+/// What is left to be done for an emission.
+pub(crate) enum Next {
+    /// Nothing in this session.
+    Done,
+    /// The word is not one of the window that the process is in: nothing was done.
+    Retarget,
+}
+
+/// Records in a session by whatever way works, or counts the record as discarded. `enabled` are all
+/// sessions of the emission, each of which is recorded in by its own call.
 ///
 /// # Safety
 /// As [`crate::emit::fast_path::emit`].
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn record(
-    index: usize,
-    (named, enabled): (u32, *const AtomicU32),
-    payload: *mut u8,
-    size: usize,
-    judged: u64,
-) -> bool {
-    // If the process leaves that home from here on, all that is read there is zero, and no session.
-    let Some((home, _, event)) = Home::of(enabled) else { return false };
+    session: usize,
+    enabled: EnabledSessions,
+    staged: StagedPayload,
+    passed: PassedGeneration,
+) -> Next {
+    // If the process leaves that window from here on, all that is read there is zero: no session.
+    let Some((home, _, event)) = Home::of(enabled.word) else { return Next::Retarget };
     if !PROCESS.lives_in(home) {
-        return false;
+        return Next::Retarget;
     }
     // A fork child's first event may open files in /proc, and fail to.
     let errno = Errno::last();
-    let (mut slot, mut judged) = (index, judged);
+    let (mut slot, mut passed) = (session, passed);
     for _ in 0..SUCCESSORS_MAX {
         // SAFETY: the caller's promise is the same.
-        if unsafe { record_somehow(slot, home, event, (payload, size), judged) } {
+        if unsafe { record_in_session(slot, home, event, staged, passed) } {
             break;
         }
-        let heir = home.window().and_then(|window| heir_of(&window, slot, event, named));
-        let Some(heir) = heir else { break };
-        (slot, judged) = (heir, NOT_JUDGED);
+        let successor =
+            home.window().and_then(|window| successor_of(&window, slot, event, enabled.bits));
+        let Some(successor) = successor else { break };
+        (slot, passed) = (successor, PassedGeneration::NONE);
     }
     errno.set();
-    true
+    Next::Done
 }
 
 /// The session that takes what was on its way to the one in `slot`, which is over: the next of its
 /// successors that has the event enabled now. `None` if it is one of `named`, lest the event be
 /// recorded there twice.
-fn heir_of(window: &Window, of: usize, event: usize, named: u32) -> Option<usize> {
+fn successor_of(window: &Window, of: usize, event: usize, named: u32) -> Option<usize> {
     let mut slot = of;
     for _ in 0..SUCCESSORS_MAX {
         slot = window.session(slot).successor.load(Ordering::Relaxed).checked_sub(1)? as usize;
@@ -93,55 +101,46 @@ fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
     uuid(one) == uuid(other)
 }
 
-/// Records an event whose word is none of the process's window, if it is not on its way there for
-/// nothing: aims it at its word there first.
+/// Points an event, whose word is in a window that the process has left, at its word in the present
+/// window. Returns that word with the sessions that it holds; `None` if the event is not recorded
+/// there: the process is in no window, or `session` is not the one for which a left word stands.
 ///
 /// # Safety
-/// As [`crate::emit::fast_path::emit`]; the event's word was `enabled`.
+/// The event is registered; its word was `word`.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn follow(
+pub(crate) unsafe fn retarget(
     session: usize,
     event: *mut Event,
-    enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
-) {
-    // Not who has recorded in lower sessions of the window that the process has just left.
+    word: *const AtomicU32,
+) -> Option<EnabledSessions> {
+    // An emission that has recorded in lower sessions of the window that the process has just left
+    // is complete.
     if session != event_archive::FOLLOW.trailing_zeros() as usize {
-        return;
+        return None;
     }
-    let Some(word) = event_archive::follow(enabled) else { return };
+    let found = event_archive::follow(word)?;
     // SAFETY: the caller's event, as in `emit`.
     let place =
         unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast::<*mut AtomicU32>()) };
-    let aim = core::ptr::from_ref(word).cast_mut();
-    // Only in the place of what we looked up: another thread may have been here in a later window.
+    let target = core::ptr::from_ref(found).cast_mut();
+    // Replaces only the word that was looked up: another thread may have retargeted the event to a
+    // later window.
     // ORDERING: SeqCst, as in `register_event`.
-    let _ = place.compare_exchange(enabled.cast_mut(), aim, Ordering::SeqCst, Ordering::Relaxed);
-    let named = word.load(Ordering::Relaxed);
-    let mut sessions = named;
-    while sessions != 0 {
-        let session = sessions.trailing_zeros() as usize;
-        // If it has moved again: what is emitted while a process moves is nobody's.
-        // SAFETY: the caller's payload.
-        if !unsafe { record(session, (named, word), payload, size, NOT_JUDGED) } {
-            return;
-        }
-        sessions &= sessions - 1;
-    }
+    let _ = place.compare_exchange(word.cast_mut(), target, Ordering::SeqCst, Ordering::Relaxed);
+    Some(EnabledSessions { word: found, bits: found.load(Ordering::Relaxed) })
 }
 
 /// False if the session is over, and nothing was done.
 ///
 /// # Safety
 /// As [`crate::emit::fast_path::emit`].
-unsafe fn record_somehow(
+unsafe fn record_in_session(
     index: usize,
     home: &'static Home,
     event: usize,
-    (payload, size): (*mut u8, usize),
-    mut judged: u64,
+    staged: StagedPayload,
+    mut passed: PassedGeneration,
 ) -> bool {
     let Some(window) = &home.window() else { return true };
     let stamp = settled_stamp();
@@ -173,23 +172,23 @@ unsafe fn record_somehow(
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
             return true;
         };
-        if layout.flags & flag::FILTERED != 0 && judged != layout.generation {
-            let (which, staged) = ((index, layout.generation), (payload, size & !CUT));
+        if layout.flags & flag::FILTERED != 0 && !passed.is(layout.generation) {
+            let request =
+                LinkRequest { home, session: index, generation: layout.generation, event, stamp };
             // SAFETY: the caller's payload.
-            match unsafe { filters::judge_slowly(home, which, event, staged, stamp) } {
+            match unsafe { filters::judge_slowly(&request, staged) } {
                 // Once for a generation: what filters remember counts events.
-                Verdict::Passes => judged = layout.generation,
+                Verdict::Passes => passed = PassedGeneration::new(layout.generation),
                 Verdict::Fails => return true,
                 Verdict::Lost => break,
                 Verdict::Stale => continue,
             }
         }
-        let mut cut = size & CUT != 0;
+        let mut cut = staged.is_cut();
         let mut applied_bytes = 0;
         if layout.contexts & APPLICATIONS != 0 {
             // SAFETY: the payload's headroom is ours.
-            let Some((bytes, is_cut)) = (unsafe { apply(window, layout, payload, size & !CUT) })
-            else {
+            let Some((bytes, is_cut)) = (unsafe { apply(window, layout, staged) }) else {
                 continue;
             };
             (applied_bytes, cut) = (bytes, cut || is_cut);
@@ -198,7 +197,7 @@ unsafe fn record_somehow(
         // SAFETY: the payload's headroom is ours; the name has as many bytes.
         let context_bytes = applied_bytes
             + unsafe {
-                let end = payload.wrapping_sub(applied_bytes);
+                let end = staged.start.wrapping_sub(applied_bytes);
                 contexts::write(end, layout.contexts, pid, thread.tid, thread.name.as_ptr())
             };
         let record = Record {
@@ -209,8 +208,8 @@ unsafe fn record_somehow(
             id,
             thread: &thread,
             stamp,
-            body: payload.wrapping_sub(context_bytes),
-            body_bytes: context_bytes + (size & !CUT),
+            body: staged.start.wrapping_sub(context_bytes),
+            body_bytes: context_bytes + staged.size(),
             cut,
         };
         if record.record(&mut patience) {
@@ -232,17 +231,16 @@ unsafe fn record_somehow(
 unsafe fn apply(
     window: &Window,
     layout: &SessionLayout,
-    payload: *mut u8,
-    size: usize,
+    staged: StagedPayload,
 ) -> Option<(usize, bool)> {
     let wanted = app_contexts::look_up(window, layout.index, layout.generation)?;
     // SAFETY: the caller's promise.
-    let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
-    if bytes + ORDINARY_BYTES_MAX + size <= layout.geometry.record_bytes_max() {
+    let (bytes, is_cut) = unsafe { wanted.write(staged.start, true) };
+    if bytes + ORDINARY_BYTES_MAX + staged.size() <= layout.geometry.record_bytes_max() {
         return Some((bytes, is_cut));
     }
     // The longest payloads leave no room for values.
     // SAFETY: likewise.
-    let (bytes, is_cut_too) = unsafe { wanted.write(payload, false) };
+    let (bytes, is_cut_too) = unsafe { wanted.write(staged.start, false) };
     Some((bytes, is_cut || is_cut_too))
 }

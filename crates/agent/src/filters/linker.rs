@@ -19,8 +19,8 @@ use trackway_window::Window;
 use super::arena::{NoRoom, Store};
 use super::lanes::{ALL, Turn};
 use super::plan::Step;
-use super::plan_builder::{Maker, STEPS_MAX, whole_bytes};
-use super::{Link, Says, filter_state};
+use super::plan_builder::{Maker, STEPS_MAX};
+use super::{Link, LinkRequest, Says, filter_state};
 use crate::app_contexts;
 use crate::state::event_archive;
 use crate::state::filter_links::place_of;
@@ -62,33 +62,21 @@ pub(super) fn forget() {
     }
 }
 
-/// What is to be linked: an event in a session, of this generation, for the decision about it that
-/// has this number, in the process of this stamp.
-#[derive(Clone, Copy)]
-pub(super) struct Wish {
-    pub(super) home: &'static Home,
-    pub(super) session: usize,
-    pub(super) generation: u64,
-    pub(super) event: usize,
-    pub(super) decision: u32,
-    pub(super) stamp: u64,
-}
-
 /// The link that is wished for: one that was made meanwhile, or a new one.
 #[cold]
 #[inline(never)]
-pub(super) fn link(wish: &Wish) -> Result<Link, Failure> {
+pub(super) fn link(request: &LinkRequest, decision: u32) -> Result<Link, Failure> {
     // Who is killed in the memory of another process must not hold a lane of it.
     if thread::is_guest() {
         return Err(Failure::Busy);
     }
     let footprint = Footprint::new();
-    let link = in_some_lane(wish, footprint.holder());
+    let link = in_some_lane(request, decision, footprint.holder());
     footprint.end();
     link
 }
 
-fn in_some_lane(wish: &Wish, me: Holder) -> Result<Link, Failure> {
+fn in_some_lane(request: &LinkRequest, decision: u32, me: Holder) -> Result<Link, Failure> {
     /// Lanes that a thread may have in its hand, at any depth of its stack; further ones only where
     /// it is not far from the shallowest that it was ever seen at. It has left them, or is in a
     /// handler: handlers that interrupt each other and are jumped out of leave as many as they get.
@@ -104,7 +92,7 @@ fn in_some_lane(wish: &Wish, me: Holder) -> Result<Link, Failure> {
             continue;
         }
         let Some(mut turn) = lane.take(number, me) else { continue };
-        match in_lane(wish, &mut turn) {
+        match in_lane(request, decision, &mut turn) {
             Err(Failure::NoRoom) => failure = Failure::NoRoom,
             made => return made,
         }
@@ -112,8 +100,8 @@ fn in_some_lane(wish: &Wish, me: Holder) -> Result<Link, Failure> {
     Err(failure)
 }
 
-fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
-    let &Wish { home, session, generation, event, decision, stamp } = wish;
+fn in_lane(request: &LinkRequest, decision: u32, turn: &mut Turn) -> Result<Link, Failure> {
+    let &LinkRequest { home, session, event, stamp, .. } = request;
     let window = &home.window().ok_or(Failure::Stale)?;
     let place = place_of(session, event);
     // A signal handler may have forked before, and this be the child, which has not settled: from
@@ -127,11 +115,11 @@ fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
     }
     let contexts_count = app_contexts::count();
     let linker = turn.linker(window);
-    linker.copy_block(home, window, (session, generation))?;
-    let mut made = linker.make(home, (session, generation), event, decision);
+    linker.copy_block(request, window)?;
+    let mut made = linker.make(request, decision);
     if made == Err(NoRoom) {
         linker.store.turn(window).map_err(|NoRoom| Failure::NoRoom)?;
-        made = linker.make(home, (session, generation), event, decision);
+        made = linker.make(request, decision);
     }
     // What an empty part has no room for has none anywhere: nobody tries again at each event, and
     // takes other events' links away for it.
@@ -154,11 +142,24 @@ fn in_lane(wish: &Wish, turn: &mut Turn) -> Result<Link, Failure> {
     Ok(link)
 }
 
+/// A block of filters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct BlockKey {
+    /// The address of its window; 0: no block.
+    window: usize,
+    session: usize,
+    generation: u64,
+}
+
+impl BlockKey {
+    const NONE: Self = Self { window: 0, session: 0, generation: 0 };
+}
+
 /// What is needed to make links.
 pub(super) struct Linker {
     pub(super) store: Store,
     /// The block that was copied last: of which window, session, generation.
-    copied: (usize, usize, u64),
+    copied: BlockKey,
     copied_bytes: usize,
     block: [u64; BLOCK_BYTES_MAX / 8],
     /// The verifier's memory.
@@ -173,7 +174,7 @@ impl Linker {
     pub(super) const fn new() -> Self {
         Self {
             store: Store::new(),
-            copied: (0, 0, 0),
+            copied: BlockKey::NONE,
             copied_bytes: 0,
             block: [0; BLOCK_BYTES_MAX / 8],
             states: [const { MaybeUninit::uninit() }; VERIFIER_STATES],
@@ -184,28 +185,24 @@ impl Linker {
     }
 
     fn forget(&mut self) {
-        self.copied = (0, 0, 0);
+        self.copied = BlockKey::NONE;
         self.store.forget();
     }
 
     /// Goes on from whatever state somebody has left it in who is gone.
     pub(super) fn recover(&mut self, window: &Window) {
-        self.copied = (0, 0, 0);
+        self.copied = BlockKey::NONE;
         self.store.recover(window);
     }
 
     /// Copies the session's block, if it is of this generation.
-    fn copy_block(
-        &mut self,
-        home: &Home,
-        window: &Window,
-        (session, generation): (usize, u64),
-    ) -> Result<(), Failure> {
-        let which = (window.base().addr(), session, generation);
+    fn copy_block(&mut self, request: &LinkRequest, window: &Window) -> Result<(), Failure> {
+        let &LinkRequest { home, session, generation, .. } = request;
+        let which = BlockKey { window: window.base().addr(), session, generation };
         if self.copied == which {
             return Ok(());
         }
-        self.copied = (0, 0, 0);
+        self.copied = BlockKey::NONE;
         let (session, moves) = (window.session(session), PROCESS.moves());
         // ORDERING: Acquire pairs with the recorder's Release: the block's bytes are there.
         let place = filters_place(session.filters.load(Ordering::Acquire));
@@ -232,13 +229,8 @@ impl Linker {
     }
 
     /// Makes the link of an event, by the block that was copied.
-    fn make(
-        &mut self,
-        home: &Home,
-        (session, generation): (usize, u64),
-        event: usize,
-        decision: u32,
-    ) -> Result<Link, NoRoom> {
+    fn make(&mut self, request: &LinkRequest, decision: u32) -> Result<Link, NoRoom> {
+        let &LinkRequest { home, session, generation, event, .. } = request;
         let is_one_of_ours = event_archive::described(home, event);
         let Some((known, described)) = is_one_of_ours else {
             return Ok(Link::new(decision, Says::Counts));
@@ -267,9 +259,7 @@ impl Linker {
         let says = maker.go_through(bytes, described);
         let interprets = maker.interprets;
         let link = match says {
-            Ok(Says::Plan(_)) => {
-                maker.plan((session, event, known), whole_bytes(described), decision)
-            }
+            Ok(Says::Plan(_)) => maker.plan(event, known, described, decision),
             Ok(says) => Ok(Link::new(decision, says)),
             Err(no_room) => Err(no_room),
         };

@@ -30,14 +30,34 @@ use trackway_ring::rseq::Area;
 use trackway_window::Window;
 
 use crate::abi::Argument;
+use crate::payload::StagedPayload;
 use crate::state::filter_links::place_of;
 use crate::state::process::PROCESS;
+use crate::state::session_cache::LinkTag;
 use crate::state::thread;
 use crate::state::window_map::{Home, generation_of};
 use plan::{Plan, Who};
 
-/// What stands for no generation of any session.
-pub(crate) const NOT_JUDGED: u64 = u64::MAX;
+/// The generation of a session in which its filters have passed an event, or none. One word, which
+/// travels in a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PassedGeneration(u64);
+
+impl PassedGeneration {
+    /// Filters have not passed the event, or there are none. No session has this generation.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    #[inline(always)]
+    pub(crate) const fn new(generation: u64) -> Self {
+        Self(generation)
+    }
+
+    /// Returns true if filters have passed the event in this generation.
+    #[inline(always)]
+    pub(crate) const fn is(self, generation: u64) -> bool {
+        generation == self.0
+    }
+}
 
 /// How often somebody begins anew who finds a link that is gone a moment later.
 const TRIES_MAX: usize = 16;
@@ -135,11 +155,10 @@ pub(crate) enum Judgement {
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
-    payload: *mut u8,
-    size: usize,
-    note_quick: impl FnOnce(),
+    staged: StagedPayload,
+    note_quick: impl Fn(),
 ) -> Judgement {
-    if size & trackway_abi::record::CUT != 0 {
+    if staged.is_cut() {
         return Judgement::Unknown;
     }
     let passes_quickly = |plan: &Plan| {
@@ -147,10 +166,10 @@ pub(crate) unsafe fn judge(
             note_quick();
         }
         // SAFETY: the caller's payload.
-        unsafe { plan.passes_quickly(payload, size) }
+        unsafe { plan.passes_quickly(staged) }
     };
     // SAFETY: likewise.
-    let passes = |plan: &Plan, who: &Who| Some(unsafe { plan.passes(payload, size, who) });
+    let passes = |plan: &Plan, who: &Who| Some(unsafe { plan.passes(staged, who) });
     judge_by(session, enabled, passes_quickly, passes)
 }
 
@@ -257,6 +276,19 @@ fn judge_by(
     }
 }
 
+/// An event in a session of this generation, for which a link is needed, in the process with this
+/// stamp.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkRequest {
+    pub(crate) home: &'static Home,
+    /// The session's slot.
+    pub(crate) session: usize,
+    pub(crate) generation: u64,
+    /// The event's number in the window.
+    pub(crate) event: usize,
+    pub(crate) stamp: u64,
+}
+
 /// What filters say of an event, whatever it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -276,13 +308,8 @@ pub(crate) enum Verdict {
 /// As [`crate::emit::fast_path::emit`], with the size of the payload alone.
 #[cold]
 #[inline(never)] // for the stack of those that do not come here
-pub(crate) unsafe fn judge_slowly(
-    home: &'static Home,
-    (session, generation): (usize, u64),
-    event: usize,
-    (payload, size): (*mut u8, usize),
-    stamp: u64,
-) -> Verdict {
+pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) -> Verdict {
+    let &LinkRequest { home, session, generation, event, stamp } = request;
     // A fork child that is being settled, by another thread or by what a signal handler has
     // interrupted: decisions and links are still its parent's, and so is the code.
     if stamp == 0 {
@@ -293,15 +320,14 @@ pub(crate) unsafe fn judge_slowly(
     for _ in 0..TRIES_MAX {
         let number = PROCESS.decisions[session].links_of(window, generation);
         let number = match number {
-            Some(Some(number)) => number,
-            Some(None) => return Verdict::Stale,
-            None => return Verdict::Lost,
+            LinkTag::Current(tag) => tag,
+            LinkTag::Stale => return Verdict::Stale,
+            LinkTag::InReplacement => return Verdict::Lost,
         };
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.is_of(number) {
-            let wish = linker::Wish { home, session, generation, event, decision: number, stamp };
-            match linker::link(&wish) {
+            match linker::link(request, number) {
                 Ok(made) => link = made,
                 Err(linker::Failure::Stale) => return Verdict::Stale,
                 Err(linker::Failure::Busy | linker::Failure::NoRoom) => return Verdict::Lost,
@@ -332,7 +358,7 @@ pub(crate) unsafe fn judge_slowly(
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
         let who = Who { pid, tid, name: thread.name.as_ptr() };
         // SAFETY: the caller's payload.
-        let passes = unsafe { plan.passes(payload, size, &who) };
+        let passes = unsafe { plan.passes(staged, &who) };
         visit.leave();
         thread::end_filter(line);
         return if passes { Verdict::Passes } else { Verdict::Fails };

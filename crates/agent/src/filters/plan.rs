@@ -11,6 +11,7 @@ use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
 use crate::app_contexts;
+use crate::payload::StagedPayload;
 
 /// Where the payload begins in the bytes of a frame: in front of it, in the headroom, are values of
 /// applications' contexts and the thread's name, for as long as filters look at them.
@@ -158,21 +159,22 @@ impl Plan {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(super) unsafe fn passes_quickly(&self, payload: *const u8, size: usize) -> Option<bool> {
+    pub(super) unsafe fn passes_quickly(&self, staged: StagedPayload) -> Option<bool> {
         if !self.is_quick {
             return None;
         }
         // SAFETY: by contract; there is one step.
         let step = unsafe { &*self.steps };
         // SAFETY: by contract.
-        step.fill.map(|fill| unsafe { step.passes_quickly(fill, payload, size) })
+        step.fill.map(|fill| unsafe { step.passes_quickly(fill, staged) })
     }
 
     /// Whether all filters say that the event is recorded.
     ///
     /// # Safety
     /// What it points to is there. `payload` has `size` bytes, with headroom before them.
-    pub(super) unsafe fn passes(&self, payload: *mut u8, size: usize, who: &Who) -> bool {
+    pub(super) unsafe fn passes(&self, staged: StagedPayload, who: &Who) -> bool {
+        let (payload, size) = (staged.start, staged.size());
         let bytes = payload.wrapping_sub(BEGIN);
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
         if self.takes_more {
@@ -251,18 +253,18 @@ impl Step {
     /// # Safety
     /// As above; `payload` has `size` bytes.
     #[inline(always)]
-    unsafe fn passes_quickly(&self, fill: Fill, payload: *const u8, size: usize) -> bool {
+    unsafe fn passes_quickly(&self, fill: Fill, staged: StagedPayload) -> bool {
         // SAFETY: by contract.
         let filter = unsafe { &*self.filter };
         let Some(entry) = filter.entry else { return false };
-        if size < self.coded_bytes as usize {
+        if staged.size_and_flags < self.coded_bytes as usize {
             return false;
         }
         let mut frame = Frame::new(&filter.environment, &[]);
         // SAFETY: the framer's code fills all slots, from a payload with as many bytes; the entry
         // is code of a program that was verified for as many slots.
         unsafe {
-            frame.fill_by(fill, payload, filter.slots);
+            frame.fill_by(fill, staged.start, filter.slots);
             filter.run(entry, &frame) != 0
         }
     }

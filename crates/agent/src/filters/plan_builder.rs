@@ -314,8 +314,9 @@ impl Maker<'_> {
     /// The plan of these steps; its link.
     pub(super) fn plan(
         &mut self,
-        (session, event, known): (usize, usize, usize),
-        whole_bytes: u16,
+        event: usize,
+        known: usize,
+        described: &[u8],
         decision: u32,
     ) -> Result<Link, NoRoom> {
         let steps = &self.steps[..self.steps_count];
@@ -325,10 +326,10 @@ impl Maker<'_> {
         let (direct, direct_bytes) = self.direct.unwrap_or((core::ptr::null(), 0));
         let plan = Plan {
             next: core::ptr::null(),
-            session: session as u16,
+            session: self.session as u16,
             event: event as u16,
             known: known as u32 + 1,
-            whole_bytes,
+            whole_bytes: whole_bytes(described),
             takes_more: self.takes_procname || self.applications != app_contexts::Staged::default(),
             takes_procname: self.takes_procname,
             applications: self.applications,
@@ -341,7 +342,7 @@ impl Maker<'_> {
             enabled: self.window.map_or(core::ptr::null(), |window| &window.event(event).enabled),
             generation: self
                 .window
-                .map_or(core::ptr::null(), |window| generation_of(window.base(), session)),
+                .map_or(core::ptr::null(), |window| generation_of(window.base(), self.session)),
             expected: self.generation,
         };
         self.store.put_plan(plan, decision)
@@ -350,7 +351,7 @@ impl Maker<'_> {
 
 /// Most bytes that each field that can be cut may have without being cut: its share of the room
 /// that those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
-pub(super) fn whole_bytes(described: &[u8]) -> u16 {
+fn whole_bytes(described: &[u8]) -> u16 {
     let Some(fields) = FieldViews::new(described) else { return 0 };
     let (mut fixed, mut spans) = (0, 0);
     for field in fields {

@@ -15,6 +15,7 @@ use trackway_abi::session::SESSIONS_MAX;
 
 use super::Link;
 use crate::abi::Event;
+use crate::payload::StagedPayload;
 use crate::state::filter_links::place_of;
 use crate::state::process::PROCESS;
 use crate::state::thread;
@@ -42,8 +43,7 @@ const NONE: u64 = 2;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Emitted {
     pub(crate) event: *mut Event,
-    pub(crate) payload: *mut u8,
-    pub(crate) size: usize,
+    pub(crate) payload: StagedPayload,
 }
 
 /// What filters say of an event in a session, if it is one filter that is asked in this way. Gives
@@ -78,11 +78,19 @@ pub(crate) unsafe fn judge(
     let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
     let asked = sequence::Asked { emitted, place, link, at, enabled, stamp_word, stamp };
     // SAFETY: the caller's event; a link to such a plan is only made where the sequence is there.
-    match unsafe { sequence::ask(asked) } {
-        (FAILS, emitted, _) => (AtOnce::Fails, emitted),
-        (PASSES, emitted, link) => (AtOnce::Passes(link.decision()), emitted),
-        (_, emitted, _) => (AtOnce::Unknown, emitted),
+    let Answer { answer, emitted, link } = unsafe { sequence::ask(asked) };
+    match answer {
+        FAILS => (AtOnce::Fails, emitted),
+        PASSES => (AtOnce::Passes(link.decision()), emitted),
+        _ => (AtOnce::Unknown, emitted),
     }
+}
+
+/// A filter's answer, or [`NONE`], with what was passed in.
+struct Answer {
+    answer: u64,
+    emitted: Emitted,
+    link: Link,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -96,7 +104,8 @@ mod sequence {
     use super::super::Link;
     use super::super::arena;
     use super::super::plan::Plan;
-    use super::{Emitted, NONE};
+    use super::{Answer, Emitted, NONE};
+    use crate::payload::StagedPayload;
 
     /// Where the sequence is entered; null: it is not there.
     static ENTRY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -229,8 +238,8 @@ mod sequence {
     /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
     /// is no vfork child's.
     #[inline(always)]
-    pub(super) unsafe fn ask(asked: Asked) -> (u64, Emitted, Link) {
-        let (answer, event, payload, size, link);
+    pub(super) unsafe fn ask(asked: Asked) -> Answer {
+        let (answer, event, start, size_and_flags, link);
         // SAFETY: where the link holds, in the sequence, the plan is what was put there, with code
         // of `emit_direct` for the event, which reads so many bytes of the payload, changes
         // no memory and no register but those that calls change, and leaves the stack alone.
@@ -261,15 +270,16 @@ mod sequence {
                 inlateout("rax") asked.stamp => answer,
                 inlateout("rcx") asked.enabled => _,
                 inlateout("rdx") asked.link.0 => link,
-                inlateout("rsi") asked.emitted.payload => payload,
+                inlateout("rsi") asked.emitted.payload.start => start,
                 inlateout("rdi") asked.place.as_ptr() => _,
                 inlateout("r8") asked.emitted.event => event,
                 inlateout("r9") arena::address_of(asked.at) => _,
-                inlateout("r10") asked.emitted.size => size,
+                inlateout("r10") asked.emitted.payload.size_and_flags => size_and_flags,
                 inlateout("r11") asked.stamp_word.as_ptr() => _,
             );
         }
-        (answer, Emitted { event, payload, size }, Link(link))
+        let payload = StagedPayload::new(start, size_and_flags);
+        Answer { answer, emitted: Emitted { event, payload }, link: Link(link) }
     }
 }
 
@@ -279,7 +289,7 @@ mod sequence {
     use core::sync::atomic::{AtomicU32, AtomicU64};
 
     use super::super::Link;
-    use super::{Emitted, NONE};
+    use super::{Answer, Emitted, NONE};
 
     #[expect(dead_code, reason = "nobody is asked")]
     pub(super) struct Asked {
@@ -292,8 +302,8 @@ mod sequence {
         pub(super) stamp: u64,
     }
 
-    pub(super) const unsafe fn ask(asked: Asked) -> (u64, Emitted, Link) {
-        (NONE, asked.emitted, asked.link)
+    pub(super) const unsafe fn ask(asked: Asked) -> Answer {
+        Answer { answer: NONE, emitted: asked.emitted, link: asked.link }
     }
 
     pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}

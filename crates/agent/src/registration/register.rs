@@ -77,7 +77,7 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
         .and_then(Home::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
     // SAFETY: the caller's event. (Sites may be at it: a module may say so again.)
-    unsafe { fast_path::say_filtered(event, false) };
+    unsafe { fast_path::set_emit_function(event, false) };
     if usize::from(event.size) >= size_of::<AskingEvent>() {
         // SAFETY: it is as long as that.
         let event = unsafe { &*core::ptr::from_mut(event).cast::<AskingEvent>() };

@@ -45,6 +45,18 @@ pub(crate) struct Decision {
     pub(crate) links: AtomicU32,
 }
 
+/// The tag that a decision's links carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkTag {
+    /// Links of the decision have this tag.
+    Current(u32),
+    /// The decision holds for another generation or window, or for a session without filters.
+    Stale,
+    /// Another thread, which was preempted, or the code that this signal handler interrupted, is
+    /// replacing the decision.
+    InReplacement,
+}
+
 /// See [`Decision::contexts`].
 pub(crate) const CPUS_AT: u32 = 16;
 
@@ -94,10 +106,8 @@ impl Decision {
         (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
-    /// The number that links carry which are made for `generation` of the session in `window`;
-    /// `Some(None)` if that is not what this decision is about. `None`: it is being replaced, by
-    /// another thread that was preempted, or by what this signal handler has interrupted.
-    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> Option<Option<u32>> {
+    /// Returns the tag of the links that are made for `generation` of the session in `window`.
+    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> LinkTag {
         /// How often it is looked at: for some microseconds at most.
         const PATIENCE: usize = 100;
         for _ in 0..PATIENCE {
@@ -107,11 +117,11 @@ impl Decision {
                 && self.base.load(Ordering::Relaxed) == window.base();
             let links = self.links.load(Ordering::Relaxed);
             if self.unchanged_since(sequence) {
-                return Some((same && links != 0).then_some(links));
+                return if same && links != 0 { LinkTag::Current(links) } else { LinkTag::Stale };
             }
             core::hint::spin_loop();
         }
-        None
+        LinkTag::InReplacement
     }
 
     /// The generation of the decision with this number, if this is it, and the event with this
