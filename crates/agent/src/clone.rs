@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use trackway_sys::Errno;
 
-use crate::fork_child::settled_stamp;
+use crate::fork_child::ensure_stamp;
 use crate::state::thread;
 
 /// clone(2) as the C library has it, for a child that may share the caller's thread-local storage:
@@ -32,9 +32,9 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     if shares_tls && waits {
         thread::begin_shared_tls();
     } else if shares_tls {
-        // Before there are two with this memory: see `thread::is_guest`.
+        // Before there are two with this memory: see `thread::runs_in_parent_memory`.
         let errno = Errno::last();
-        settled_stamp();
+        ensure_stamp();
         errno.set();
         before = thread::share_tls();
     }
@@ -53,7 +53,7 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     if shares_tls && waits {
         thread::end_shared_tls();
     } else if shares_tls && result < 0 {
-        thread::take_back(before);
+        thread::unshare_tls(before);
     }
     result
 }

@@ -11,23 +11,23 @@
 
 use crate::filters;
 use crate::state::process::PROCESS;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 use crate::sync::claims;
 
 /// Returns the process stamp, and makes it if this process has none: at start, and in a fork child.
 /// Zero while another thread, or the code that this signal handler interrupted, is making it.
-pub(crate) fn settled_stamp() -> u64 {
-    PROCESS.settled_stamp(reset)
+pub(crate) fn ensure_stamp() -> u64 {
+    PROCESS.ensure_stamp(reset)
 }
 
 /// Resets what this process must not have from its parent. The library's start runs the same list,
 /// less the parts that are still untouched then.
 fn reset(is_fork_child: bool) {
     // Before the decisions: a signal handler that decides in between counts this process as well.
-    Home::forget_all();
+    MappedWindow::reset_all();
     if is_fork_child {
-        filters::forget();
-        claims::forget();
+        filters::reset_in_fork_child();
+        claims::release_in_fork_child();
     }
     PROCESS.void_decisions();
 }

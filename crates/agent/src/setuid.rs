@@ -17,31 +17,31 @@ use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences}
 use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Way, Window};
 
-use crate::fork_child::settled_stamp;
+use crate::fork_child::ensure_stamp;
 use crate::registration::register;
 use crate::state::environment;
 use crate::state::event_archive;
 use crate::state::process::PROCESS;
 use crate::state::thread;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
 /// A function of the C library that this library wraps.
 #[derive(Debug)]
-pub struct Wrapped {
+pub struct WrappedFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 /// setuid(2).
-pub static SETUID: Wrapped = Wrapped::new(c"setuid");
+pub static SETUID: WrappedFunction = WrappedFunction::new(c"setuid");
 /// seteuid(2).
-pub static SETEUID: Wrapped = Wrapped::new(c"seteuid");
+pub static SETEUID: WrappedFunction = WrappedFunction::new(c"seteuid");
 /// setreuid(2).
-pub static SETREUID: Wrapped = Wrapped::new(c"setreuid");
+pub static SETREUID: WrappedFunction = WrappedFunction::new(c"setreuid");
 /// setresuid(2).
-pub static SETRESUID: Wrapped = Wrapped::new(c"setresuid");
+pub static SETRESUID: WrappedFunction = WrappedFunction::new(c"setresuid");
 
-impl Wrapped {
+impl WrappedFunction {
     const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
@@ -82,15 +82,15 @@ pub(crate) fn look_up_wrapped() {
 }
 
 /// How often anybody has asked.
-static ASKED: AtomicU32 = AtomicU32::new(0);
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
 
 /// How many threads are in a wrapped function now.
-static CHANGING: AtomicU32 = AtomicU32::new(0);
+static CHANGES_UNDERWAY: AtomicU32 = AtomicU32::new(0);
 
 /// A change of user while it is under way, from before the C library's function to the end of what
 /// follows from it.
 #[derive(Debug)]
-pub struct Change {
+pub struct UserChange {
     /// What the window is replaced by, where the new user may not have it any more.
     zeros: Option<Zeros>,
     /// Whether it is one of this process: a vfork child has its parent's memory, and is about to
@@ -98,42 +98,43 @@ pub struct Change {
     is_ours: bool,
 }
 
-impl Change {
-    /// Begins a change to these users (real, effective, saved; `None`: that one stays).
+impl UserChange {
+    /// Begins a change to these users (real, effective, saved; `None`: that one has_stayed).
     pub fn begin(users: [Option<u32>; 3]) -> Self {
-        if !PROCESS.has_started() || thread::is_guest() {
+        if !PROCESS.has_started() || thread::runs_in_parent_memory() {
             return Self { zeros: None, is_ours: false };
         }
         // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this, too.
-        CHANGING.fetch_add(1, Ordering::SeqCst);
+        CHANGES_UNDERWAY.fetch_add(1, Ordering::SeqCst);
         // Root may lock as much memory as it likes (mlockall with MCL_FUTURE makes all that is
         // mapped such memory); the new user may not. Nothing is done where it may come back, or
         // where the change will be refused.
         let leaves = users.iter().all(|&user| user.is_some_and(|user| user != 0));
-        let home = PROCESS.home().filter(|home| leaves && home.uid() == 0);
-        let home = home.filter(|_| Users::current().effective() == 0);
-        let window = home.and_then(|home| Some((home, home.whole_window()?)));
+        let mapped = PROCESS.current_window().filter(|mapped| leaves && mapped.uid() == 0);
+        let mapped = mapped.filter(|_| Users::current().effective() == 0);
+        let window = mapped.and_then(|mapped| Some((mapped, mapped.whole_window()?)));
         let errno = Errno::last();
-        let zeros = window.and_then(|(home, window)| window.zeros(home.reach(&window)));
+        let zeros =
+            window.and_then(|(mapped, window)| window.zeros(mapped.used_bytes_max(&window)));
         errno.set();
         Self { zeros, is_ours: true }
     }
 
     /// The C library's function has succeeded.
-    pub fn succeeded(&mut self) {
+    pub fn complete(&mut self) {
         if self.is_ours && must_move(Users::current()) {
             users_changed(&mut self.zeros);
         }
     }
 }
 
-impl Drop for Change {
+impl Drop for UserChange {
     fn drop(&mut self) {
         if self.is_ours {
             // A child forked in the middle begins at zero.
             let less = |threads: u32| threads.checked_sub(1);
             // ORDERING: SeqCst: see `begin`.
-            let _ = CHANGING.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
+            let _ = CHANGES_UNDERWAY.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
         }
         let errno = Errno::last();
         self.zeros = None;
@@ -146,27 +147,29 @@ impl Drop for Change {
 /// its user may not have, nor without one. (It is in no sandbox that forbids this: the parent's
 /// thread was at it.)
 extern "C" fn finish_in_fork_child() {
-    thread::has_forked();
-    if CHANGING.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
+    thread::note_fork();
+    if CHANGES_UNDERWAY.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
         return;
     }
     let errno = Errno::last();
     let before = SignalSet::all().block();
-    settled_stamp();
-    let opened = OPENED.swap(core::ptr::null_mut(), Ordering::Relaxed);
-    if !opened.is_null() && !Home::all().any(|(_, window)| window.base() == opened) {
+    ensure_stamp();
+    let opened = UNUSED_WINDOW.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    if !opened.is_null() && !MappedWindow::all().any(|(_, window)| window.base() == opened) {
         // SAFETY: the parent's thread, which is not here, had mapped it and given it to nobody.
-        unsafe { libc::munmap(opened.cast(), OPENED_BYTES.load(Ordering::Relaxed) as usize) };
+        unsafe {
+            libc::munmap(opened.cast(), UNUSED_WINDOW_BYTES.load(Ordering::Relaxed) as usize)
+        };
     }
-    for (home, _) in Home::all().filter(|(home, _)| !PROCESS.lives_in(home)) {
-        let Some(window) = home.whole_window() else { continue };
+    for (mapped, _) in MappedWindow::all().filter(|(mapped, _)| !PROCESS.is_in(mapped)) {
+        let Some(window) = mapped.whole_window() else { continue };
         // Half left, or half entered. If this fails, there is nothing more to be done.
-        let _ = window.blank(true, home.reach(&window));
-        let _ = window.blank(false, home.reach(&window));
+        let _ = window.blank(true, mapped.used_bytes_max(&window));
+        let _ = window.blank(false, mapped.used_bytes_max(&window));
     }
     move_once(Users::current(), &mut None);
-    if let Some(home) = PROCESS.home() {
-        settle_in(home);
+    if let Some(mapped) = PROCESS.current_window() {
+        register_events_in(mapped);
     }
     before.make_current();
     errno.set();
@@ -182,17 +185,17 @@ fn users_changed(zeros: &mut Option<Zeros>) {
     let before = SignalSet::all().block();
     // ORDERING: SeqCst, a Dekker pair: we ask, then find nobody moving; or whoever moves lets go,
     // then finds that somebody has asked.
-    ASKED.fetch_add(1, Ordering::SeqCst);
-    while let Some(moving) = PROCESS.moving() {
-        if moving.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+    REQUESTS.fetch_add(1, Ordering::SeqCst);
+    while let Some(lock) = PROCESS.move_lock() {
+        if lock.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             break; // another thread of this process is at it, and will look again
         }
-        settled_stamp();
+        ensure_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.
-        let asked = ASKED.load(Ordering::SeqCst);
+        let requests = REQUESTS.load(Ordering::SeqCst);
         move_once(Users::current(), zeros);
-        moving.store(0, Ordering::SeqCst);
-        if ASKED.load(Ordering::SeqCst) == asked {
+        lock.store(0, Ordering::SeqCst);
+        if REQUESTS.load(Ordering::SeqCst) == requests {
             break;
         }
     }
@@ -202,8 +205,8 @@ fn users_changed(zeros: &mut Option<Zeros>) {
 
 /// Whether the process is in a window that is not its own, or in none though one is.
 fn must_move(users: Users) -> bool {
-    match PROCESS.home() {
-        Some(home) => !users.contain(home.uid()),
+    match PROCESS.current_window() {
+        Some(mapped) => !users.contain(mapped.uid()),
         None => users.only().is_some(),
     }
 }
@@ -215,15 +218,15 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
     // A user may truncate his window, which ends those who use it: only what is his for good.
     let uid = users.only().filter(|&uid| uid == 0 || !has_more_rights());
     // Where none can be had, there is none.
-    let next = uid.and_then(Next::open);
-    if let Some(home) = PROCESS.home() {
-        if let Some(next) = next.as_ref().filter(|next| home.is_of(next.file)) {
+    let next = uid.and_then(NextWindow::open);
+    if let Some(mapped) = PROCESS.current_window() {
+        if let Some(next) = next.as_ref().filter(|next| mapped.shows_file(next.file)) {
             // The same user by another number, in a user namespace.
-            home.set_uid(next.uid);
+            mapped.set_uid(next.uid);
             next.discard();
             return;
         }
-        if leave(home, zeros).is_err() {
+        if leave(mapped, zeros).is_err() {
             if let Some(next) = next {
                 next.discard();
             }
@@ -236,11 +239,11 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
 }
 
 /// Where a window is mapped that nobody is in yet; null: there is none. For fork children.
-static OPENED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-static OPENED_BYTES: AtomicU64 = AtomicU64::new(0);
+static UNUSED_WINDOW: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static UNUSED_WINDOW_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// A window to move to.
-struct Next {
+struct NextWindow {
     window: Window,
     fd: Fd,
     /// Device and inode.
@@ -248,19 +251,19 @@ struct Next {
     uid: u32,
 }
 
-impl Next {
+impl NextWindow {
     fn open(uid: u32) -> Option<Self> {
         let (window, fd) = environment::open_window(uid).ok()?;
         let status = fd.status();
         let file = status.map_or([0; 2], |status| [status.device, status.inode]);
-        OPENED_BYTES.store(window.reserved_bytes(), Ordering::Relaxed);
-        OPENED.store(window.base(), Ordering::Relaxed);
+        UNUSED_WINDOW_BYTES.store(window.reserved_bytes(), Ordering::Relaxed);
+        UNUSED_WINDOW.store(window.base(), Ordering::Relaxed);
         Some(Self { window, fd, file, uid })
     }
 
     /// Gives up the mapping, which nobody has seen.
     fn discard(&self) {
-        OPENED.store(core::ptr::null_mut(), Ordering::Relaxed);
+        UNUSED_WINDOW.store(core::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: it was made in `open`, and nothing of it was given out.
         unsafe { self.window.discard() };
     }
@@ -268,23 +271,24 @@ impl Next {
 
 /// The sessions of the window that is being left. Not on the stack, which may be a small one:
 /// whoever moves is alone, with its signals blocked, and in a fork child there is nobody else.
-static LEFT: Layouts = Layouts(UnsafeCell::new([None; SESSIONS_MAX]));
+static ABANDONED_LAYOUTS: Layouts = Layouts(UnsafeCell::new([None; SESSIONS_MAX]));
 
 struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
 
-// SAFETY: see `LEFT`.
+// SAFETY: see `ABANDONED_LAYOUTS`.
 unsafe impl Sync for Layouts {}
 
 /// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
-fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
-    let Some(window) = &home.window() else { return Ok(()) };
+fn leave(mapped: &'static MappedWindow, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
+    let Some(window) = &mapped.window() else { return Ok(()) };
     if !zeros.as_ref().is_some_and(Zeros::are_whole) {
         *zeros = None;
     }
-    // The window is looked up each time: another thread may be extending it (`Home::extend`).
+    // The window is looked up each time: another thread may be extending it
+    // (`MappedWindow::extend`).
     let mut blank = |fixed_part| {
-        let Some(window) = home.whole_window() else { return Ok(()) };
-        let reach = home.reach(&window);
+        let Some(window) = mapped.whole_window() else { return Ok(()) };
+        let reach = mapped.used_bytes_max(&window);
         let suffice =
             |zeros: &Zeros| zeros.suffice(window.reserved_bytes(), window.mapped_bytes(), reach);
         match zeros.as_mut().filter(|zeros| suffice(zeros)) {
@@ -292,67 +296,75 @@ fn leave(home: &'static Home, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
             None => window.blank(fixed_part, reach),
         }
     };
-    // SAFETY: whoever moves is the only one who is here (see `LEFT`).
-    let layouts = unsafe { &mut *LEFT.0.get() };
+    // SAFETY: whoever moves is the only one who is here (see `ABANDONED_LAYOUTS`).
+    let layouts = unsafe { &mut *ABANDONED_LAYOUTS.0.get() };
     for (index, layout) in layouts.iter_mut().enumerate() {
         *layout = SessionLayout::read(window, index);
     }
     // Said before the window is gone, and taken back if it cannot be left.
-    departure(home, window, layouts);
+    count_departure(mapped, window, layouts);
     PROCESS.move_to(None);
-    event_archive::set_left_words(0, Some(home));
+    event_archive::set_abandoned_words(0, Some(mapped));
     // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
     // session has the generation zero.
     if let Err(errno) = blank(true) {
-        arrival(home, window);
-        PROCESS.move_to(Some(home));
-        settle_in(home);
+        uncount_departure(mapped, window);
+        PROCESS.move_to(Some(mapped));
+        register_events_in(mapped);
         return Err(errno);
     }
     // Who passed its gate before has committed or starts again. A kernel that cannot do this may
     // lose a record of each thread that is copying one now.
     let _ = restart_sequences();
-    wait_for_claims(home, window, layouts);
-    // If this fails the rest stays where it is, and nobody looks there any more.
+    wait_for_claims(mapped, window, layouts);
+    // If this fails the rest has_stayed where it is, and nobody looks there any more.
     let _ = blank(false);
-    // Those of another home would be of another size, and there.
+    // Those of another mapped would be of another size, and there.
     *zeros = None;
     Ok(())
 }
 
 /// Says to all sessions that count this process that it is going.
-fn departure(home: &Home, window: &Window, layouts: &[Option<SessionLayout>; SESSIONS_MAX]) {
+fn count_departure(
+    mapped: &MappedWindow,
+    window: &Window,
+    layouts: &[Option<SessionLayout>; SESSIONS_MAX],
+) {
     for layout in layouts.iter().flatten() {
         let index = layout.index;
         let session = window.session(index);
         let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
-        if home.counted_in[index].load(Ordering::Relaxed) == trace
-            && home.departed_from[index].swap(trace, Ordering::Relaxed) != trace
+        if mapped.counting_traces[index].load(Ordering::Relaxed) == trace
+            && mapped.departure_traces[index].swap(trace, Ordering::Relaxed) != trace
         {
             session.departed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Takes back what [`departure`] said, for a process that is here again.
-fn arrival(home: &Home, window: &Window) {
+/// Takes back what [`count_departure`] said, for a process that is here again.
+fn uncount_departure(mapped: &MappedWindow, window: &Window) {
     for index in window.active_sessions() {
         let session = window.session(index);
         let trace = session.trace_uuid[0].load(Ordering::Relaxed) | 1;
-        if home.departed_from[index].swap(0, Ordering::Relaxed) == trace {
+        if mapped.departure_traces[index].swap(0, Ordering::Relaxed) == trace {
             session.departed.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 /// Waits until no claim region bears this process's name, for a while: who takes one now finds the
-/// session gone and lets go. A claim that stays is that of a thread which does not run, or of the
-/// code that a signal handler interrupted to call us. The same for slots of lockless buffers, which
-/// do not say whose they are: until there are none for a moment.
-fn wait_for_claims(home: &Home, window: &Window, layouts: &[Option<SessionLayout>; SESSIONS_MAX]) {
+/// session gone and lets go. A claim that has_stayed is that of a thread which does not run, or of
+/// the code that a signal handler interrupted to call us. The same for slots of lockless buffers,
+/// which do not say whose they are: until there are none for a moment.
+fn wait_for_claims(
+    mapped: &MappedWindow,
+    window: &Window,
+    layouts: &[Option<SessionLayout>; SESSIONS_MAX],
+) {
     const ROUNDS_MAX: usize = 50;
     const ROUND_NS: u64 = 100_000;
-    let slot = home.slot.load(Ordering::Relaxed);
+    let slot = mapped.slot.load(Ordering::Relaxed);
     let ours = |layout: &SessionLayout| {
         (0..layout.cpus).any(|cpu| {
             (0..CLAIM_REGIONS_PER_CPU).any(|which| {
@@ -372,36 +384,38 @@ fn wait_for_claims(home: &Home, window: &Window, layouts: &[Option<SessionLayout
 }
 
 /// Moves to a window, if there is a place for it.
-fn enter(next: &Next) {
-    let home = if let Some(home) = Home::known(next.file) {
+fn enter(next: &NextWindow) {
+    let mapped = if let Some(mapped) = MappedWindow::find_by_file(next.file) {
         // Back in its old place.
         next.discard();
-        let window = home.whole_window();
+        let window = mapped.whole_window();
         let filled = window.is_some_and(|window| window.refill(&next.fd).is_ok());
-        filled.then_some(home)
+        filled.then_some(mapped)
     } else {
-        let home = Home::found(next.window, next.uid, next.file);
-        if home.is_none() {
+        let mapped = MappedWindow::add(next.window, next.uid, next.file);
+        if mapped.is_none() {
             next.discard();
         }
-        OPENED.store(core::ptr::null_mut(), Ordering::Relaxed);
-        home
+        UNUSED_WINDOW.store(core::ptr::null_mut(), Ordering::Relaxed);
+        mapped
     };
-    let Some((home, window)) = home.and_then(|home| Some((home, home.window()?))) else { return };
-    home.set_uid(next.uid);
+    let Some((mapped, window)) = mapped.and_then(|mapped| Some((mapped, mapped.window()?))) else {
+        return;
+    };
+    mapped.set_uid(next.uid);
     // Its place in the table of processes is the one that its old claims name, if it still has it.
-    let place = Owner::from_word(home.slot.load(Ordering::Relaxed));
+    let place = Owner::from_word(mapped.slot.load(Ordering::Relaxed));
     let who = identity();
     if !window.holds(place, who.pid) {
-        home.slot.store(window.enter_process(&who).owner_word(0), Ordering::Relaxed);
+        mapped.slot.store(window.enter_process(&who).owner_word(0), Ordering::Relaxed);
     }
-    arrival(home, &window);
-    PROCESS.move_to(Some(home));
-    settle_in(home);
+    uncount_departure(mapped, &window);
+    PROCESS.move_to(Some(mapped));
+    register_events_in(mapped);
 }
 
 /// Describes in the process's window what it knows, and sends there who aims at another one.
-fn settle_in(home: &'static Home) {
-    register::intern_all(home);
-    event_archive::set_left_words(event_archive::FOLLOW, Some(home));
+fn register_events_in(mapped: &'static MappedWindow) {
+    register::intern_all(mapped);
+    event_archive::set_abandoned_words(event_archive::RETARGET, Some(mapped));
 }

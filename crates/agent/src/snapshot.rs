@@ -10,9 +10,9 @@ use trackway_abi::session::{NAME_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_sys::Errno;
 
 use crate::emit::prefilter;
-use crate::fork_child::settled_stamp;
+use crate::fork_child::ensure_stamp;
 use crate::state::process::PROCESS;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
 /// Asks for a snapshot of each session that overwrites its oldest records and records this process;
 /// of those of this name, if one is given. How many they are: `trackway_abi_snapshot` of
@@ -23,23 +23,23 @@ use crate::state::window_map::Home;
 pub unsafe fn request(name: *const c_char) -> usize {
     // SAFETY: the caller's promise.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
-    let Some(home) = PROCESS.home() else { return 0 };
+    let Some(mapped) = PROCESS.current_window() else { return 0 };
     // A fork child's first call may open files in /proc, and fail to.
     let errno = Errno::last();
-    settled_stamp();
-    let count = request_in(home, name);
+    ensure_stamp();
+    let count = request_in(mapped, name);
     errno.set();
     count
 }
 
-fn request_in(home: &Home, name: Option<&[u8]>) -> usize {
-    let Some(window) = &home.window() else { return 0 };
+fn request_in(mapped: &MappedWindow, name: Option<&[u8]>) -> usize {
+    let Some(window) = &mapped.window() else { return 0 };
     let mut traces = [[0; 2]; SESSIONS_MAX];
     let mut count = 0;
     for slot in window.active_sessions() {
         let session = window.session(slot);
-        let is_named = name.is_none_or(|name| has_name(session, name));
-        let layout = if is_named { prefilter::decide(home, slot) } else { None };
+        let has_process_slot = name.is_none_or(|name| has_name(session, name));
+        let layout = if has_process_slot { prefilter::decide(mapped, slot) } else { None };
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }

@@ -11,60 +11,61 @@ use trackway_window::OpenError;
 
 use crate::emit::blocking;
 use crate::filters;
-use crate::fork_child::settled_stamp;
+use crate::fork_child::ensure_stamp;
 use crate::registration::register;
 use crate::setuid;
-use crate::state::environment::{explain, keep_folder, open_window, variable};
+use crate::state::environment::{open_window, print_reason, read_variable, store_folder};
 use crate::state::executable;
 use crate::state::process::PROCESS;
 use crate::state::thread;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
-/// Environment variable with the tokens that this process holds, in hexadecimal, by colons.
+/// Environment read_variable with the tokens that this process holds, in hexadecimal, by colons.
 const TOKEN_VARIABLE: &CStr = c"TRACKWAY_TOKEN";
-/// Environment variable that lets sessions make the program wait.
+/// Environment read_variable that lets sessions make the program wait.
 const BLOCKING_VARIABLE: &CStr = c"TRACKWAY_ALLOW_BLOCKING";
 /// Said where a recorder gave the process a token, and its session is not in this window: it has
 /// ended, or is in the window of another version, or in that of another folder.
-const STRANGER: &CStr = c"trackway: the recording of TRACKWAY_TOKEN has ended, or its `trackway` \
+const UNKNOWN_TOKEN: &CStr =
+    c"trackway: the recording of TRACKWAY_TOKEN has ended, or its `trackway` \
     and this library are of different versions: not traced by it\n";
 
 /// Starts the library in this process. Called once, by its constructor.
 pub fn start() {
     let errno = Errno::last(); // the program's is left as it was
-    keep_folder();
-    blocking::allow(variable(BLOCKING_VARIABLE));
+    store_folder();
+    blocking::set_allowed(read_variable(BLOCKING_VARIABLE));
     setuid::look_up_wrapped();
-    match open_first_home() {
-        Ok(home) => {
+    match map_first_window() {
+        Ok(mapped) => {
             if let Some(page) = trackway_sys::memory::wiped_on_fork() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
                 executable::look_up();
                 filters::executable_memory::prepare();
-                PROCESS.adopt(home, page, &tokens);
-                let stamp = settled_stamp();
+                PROCESS.start(mapped, page, &tokens);
+                let stamp = ensure_stamp();
                 // This thread's line, so that it needs no system call in a sandbox later. Not its
                 // name: programs give their threads names after this.
                 thread::identify(stamp, false);
                 register::register_loaded_modules();
-                if tokens != [0; 8] && !PROCESS.is_expected() {
-                    explain(STRANGER);
+                if tokens != [0; 8] && !PROCESS.holds_awaited_token() {
+                    print_reason(UNKNOWN_TOKEN);
                 }
             } else {
-                explain(c"trackway: no MADV_WIPEONFORK (Linux 4.14): not traced\n");
+                print_reason(c"trackway: no MADV_WIPEONFORK (Linux 4.14): not traced\n");
             }
         }
         Err(OpenError::Truncated) => {
-            explain(c"trackway: the window has been truncated: not traced\n");
+            print_reason(c"trackway: the window has been truncated: not traced\n");
         }
-        Err(OpenError::NotOurs) => explain(c"trackway: the window is not ours: not traced\n"),
-        Err(_) => explain(c"trackway: no window can be opened or made: not traced\n"),
+        Err(OpenError::NotOurs) => print_reason(c"trackway: the window is not ours: not traced\n"),
+        Err(_) => print_reason(c"trackway: no window can be opened or made: not traced\n"),
     }
     errno.set();
 }
 
-fn open_first_home() -> Result<&'static Home, OpenError> {
+fn map_first_window() -> Result<&'static MappedWindow, OpenError> {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
     // A user may truncate his window, which ends those who use it: not a program with more rights.
@@ -73,11 +74,11 @@ fn open_first_home() -> Result<&'static Home, OpenError> {
     }
     let (window, fd) = open_window(uid)?;
     let status = fd.status()?;
-    Home::found(window, uid, [status.device, status.inode]).ok_or(OpenError::Absent)
+    MappedWindow::add(window, uid, [status.device, status.inode]).ok_or(OpenError::Absent)
 }
 
 fn read_tokens(into: &mut [u64; 8]) {
-    let Some(text) = variable(TOKEN_VARIABLE) else { return };
+    let Some(text) = read_variable(TOKEN_VARIABLE) else { return };
     // The innermost recording's token is the last.
     let tokens = text.to_bytes().rsplit(|&byte| byte == b':');
     for (slot, token) in into.iter_mut().zip(tokens) {

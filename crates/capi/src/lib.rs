@@ -13,7 +13,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use trackway_agent::abi::{Event, Field, Value};
-use trackway_agent::app_contexts::{self, Context, Saved};
+use trackway_agent::app_contexts::{self, Context, SavedValue};
 use trackway_agent::dynamic::{self, Dynamic};
 use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value: *mut Saved) {
+pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value: *mut SavedValue) {
     // SAFETY: the caller's context, and the caller's variable.
     unsafe {
         if let Some(context) = context.as_ref()
@@ -100,7 +100,10 @@ pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trackway_abi_context_put(context: *const Context, value: *const Saved) {
+pub unsafe extern "C" fn trackway_abi_context_put(
+    context: *const Context,
+    value: *const SavedValue,
+) {
     // SAFETY: the caller's context, and the caller's value.
     if let (Some(context), Some(value)) = unsafe { (context.as_ref(), value.as_ref()) } {
         app_contexts::put(context, value);
@@ -249,10 +252,10 @@ macro_rules! set_user {
             // Of root; and (uid_t) -1 leaves a user as it is.
             let users: [u32; 3] = $users;
             let users = users.map(|user| (user != u32::MAX).then_some(user));
-            let mut change = trackway_agent::setuid::Change::begin(users);
+            let mut change = trackway_agent::setuid::UserChange::begin(users);
             let result = function($($user),+);
             if result == 0 {
-                change.succeeded();
+                change.complete();
             }
             result
         }

@@ -14,9 +14,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_jit::Kind;
 
-use names::{PLACES_MAX, hash};
-pub(crate) use names::{Place, count};
-pub(crate) use session_list::{Wanted, look_up};
+use names::{CONTEXTS_MAX, hash};
+pub(crate) use names::{ContextIndex, count};
+pub(crate) use session_list::{SessionContexts, read_session_list};
 use values::{TEXT_BYTES, Value};
 
 /// Longest name, provider and colon included, in bytes.
@@ -53,33 +53,33 @@ const _: () = {
 /// `struct trackway_abi_context_value`: a value, or that there is none.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Saved {
+pub struct SavedValue {
     words: [u64; values::TEXT_WORDS],
     is_set: u64,
 }
 
-const _: () = assert!(size_of::<Saved>() == 40);
+const _: () = assert!(size_of::<SavedValue>() == 40);
 
 impl Context {
     /// Where its value is; `None`: of another version, of no kind, or there is no room for it.
     #[inline]
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<ContextIndex> {
         match self.place.load(Ordering::Relaxed) {
             0 => self.find_place(),
-            known => Place::new(known.wrapping_sub(1) as usize),
+            known => ContextIndex::new(known.wrapping_sub(1) as usize),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_place(&self) -> Option<Place> {
+    fn find_place(&self) -> Option<ContextIndex> {
         let place = self.declare();
         let known = place.map_or(NOWHERE, |place| place.index() as u32 + 1);
         self.place.store(known, Ordering::Relaxed);
         place
     }
 
-    fn declare(&self) -> Option<Place> {
+    fn declare(&self) -> Option<ContextIndex> {
         let is_known = self.version == crate::abi::VERSION
             && usize::from(self.size) >= size_of::<Self>()
             && !self.provider.is_null()
@@ -134,35 +134,39 @@ pub fn clear(context: &Context) {
 }
 
 /// The calling thread's value of a context, for [`put`].
-pub fn get(context: &Context) -> Saved {
+pub fn get(context: &Context) -> SavedValue {
     match context.place().and_then(values::get) {
-        Some(value) => Saved { words: value.words(), is_set: 1 },
-        None => Saved { words: [0; values::TEXT_WORDS], is_set: 0 },
+        Some(value) => SavedValue { words: value.words(), is_set: 1 },
+        None => SavedValue { words: [0; values::TEXT_WORDS], is_set: 0 },
     }
 }
 
 /// Gives the context the value, or none, that [`get`] found.
-pub fn put(context: &Context, saved: &Saved) {
+pub fn put(context: &Context, saved: &SavedValue) {
     let Some(place) = context.place() else { return };
     if saved.is_set == 0 {
         values::clear(place);
     } else {
-        values::set(place, Value::of_words(saved.words));
+        values::set(place, Value::from_words(saved.words));
     }
 }
 
 /// The place of the context of this name, `provider:name`, if the process has it.
-pub(crate) fn named(name: &[u8]) -> Option<Place> {
-    names::declared(hash(name.iter().copied()))
+pub(crate) fn find_context(name: &[u8]) -> Option<ContextIndex> {
+    names::find(hash(name.iter().copied()))
 }
 
-/// How far before the end of a room, in bytes, [`stage`] puts the value of each place, by its
-/// number; 0: not at all.
-pub(crate) type Staged = [u8; PLACES_MAX];
+/// How far before the end of a room, in bytes, [`write_values`] puts the value of each place, by
+/// its number; 0: not at all.
+pub(crate) type StagedOffsets = [u8; CONTEXTS_MAX];
 
 /// Where the value of a place goes, besides those that `staged` has already, in a room of so many
 /// bytes: as far before its end. `None`: it is full.
-pub(crate) fn add_to(staged: &mut Staged, place: Place, room: usize) -> Option<u8> {
+pub(crate) fn add_offset(
+    staged: &mut StagedOffsets,
+    place: ContextIndex,
+    room: usize,
+) -> Option<u8> {
     let known = staged[place.index()];
     if known != 0 {
         return Some(known);
@@ -181,10 +185,11 @@ pub(crate) fn add_to(staged: &mut Staged, place: Place, room: usize) -> Option<u
 ///
 /// # Safety
 /// There is the room that was said when it was made.
-pub(crate) unsafe fn stage(end: *mut u8, staged: &Staged) -> bool {
+pub(crate) unsafe fn write_values(end: *mut u8, staged: &StagedOffsets) -> bool {
     let wanted = (0..).zip(staged).filter(|(_, before)| **before != 0);
     for (place, before) in wanted {
-        let Some((place, value)) = Place::new(place).and_then(|of| Some((of, values::get(of)?)))
+        let Some((place, value)) =
+            ContextIndex::new(place).and_then(|of| Some((of, values::get(of)?)))
         else {
             return false;
         };

@@ -13,11 +13,11 @@ pub(super) const NUMBERS_MAX: usize = 4;
 /// Places of strings.
 const TEXTS_MAX: usize = 2;
 /// All places.
-pub(super) const PLACES_MAX: usize = NUMBERS_MAX + TEXTS_MAX;
+pub(super) const CONTEXTS_MAX: usize = NUMBERS_MAX + TEXTS_MAX;
 
 /// For each place the hash of the name that it belongs to, and in the lowest bits its kind; 0: of
 /// none.
-static NAMES: [AtomicU64; PLACES_MAX] = [const { AtomicU64::new(0) }; PLACES_MAX];
+static NAMES: [AtomicU64; CONTEXTS_MAX] = [const { AtomicU64::new(0) }; CONTEXTS_MAX];
 const KIND_BITS: u64 = 7;
 
 /// How many of them belong to names: at least those whose declarer has come back.
@@ -25,12 +25,12 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A place: its number is in bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u8);
+pub(crate) struct ContextIndex(u8);
 
-impl Place {
+impl ContextIndex {
     #[inline(always)]
     pub(crate) const fn new(index: usize) -> Option<Self> {
-        if index < PLACES_MAX { Some(Self(index as u8)) } else { None }
+        if index < CONTEXTS_MAX { Some(Self(index as u8)) } else { None }
     }
 
     #[inline(always)]
@@ -58,7 +58,7 @@ pub(crate) fn hash(name: impl Iterator<Item = u8>) -> u64 {
 
 /// The place of the context whose name has this hash; it gets one if it has none. `None`: there is
 /// no room, or it is of another kind.
-pub(super) fn declare(hash: u64, kind: Kind) -> Option<Place> {
+pub(super) fn declare(hash: u64, kind: Kind) -> Option<ContextIndex> {
     let place = find_or_take(hash, kind);
     // Also where somebody else has taken it who has not come to this yet.
     count_all();
@@ -66,10 +66,10 @@ pub(super) fn declare(hash: u64, kind: Kind) -> Option<Place> {
     place
 }
 
-fn find_or_take(hash: u64, kind: Kind) -> Option<Place> {
+fn find_or_take(hash: u64, kind: Kind) -> Option<ContextIndex> {
     let word = hash | kind as u64;
-    let range = if kind == Kind::String { NUMBERS_MAX..PLACES_MAX } else { 0..NUMBERS_MAX };
-    if let Some(place) = declared(hash) {
+    let range = if kind == Kind::String { NUMBERS_MAX..CONTEXTS_MAX } else { 0..NUMBERS_MAX };
+    if let Some(place) = find(hash) {
         return (place.kind() == kind).then_some(place);
     }
     for index in range {
@@ -78,8 +78,8 @@ fn find_or_take(hash: u64, kind: Kind) -> Option<Place> {
         // that he looks, then does.
         let taken = NAMES[index].compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed);
         match taken {
-            Ok(_) => return Place::new(index),
-            Err(other) if other == word => return Place::new(index),
+            Ok(_) => return ContextIndex::new(index),
+            Err(other) if other == word => return ContextIndex::new(index),
             // Another thread's, who has declared it as another kind meanwhile.
             Err(other) if other & !KIND_BITS == hash => return None,
             Err(_) => {}
@@ -89,13 +89,13 @@ fn find_or_take(hash: u64, kind: Kind) -> Option<Place> {
 }
 
 /// The place of the context whose name has this hash, if the process has set it.
-pub(crate) fn declared(hash: u64) -> Option<Place> {
+pub(crate) fn find(hash: u64) -> Option<ContextIndex> {
     // ORDERING: SeqCst pairs with `declare`.
     let is_it = |name: &AtomicU64| {
         let word = name.load(Ordering::SeqCst);
         word != 0 && word & !KIND_BITS == hash
     };
-    NAMES.iter().position(is_it).and_then(Place::new)
+    NAMES.iter().position(is_it).and_then(ContextIndex::new)
 }
 
 /// How many contexts the process has. They only become more; who has [declared](declare) one is

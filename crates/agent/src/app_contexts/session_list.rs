@@ -9,17 +9,17 @@ use trackway_abi::record::context::{APPLICATIONS_MAX, APPLICATIONS_ROOM, NOTHING
 use trackway_abi::session::{APPLICATIONS_BYTES_MAX, SESSIONS_MAX};
 use trackway_window::Window;
 
-use super::names::{self, Place};
+use super::names::{self, ContextIndex};
 use super::values;
 use crate::state::process::PROCESS;
 
-/// For each session what was found out, and for what: [`Wanted::key`]. 0: nothing yet.
-static KNOWN: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
+/// For each session what was found out, and for what: [`SessionContexts::key`]. 0: nothing yet.
+static CACHE: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
 
 /// The contexts that a session records: four bits each, the number of its place plus one, or 0 if
 /// the process does not have it; then how many they are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted(u64);
+pub(crate) struct SessionContexts(u64);
 
 /// Bits of one.
 const PLACE_BITS: usize = 4;
@@ -28,9 +28,9 @@ const COUNT_AT: usize = PLACE_BITS * APPLICATIONS_MAX;
 /// Where the key is.
 const KEY_AT: usize = COUNT_AT + 4;
 
-const _: () = assert!(names::PLACES_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
+const _: () = assert!(names::CONTEXTS_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
 
-impl Wanted {
+impl SessionContexts {
     /// What it holds for: a generation of the session, the window, the contexts that there are. Of
     /// the generation the lowest bits: it is raised by one.
     #[inline(always)]
@@ -39,10 +39,10 @@ impl Wanted {
         (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | names::count() as u64
     }
 
-    /// That of a session's generation, if it is known; else ask [`look_up`].
+    /// That of a session's generation, if it is known; else ask [`read_session_list`].
     #[inline(always)]
-    pub(crate) fn known(session: usize, generation: u64) -> Option<Self> {
-        let word = KNOWN[session % SESSIONS_MAX].load(Ordering::Relaxed);
+    pub(crate) fn cached(session: usize, generation: u64) -> Option<Self> {
+        let word = CACHE[session % SESSIONS_MAX].load(Ordering::Relaxed);
         (word >> KEY_AT == Self::key(generation)).then_some(Self(word))
     }
 
@@ -51,10 +51,10 @@ impl Wanted {
         if count < APPLICATIONS_MAX { count } else { APPLICATIONS_MAX }
     }
 
-    const fn place(self, number: usize) -> Option<Place> {
+    const fn place(self, number: usize) -> Option<ContextIndex> {
         let place = self.0 >> (PLACE_BITS * number) & ((1 << PLACE_BITS) - 1);
         match place.checked_sub(1) {
-            Some(place) => Place::new(place as usize),
+            Some(place) => ContextIndex::new(place as usize),
             None => None,
         }
     }
@@ -102,12 +102,16 @@ impl Wanted {
 /// The contexts that a session records in this generation; `None`: the generation is another one.
 #[cold]
 #[inline(never)] // for the stack of those that do not come here
-pub(crate) fn look_up(window: &Window, index: usize, generation: u64) -> Option<Wanted> {
-    if let Some(known) = Wanted::known(index, generation) {
+pub(crate) fn read_session_list(
+    window: &Window,
+    index: usize,
+    generation: u64,
+) -> Option<SessionContexts> {
+    if let Some(known) = SessionContexts::cached(index, generation) {
         return Some(known);
     }
     // First: what is declared behind it makes the key another one.
-    let key = Wanted::key(generation);
+    let key = SessionContexts::key(generation);
     let session = window.session(index);
     let mut names = [0; APPLICATIONS_BYTES_MAX];
     let length = session.applications_bytes.load(Ordering::Relaxed) as usize;
@@ -124,11 +128,11 @@ pub(crate) fn look_up(window: &Window, index: usize, generation: u64) -> Option<
     let (mut word, mut count) = (0, 0);
     let names = names.split(|&byte| byte == b'\n').filter(|name| !name.is_empty());
     for (number, name) in names.take(APPLICATIONS_MAX).enumerate() {
-        let place = super::named(name).map_or(0, |place| place.index() as u64 + 1);
+        let place = super::find_context(name).map_or(0, |place| place.index() as u64 + 1);
         word |= place << (PLACE_BITS * number);
         count = number as u64 + 1;
     }
-    let wanted = Wanted(word | count << COUNT_AT | key << KEY_AT);
-    KNOWN[index % SESSIONS_MAX].store(wanted.0, Ordering::Relaxed);
+    let wanted = SessionContexts(word | count << COUNT_AT | key << KEY_AT);
+    CACHE[index % SESSIONS_MAX].store(wanted.0, Ordering::Relaxed);
     Some(wanted)
 }

@@ -13,13 +13,13 @@ use trackway_window::{
     MappedMemory, Owner, ProcessSlot, SessionLayout, SlotMemory, Way, Window, lease_is_over,
 };
 
-use super::blocking::Patience;
+use super::blocking::WaitBudget;
 use super::timestamp;
 use crate::state::process::PROCESS;
 use crate::state::thread::Identity;
-use crate::state::window_map::{Home, generation_of};
+use crate::state::window_map::{MappedWindow, generation_of};
 use crate::sync::claims;
-use crate::sync::recoverable_lock::{Footprint, Holder};
+use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
 /// How often a sequence may be restarted before the record goes another way (a debugger that
 /// steps through it, a storm of signals).
@@ -30,8 +30,8 @@ const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
 /// How many claim regions of CPUs that have memory from the start it tries after them.
 const SPARES_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
 /// One record on its way.
-pub(super) struct Record<'a> {
-    pub(super) home: &'a Home,
+pub(super) struct RecordAttempt<'a> {
+    pub(super) mapped: &'a MappedWindow,
     pub(super) window: &'a Window,
     pub(super) layout: &'a SessionLayout,
     pub(super) event: usize,
@@ -43,13 +43,13 @@ pub(super) struct Record<'a> {
     pub(super) body: *mut u8,
     pub(super) body_bytes: usize,
     /// Whether a field was cut to fit.
-    pub(super) cut: bool,
+    pub(super) is_cut: bool,
 }
 
 /// What became of an attempt.
 enum Outcome {
     /// Committed.
-    Done,
+    Committed,
     /// There is no room, now.
     Full,
     /// Likewise, and counted where the buffer is.
@@ -57,9 +57,9 @@ enum Outcome {
     /// No sub-buffer can hold it.
     Oversized,
     /// It cannot be recorded, however long it waits.
-    Hopeless,
+    Impossible,
     /// Try another way.
-    Busy,
+    Unavailable,
     /// The session changed under it: decide anew.
     Stale,
 }
@@ -88,18 +88,18 @@ fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option
     layout.region(window, cpu, way)
 }
 
-impl Record<'_> {
+impl RecordAttempt<'_> {
     /// Commits or discards; false if the session changed meanwhile.
-    pub(super) fn record(&self, patience: &mut Option<Patience>) -> bool {
+    pub(super) fn commit_or_count(&self, budget: &mut Option<WaitBudget>) -> bool {
         let session = self.window.session(self.layout.index);
         loop {
             let cpu = trackway_sys::thread::cpu();
             let outcome = self.attempt(cpu);
             // Lockless buffers count what they refuse, so there nobody asks twice.
             let waits = matches!(outcome, Outcome::Full)
-                && patience.get_or_insert_with(|| Patience::of(session)).wait(session);
+                && budget.get_or_insert_with(|| WaitBudget::for_session(session)).wait(session);
             if !waits {
-                return self.end(cpu, outcome);
+                return self.finish(cpu, outcome);
             }
             if self.session_changed() {
                 return false;
@@ -119,21 +119,21 @@ impl Record<'_> {
             return Outcome::Oversized;
         }
         if self.layout.flags & flag::LOCKLESS != 0 {
-            return self.by_lockless(cpu);
+            return self.commit_lockless(cpu);
         }
-        match self.by_sequence() {
-            Outcome::Busy if fits_claim => self.by_claim(cpu),
-            Outcome::Busy => Outcome::Hopeless,
+        match self.commit_by_sequence() {
+            Outcome::Unavailable if fits_claim => self.commit_by_claim(cpu),
+            Outcome::Unavailable => Outcome::Impossible,
             outcome => outcome,
         }
     }
 
     /// Counts what came of it; false if the session changed meanwhile.
     #[inline(never)]
-    fn end(&self, cpu: u32, outcome: Outcome) -> bool {
+    fn finish(&self, cpu: u32, outcome: Outcome) -> bool {
         match outcome {
-            Outcome::Done => {
-                if self.cut {
+            Outcome::Committed => {
+                if self.is_cut {
                     self.count_cut();
                 }
                 true
@@ -141,10 +141,10 @@ impl Record<'_> {
             Outcome::Stale => false,
             Outcome::Lost => {
                 self.layout.discards(self.window, self.event).fetch_add(1, Ordering::Relaxed);
-                self.look_at_lease(trackway_sys::clock::monotonic_ns());
+                self.disable_if_lease_expired(trackway_sys::clock::monotonic_ns());
                 true
             }
-            Outcome::Full | Outcome::Oversized | Outcome::Hopeless | Outcome::Busy => {
+            Outcome::Full | Outcome::Oversized | Outcome::Impossible | Outcome::Unavailable => {
                 // What is counted in a session that has ended meanwhile perhaps nobody sees, and
                 // its successor may have room. (Who sleeps behind this look counts in vain, or in
                 // the next session of that slot.)
@@ -152,7 +152,7 @@ impl Record<'_> {
                     return false;
                 }
                 let why = match outcome {
-                    Outcome::Full | Outcome::Hopeless if self.lacks_memory() => Discard::Unmapped,
+                    Outcome::Full | Outcome::Impossible if self.lacks_memory() => Discard::Unmapped,
                     Outcome::Full => Discard::Full,
                     _ => Discard::Other,
                 };
@@ -160,7 +160,7 @@ impl Record<'_> {
                 if let Outcome::Oversized = outcome {
                     self.note_oversized(cpu);
                 }
-                self.look_at_lease(trackway_sys::clock::monotonic_ns());
+                self.disable_if_lease_expired(trackway_sys::clock::monotonic_ns());
                 true
             }
         }
@@ -170,7 +170,7 @@ impl Record<'_> {
     fn lacks_memory(&self) -> bool {
         // In this order: what is backed meanwhile is mapped by the second look.
         let backed = self.window.backed_bytes();
-        backed.is_some_and(|backed| backed > self.home.usable_bytes())
+        backed.is_some_and(|backed| backed > self.mapped.usable_bytes())
     }
 
     #[inline(never)] // as the others, for the stack of those that do not come here
@@ -181,14 +181,14 @@ impl Record<'_> {
     }
 
     #[inline(never)]
-    fn by_sequence(&self) -> Outcome {
+    fn commit_by_sequence(&self) -> Outcome {
         let pointer = trackway_sys::thread::rseq_area();
         let unusable = !AVAILABLE
             || pointer.is_null()
             || self.thread.in_vfork_child
             || self.layout.flags & flag::CLAIM_ONLY != 0;
         if unusable {
-            return Outcome::Busy;
+            return Outcome::Unavailable;
         }
         // SAFETY: glibc registered this thread's area, and this is no vfork child.
         let area = unsafe { Area::new(pointer) };
@@ -197,14 +197,14 @@ impl Record<'_> {
             expected: self.layout.generation,
         };
         for _ in 0..RESTARTS_MAX {
-            let Some(cpu) = area.cpu() else { return Outcome::Busy };
+            let Some(cpu) = area.cpu() else { return Outcome::Unavailable };
             let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) else {
-                return Outcome::Busy;
+                return Outcome::Unavailable;
             };
             // The recorder has given it nothing yet, or has taken it back.
             if region.has_no_memory() {
-                ask_for_memory(region);
-                return Outcome::Busy;
+                request_memory(region);
+                return Outcome::Unavailable;
             }
             let commit = |plan: &Plan, source: *const u8, count: usize| {
                 let target = self.window.base().wrapping_add(plan.at as usize);
@@ -212,7 +212,7 @@ impl Record<'_> {
                 unsafe { commit(area, cpu, &gate, region, plan, Bytes { target, source, count }) }
             };
             match self.step(region, commit) {
-                Step::Recorded => return Outcome::Done,
+                Step::Recorded => return Outcome::Committed,
                 Step::Refused => return Outcome::Full,
                 Step::Switched | Step::Aborted => {}
             }
@@ -220,25 +220,27 @@ impl Record<'_> {
                 return Outcome::Stale;
             }
         }
-        Outcome::Busy
+        Outcome::Unavailable
     }
 
     /// By the paper's reserve and commit: see `trackway_ring::lockless`.
     #[inline(never)]
-    fn by_lockless(&self, cpu: u32) -> Outcome {
+    fn commit_lockless(&self, cpu: u32) -> Outcome {
         let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
-        let Some(buffer) = self.layout.lockless(self.window, cpu) else { return Outcome::Hopeless };
+        let Some(buffer) = self.layout.lockless(self.window, cpu) else {
+            return Outcome::Impossible;
+        };
         // A process with a limit on its address space may not have mapped all: which sub-buffer a
         // slot will be in is known only when it is too late.
-        let usable = self.home.usable_bytes();
+        let usable = self.mapped.usable_bytes();
         // SAFETY: so much is mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), usable) };
         if buffer.memory_end() > memory.end() {
-            return Outcome::Hopeless;
+            return Outcome::Impossible;
         }
         let clock = &self.window.session(self.layout.index).clock;
         let epoch = clock.epoch.load(Ordering::Relaxed);
-        if !PROCESS.is_named(self.home, self.thread) {
+        if !PROCESS.has_process_slot(self.mapped, self.thread) {
             buffer.note_unnamed();
         }
         let now = || timestamp::in_order(clock);
@@ -253,7 +255,7 @@ impl Record<'_> {
         // A signal handler that interrupted us here may have forked: then there are two of us, and
         // the slot is the parent's.
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
-            return Outcome::Hopeless;
+            return Outcome::Impossible;
         }
         // SAFETY: the header goes into the headroom before the contexts; the slot has as many
         // bytes as both, and is ours.
@@ -265,19 +267,19 @@ impl Record<'_> {
         // Or in there. (Between here and the addition, and within the other half of a switch, a
         // handler can still do it; 0005 says what comes of that.)
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
-            return Outcome::Hopeless;
+            return Outcome::Impossible;
         }
         buffer.commit(&memory, &slot);
         if slot.switched {
-            self.look_at_lease(trackway_sys::clock::monotonic_ns());
+            self.disable_if_lease_expired(trackway_sys::clock::monotonic_ns());
         }
-        Outcome::Done
+        Outcome::Committed
     }
 
-    fn by_claim(&self, cpu: u32) -> Outcome {
+    fn commit_by_claim(&self, cpu: u32) -> Outcome {
         let cpus = self.layout.cpus;
         let spare = self.window.session(self.layout.index).spare_cpus.load(Ordering::Relaxed);
-        let mut outcome = Outcome::Busy;
+        let mut outcome = Outcome::Unavailable;
         for attempt in 0..CLAIMS_MAX + SPARES_MAX {
             let (other, among) = match attempt.checked_sub(CLAIMS_MAX) {
                 None => (attempt, cpus),
@@ -290,13 +292,13 @@ impl Record<'_> {
             let Some(region) = self.layout.region(self.window, near, way) else { continue };
             if region.has_no_memory() {
                 if near == cpu {
-                    ask_for_memory(region);
+                    request_memory(region);
                 }
                 outcome = Outcome::Full;
                 continue;
             }
-            match self.in_claimed(region) {
-                Outcome::Busy => {}
+            match self.commit_in_region(region) {
+                Outcome::Unavailable => {}
                 Outcome::Full => outcome = Outcome::Full, // another one may have room
                 end => return end,
             }
@@ -306,18 +308,20 @@ impl Record<'_> {
 
     /// In a claim region, if nobody else is in it.
     #[inline(never)] // for the stack of those that do not come here
-    fn in_claimed(&self, region: Region<'static>) -> Outcome {
-        let footprint = Footprint::new();
-        let outcome = self.in_claimed_by(region, footprint.holder());
-        footprint.end();
+    fn commit_in_region(&self, region: Region<'static>) -> Outcome {
+        let marker = StackMarker::new();
+        let outcome = self.commit_as(region, marker.owner());
+        marker.end();
         outcome
     }
 
-    fn in_claimed_by(&self, region: Region<'static>, me: Holder) -> Outcome {
-        let owner = PROCESS.owner_word(self.home, self.thread);
-        let is_named = Owner::from_word(owner).slot() != ProcessSlot::NONE;
-        let Some(noted) = claims::claim(region, owner, me, is_named) else { return Outcome::Busy };
-        let Some(claim) = noted.claim() else { return Outcome::Busy };
+    fn commit_as(&self, region: Region<'static>, me: StackOwner) -> Outcome {
+        let owner = PROCESS.owner_word(self.mapped, self.thread);
+        let has_process_slot = Owner::from_word(owner).slot() != ProcessSlot::NONE;
+        let Some(noted) = claims::claim(region, owner, me, has_process_slot) else {
+            return Outcome::Unavailable;
+        };
+        let Some(claim) = noted.claim() else { return Outcome::Unavailable };
         // The recorder waits for claims that it can see: ours is visible now, so if the
         // generation is still the same, it will wait for this one.
         if self.session_changed() {
@@ -338,12 +342,12 @@ impl Record<'_> {
         let mut has_switched = false;
         loop {
             match self.step(region, commit) {
-                Step::Recorded => return Outcome::Done,
+                Step::Recorded => return Outcome::Committed,
                 Step::Switched if !has_switched => has_switched = true,
                 Step::Refused | Step::Switched => return Outcome::Full,
                 Step::Aborted => {
                     noted.abandon();
-                    return Outcome::Hopeless;
+                    return Outcome::Impossible;
                 }
             }
         }
@@ -388,14 +392,14 @@ impl Record<'_> {
             return Step::Refused;
         }
         let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
-        self.look_at_lease(now);
+        self.disable_if_lease_expired(now);
         if committed { Step::Switched } else { Step::Aborted }
     }
 
     /// Whether `count` bytes, rounded up to words, may be written where the plan says: the table
     /// that it came from is in shared memory.
     fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
-        let usable = self.home.usable_bytes();
+        let usable = self.mapped.usable_bytes();
         let end = plan.at.checked_add((count + TAILROOM_BYTES) as u64);
         end.is_some_and(|end| end <= usable)
     }
@@ -419,7 +423,7 @@ impl Record<'_> {
     /// A recorder that is dead, or stopped for long, has let its lease run out: then the event is
     /// switched off for its session, so that the program does not pay for nobody. A recorder that
     /// comes back switches it on again.
-    fn look_at_lease(&self, now: u64) {
+    fn disable_if_lease_expired(&self, now: u64) {
         let session = self.window.session(self.layout.index);
         let is_over = |lease| lease_is_over(lease, now, &session.clock);
         if !is_over(session.lease_until_ns.load(Ordering::Relaxed)) {
@@ -435,16 +439,16 @@ impl Record<'_> {
             // then sets the bits; we clear the bit, then look at the lease again.
             let has_come_back = !is_over(session.lease_until_ns.load(Ordering::SeqCst));
             // And not where the process has left a window: what stands there means something else.
-            has_come_back || !PROCESS.lives_in(self.home)
+            has_come_back || !PROCESS.is_in(self.mapped)
         });
     }
 }
 
 /// Tells the recorder that a record came there. Read first: many may come.
-fn ask_for_memory(region: Region<'_>) {
-    let asked = &region.control.asked;
-    if asked.load(Ordering::Relaxed) == 0 {
-        asked.store(1, Ordering::Relaxed);
+fn request_memory(region: Region<'_>) {
+    let is_requested = &region.control.asked;
+    if is_requested.load(Ordering::Relaxed) == 0 {
+        is_requested.store(1, Ordering::Relaxed);
     }
 }
 

@@ -21,20 +21,20 @@ const SLEEP_NS_MAX: u64 = 1_000_000;
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
 
 /// Notes what the program's environment says. Once, by the thread that loads the library.
-pub(crate) fn allow(value: Option<&core::ffi::CStr>) {
+pub(crate) fn set_allowed(value: Option<&core::ffi::CStr>) {
     IS_ALLOWED.store(value.is_some_and(|value| value != c"0"), Ordering::Relaxed);
 }
 
 /// How long a record may still wait.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct WaitBudget {
     until_ns: u64,
     sleep_ns: u64,
 }
 
-impl Patience {
+impl WaitBudget {
     /// For one record in this session; none, if the program or the session has not asked for any.
-    pub(crate) fn of(session: &Session) -> Self {
+    pub(crate) fn for_session(session: &Session) -> Self {
         let allowed = IS_ALLOWED.load(Ordering::Relaxed);
         let timeout = if allowed { session.blocking_ns.load(Ordering::Relaxed) } else { 0 };
         let until_ns = if timeout == 0 { 0 } else { monotonic_ns().saturating_add(timeout) };
@@ -69,19 +69,19 @@ mod tests {
         session.lease_until_ns.store(u64::MAX, Ordering::Relaxed);
         let waits = |timeout: u64| {
             session.blocking_ns.store(timeout, Ordering::Relaxed);
-            let mut patience = Patience::of(&session);
-            let count = (0..10).filter(|_| patience.wait(&session)).count();
-            (count, patience.sleep_ns)
+            let mut budget = WaitBudget::for_session(&session);
+            let count = (0..10).filter(|_| budget.wait(&session)).count();
+            (count, budget.sleep_ns)
         };
         assert_eq!(waits(u64::MAX), (0, SLEEP_NS), "the program has not asked");
-        allow(Some(c"0"));
+        set_allowed(Some(c"0"));
         assert_eq!(waits(u64::MAX).0, 0);
-        allow(Some(c"1"));
+        set_allowed(Some(c"1"));
         assert_eq!(waits(0).0, 0, "the session has not asked");
         assert_eq!(waits(u64::MAX), (10, SLEEP_NS_MAX));
         assert!((1..10).contains(&waits(SLEEP_NS).0), "until the time is over");
         session.lease_until_ns.store(0, Ordering::Relaxed);
         assert_eq!(waits(u64::MAX).0, 0, "nobody will come");
-        allow(None);
+        set_allowed(None);
     }
 }

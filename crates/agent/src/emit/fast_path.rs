@@ -16,12 +16,12 @@ use trackway_ring::{Geometry, write_header};
 use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use super::enabled_sessions::EnabledSessions;
-use super::prefilter::Asked;
+use super::prefilter::PrefilterVerdict;
 use super::{contexts, slow_path, timestamp};
 use crate::abi::{EmitFn, Event};
-use crate::app_contexts::Wanted;
-use crate::filters::single_sequence::{self, AtOnce, Emitted};
-use crate::filters::{self, Judgement, PassedGeneration};
+use crate::app_contexts::SessionContexts;
+use crate::filters::single_sequence::{self, Emitted, QuickVerdict};
+use crate::filters::{self, FilterVerdict, PassedGeneration};
 use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
 use crate::state::session_cache::CPUS_AT;
@@ -89,12 +89,12 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
             emitted = same;
             let Emitted { event, payload } = emitted;
             match verdict {
-                AtOnce::Fails => return,
-                AtOnce::Passes(tag) => {
+                QuickVerdict::Fails => return,
+                QuickVerdict::Passes(tag) => {
                     return emit_passed(event, payload.start, payload.size_and_flags, tag);
                 }
-                AtOnce::Unknown => {}
-                AtOnce::NotHere => set_emit_function(event, false),
+                QuickVerdict::Unknown => {}
+                QuickVerdict::Unsupported => set_emit_function(event, false),
             }
         }
         let Emitted { event, payload } = emitted;
@@ -158,13 +158,17 @@ unsafe extern "C" fn emit_in_all(event: *mut Event, payload: *mut u8, size: usiz
 ///
 /// # Safety
 /// As [`emit`].
-pub(crate) unsafe fn emit_asked(event: *mut Event, staged: StagedPayload, asked: Asked) {
+pub(crate) unsafe fn emit_with_verdict(
+    event: *mut Event,
+    staged: StagedPayload,
+    verdict: PrefilterVerdict,
+) {
     // SAFETY: the caller's promise is the same.
     unsafe {
         let enabled = EnabledSessions::load(event);
         let attempt = |session| {
-            if session == asked.session && asked.is_here() {
-                try_passed(session, enabled, staged, PassedGeneration::new(asked.generation))
+            if session == verdict.session && verdict.is_current() {
+                try_passed(session, enabled, staged, PassedGeneration::new(verdict.generation))
             } else {
                 try_in(session, enabled, staged, event)
             }
@@ -220,7 +224,7 @@ unsafe fn try_in(
     event: *mut Event,
 ) -> Attempt {
     // A tag of an older decision: then both ways end in the slow path.
-    if PROCESS.decisions[session].links.load(Ordering::Relaxed) != 0 {
+    if PROCESS.decisions[session].link_tag.load(Ordering::Relaxed) != 0 {
         // SAFETY: the caller's payload.
         return unsafe { try_filtered(session, enabled, staged, event) };
     }
@@ -265,10 +269,10 @@ unsafe fn try_filtered(
     let note_quick = move || unsafe { set_emit_function(event, true) };
     // SAFETY: the caller's payload.
     match unsafe { filters::judge(session, enabled.word, staged, note_quick) } {
-        Judgement::Fails => Attempt::Done,
-        Judgement::Unknown => Attempt::Left(PassedGeneration::NONE),
+        FilterVerdict::Fails => Attempt::Done,
+        FilterVerdict::Unknown => Attempt::Left(PassedGeneration::NONE),
         // SAFETY: likewise.
-        Judgement::Passes(generation) => unsafe {
+        FilterVerdict::Passes(generation) => unsafe {
             try_passed(session, enabled, staged, PassedGeneration::new(generation))
         },
     }
@@ -352,13 +356,14 @@ unsafe fn try_record<const PATH: u8>(
         return false;
     }
     if PATH == Path::APP_CONTEXTS
-        && decision.links.load(Ordering::Relaxed) != 0
+        && decision.link_tag.load(Ordering::Relaxed) != 0
         && !passed.is(expected)
     {
         return false;
     }
     let gate = Gate { generation: generation_of(base, session), expected };
-    let wanted = if PATH == Path::APP_CONTEXTS { Wanted::known(session, expected) } else { None };
+    let wanted =
+        if PATH == Path::APP_CONTEXTS { SessionContexts::cached(session, expected) } else { None };
     let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {

@@ -3,8 +3,8 @@
 //! To stage an event with strings is to measure and to copy each of them, several times as much
 //! work as a filter that looks at one. So a site of such an event asks, where all sessions that
 //! want it have filters; it stages what passes, and hands the answer back with it, because a filter
-//! that counts may be asked once only. Who cannot answer says so, and the event goes the ordinary
-//! way: to ask is never needed. docs/design/0008-filters.md, "Asked before staging".
+//! that counts may be verdict once only. Who cannot answer says so, and the event goes the ordinary
+//! way: to ask is never needed. docs/design/0008-filters.md, "PrefilterVerdict before staging".
 //!
 //! Invariant: an answer is good for one session, in one generation, in the window that the process
 //! was in: all three stand in it, and whoever records by it compares them.
@@ -17,11 +17,11 @@ use trackway_window::SessionLayout;
 use super::enabled_sessions::EnabledSessions;
 use super::fast_path;
 use crate::abi::{Argument, AskingEvent, Event, Library};
-use crate::filters::{self, Judgement};
+use crate::filters::{self, FilterVerdict};
 use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
 use crate::state::session_cache::Decision;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
 /// `TRACKWAY_ABI_UNWANTED`.
 const UNWANTED: u64 = 0;
@@ -38,7 +38,7 @@ pub(crate) static LIBRARY: Library =
 /// 01 | moves, 14 bits | generation, 43 bits | session, 5 bits
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct PrefilterVerdict {
     /// In which session.
     pub(crate) session: usize,
     /// In which generation.
@@ -47,7 +47,7 @@ pub(crate) struct Asked {
     moves: u64,
 }
 
-impl Asked {
+impl PrefilterVerdict {
     const SESSION_BITS: u32 = 5;
     const GENERATION_BITS: u32 = 43;
     const MOVES_BITS: u32 = 14;
@@ -62,7 +62,7 @@ impl Asked {
         Some(Self::MARK | above << Self::SESSION_BITS | self.session as u64)
     }
 
-    const fn of_word(word: u64) -> Self {
+    const fn from_word(word: u64) -> Self {
         let above = word >> Self::SESSION_BITS;
         Self {
             session: (word & ((1 << Self::SESSION_BITS) - 1)) as usize,
@@ -76,22 +76,25 @@ impl Asked {
     }
 
     /// Whether the process is where it was.
-    pub(crate) fn is_here(self) -> bool {
+    pub(crate) fn is_current(self) -> bool {
         Self::moves_of(PROCESS.moves()) == self.moves
     }
 }
 
 const _: () = assert!(
-    SESSIONS_MAX == 1 << Asked::SESSION_BITS
-        && Asked::SESSION_BITS + Asked::GENERATION_BITS + Asked::MOVES_BITS == 62
+    SESSIONS_MAX == 1 << PrefilterVerdict::SESSION_BITS
+        && PrefilterVerdict::SESSION_BITS
+            + PrefilterVerdict::GENERATION_BITS
+            + PrefilterVerdict::MOVES_BITS
+            == 62
 );
 
 /// Decides whether this process takes part in a session
 /// ([`crate::state::process::Process::decide`]), and notes for sites whether the session has
 /// filters.
 #[inline(always)] // a layout less on the stack of signal handlers
-pub(crate) fn decide(home: &Home, session: usize) -> Option<SessionLayout> {
-    let layout = PROCESS.decide(home, session);
+pub(crate) fn decide(mapped: &MappedWindow, session: usize) -> Option<SessionLayout> {
+    let layout = PROCESS.decide(mapped, session);
     note_filters(session, &PROCESS.decisions[session % SESSIONS_MAX]);
     layout
 }
@@ -100,7 +103,7 @@ pub(crate) fn decide(home: &Home, session: usize) -> Option<SessionLayout> {
 /// are published at once is noted does not matter: it only decides who asks.
 fn note_filters(session: usize, decision: &Decision) {
     let bit = 1 << (session % SESSIONS_MAX);
-    let has = decision.links.load(Ordering::Relaxed) != 0;
+    let has = decision.link_tag.load(Ordering::Relaxed) != 0;
     if (LIBRARY.filtered.load(Ordering::Relaxed) & bit != 0) == has {
         return;
     }
@@ -126,16 +129,16 @@ unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
         return UNASKED;
     }
     let session = enabled.first();
-    let moves = Asked::moves_of(PROCESS.moves());
+    let moves = PrefilterVerdict::moves_of(PROCESS.moves());
     // SAFETY: an event that has found the library in it is so long.
     let known = unsafe { (*event.cast::<AskingEvent>()).known.load(Ordering::Relaxed) };
     // SAFETY: the caller's arguments, of the event with this description.
     match unsafe { filters::judge_unstaged(session, enabled.word, arguments, known) } {
-        Judgement::Fails => UNWANTED,
-        Judgement::Unknown => UNASKED,
-        Judgement::Passes(generation) => {
+        FilterVerdict::Fails => UNWANTED,
+        FilterVerdict::Unknown => UNASKED,
+        FilterVerdict::Passes(generation) => {
             // A generation that does not fit is one beyond all that there will be.
-            Asked { session, generation, moves }.to_word().unwrap_or(UNASKED)
+            PrefilterVerdict { session, generation, moves }.to_word().unwrap_or(UNASKED)
         }
     }
 }
@@ -143,11 +146,15 @@ unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
 /// `trackway_abi_emit_asked_fn` of include/trackway/abi/abi.h, which states the contract.
 ///
 /// # Safety
-/// As the C declaration says, and as [`fast_path::emit`]; `asked` is what [`ask`] has answered.
-unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, asked: u64) {
+/// As the C declaration says, and as [`fast_path::emit`]; `verdict` is what [`ask`] has answered.
+unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, verdict: u64) {
     // SAFETY: the caller's promise is the same.
     unsafe {
-        fast_path::emit_asked(event, StagedPayload::new(payload, size), Asked::of_word(asked))
+        fast_path::emit_with_verdict(
+            event,
+            StagedPayload::new(payload, size),
+            PrefilterVerdict::from_word(verdict),
+        )
     }
 }
 
@@ -158,12 +165,12 @@ mod tests {
     #[test]
     fn answers_come_back() {
         for (session, generation, moves) in [(0, 0, 0), (31, (1 << 43) - 1, (1 << 14) - 1)] {
-            let asked = Asked { session, generation, moves };
-            let word = asked.to_word().expect("it fits");
+            let verdict = PrefilterVerdict { session, generation, moves };
+            let word = verdict.to_word().expect("it fits");
             assert_ne!(word, UNWANTED);
             assert_ne!(word, UNASKED);
-            assert_eq!(Asked::of_word(word), asked);
+            assert_eq!(PrefilterVerdict::from_word(word), verdict);
         }
-        assert_eq!(Asked { session: 1, generation: 1 << 43, moves: 0 }.to_word(), None);
+        assert_eq!(PrefilterVerdict { session: 1, generation: 1 << 43, moves: 0 }.to_word(), None);
     }
 }

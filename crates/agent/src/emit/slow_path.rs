@@ -13,16 +13,16 @@ use trackway_ring::Discard;
 use trackway_sys::Errno;
 use trackway_window::{SessionLayout, Window};
 
-use super::attempt::{Record, discard};
+use super::attempt::{RecordAttempt, discard};
 use super::enabled_sessions::EnabledSessions;
 use super::{contexts, prefilter};
 use crate::abi::Event;
 use crate::app_contexts;
-use crate::filters::{self, LinkRequest, PassedGeneration, Verdict};
-use crate::fork_child::settled_stamp;
+use crate::filters::{self, LinkRequest, PassedGeneration, SlowVerdict};
+use crate::fork_child::ensure_stamp;
 use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 use crate::state::{event_archive, thread};
 
 /// How far a record follows sessions that were replaced while it was on its way: as far as there
@@ -51,8 +51,10 @@ pub(crate) unsafe fn record(
     passed: PassedGeneration,
 ) -> Next {
     // If the process leaves that window from here on, all that is read there is zero: no session.
-    let Some((home, _, event)) = Home::of(enabled.word) else { return Next::Retarget };
-    if !PROCESS.lives_in(home) {
+    let Some((mapped, _, event)) = MappedWindow::find_by_word(enabled.word) else {
+        return Next::Retarget;
+    };
+    if !PROCESS.is_in(mapped) {
         return Next::Retarget;
     }
     // A fork child's first event may open files in /proc, and fail to.
@@ -60,11 +62,11 @@ pub(crate) unsafe fn record(
     let (mut slot, mut passed) = (session, passed);
     for _ in 0..SUCCESSORS_MAX {
         // SAFETY: the caller's promise is the same.
-        if unsafe { record_in_session(slot, home, event, staged, passed) } {
+        if unsafe { record_in_session(slot, mapped, event, staged, passed) } {
             break;
         }
         let successor =
-            home.window().and_then(|window| successor_of(&window, slot, event, enabled.bits));
+            mapped.window().and_then(|window| successor_of(&window, slot, event, enabled.bits));
         let Some(successor) = successor else { break };
         (slot, passed) = (successor, PassedGeneration::NONE);
     }
@@ -116,10 +118,10 @@ pub(crate) unsafe fn retarget(
 ) -> Option<EnabledSessions> {
     // An emission that has recorded in lower sessions of the window that the process has just left
     // is complete.
-    if session != event_archive::FOLLOW.trailing_zeros() as usize {
+    if session != event_archive::RETARGET.trailing_zeros() as usize {
         return None;
     }
-    let found = event_archive::follow(word)?;
+    let found = event_archive::current_word(word)?;
     // SAFETY: the caller's event, as in `emit`.
     let place =
         unsafe { AtomicPtr::from_ptr((&raw mut (*event).enabled).cast::<*mut AtomicU32>()) };
@@ -137,30 +139,30 @@ pub(crate) unsafe fn retarget(
 /// As [`crate::emit::fast_path::emit`].
 unsafe fn record_in_session(
     index: usize,
-    home: &'static Home,
+    mapped: &'static MappedWindow,
     event: usize,
     staged: StagedPayload,
     mut passed: PassedGeneration,
 ) -> bool {
-    let Some(window) = &home.window() else { return true };
-    let stamp = settled_stamp();
+    let Some(window) = &mapped.window() else { return true };
+    let stamp = ensure_stamp();
     let session = window.session(index);
     // ORDERING: Acquire pairs with the recorder's Release of a generation.
     let generation = session.generation.load(Ordering::Acquire);
     let is_over = || session.state.load(Ordering::Relaxed) != state::ACTIVE;
-    if PROCESS.decisions[index].known(window, generation) == Some(false) {
+    if PROCESS.decisions[index].participation(window, generation) == Some(false) {
         return !is_over();
     }
     // A generation may change between decision and commit; more than a few times in a row would
     // be a recorder gone mad.
     const DECISIONS_MAX: usize = 64;
     let mut layout = None;
-    let mut patience = None;
+    let mut budget = None;
     for _ in 0..DECISIONS_MAX {
-        let Some(decided) = prefilter::decide(home, index) else {
+        let Some(decided) = prefilter::decide(mapped, index) else {
             // ORDERING: Acquire, as above.
             let generation = session.generation.load(Ordering::Acquire);
-            let known = PROCESS.decisions[index].known(window, generation);
+            let known = PROCESS.decisions[index].participation(window, generation);
             if known == Some(false) || is_over() {
                 return !is_over();
             }
@@ -174,24 +176,26 @@ unsafe fn record_in_session(
         };
         if layout.flags & flag::FILTERED != 0 && !passed.is(layout.generation) {
             let request =
-                LinkRequest { home, session: index, generation: layout.generation, event, stamp };
+                LinkRequest { mapped, session: index, generation: layout.generation, event, stamp };
             // SAFETY: the caller's payload.
             match unsafe { filters::judge_slowly(&request, staged) } {
                 // Once for a generation: what filters remember counts events.
-                Verdict::Passes => passed = PassedGeneration::new(layout.generation),
-                Verdict::Fails => return true,
-                Verdict::Lost => break,
-                Verdict::Stale => continue,
+                SlowVerdict::Passes => passed = PassedGeneration::new(layout.generation),
+                SlowVerdict::Fails => return true,
+                SlowVerdict::Discarded => break,
+                SlowVerdict::Stale => continue,
             }
         }
-        let mut cut = staged.is_cut();
+        let mut is_cut = staged.is_cut();
         let mut applied_bytes = 0;
         if layout.contexts & APPLICATIONS != 0 {
             // SAFETY: the payload's headroom is ours.
-            let Some((bytes, is_cut)) = (unsafe { apply(window, layout, staged) }) else {
+            let Some((bytes, is_value_cut)) =
+                (unsafe { write_app_contexts(window, layout, staged) })
+            else {
                 continue;
             };
-            (applied_bytes, cut) = (bytes, cut || is_cut);
+            (applied_bytes, is_cut) = (bytes, is_cut || is_value_cut);
         }
         let pid = PROCESS.pid_for(&thread);
         // SAFETY: the payload's headroom is ours; the name has as many bytes.
@@ -200,8 +204,8 @@ unsafe fn record_in_session(
                 let end = staged.start.wrapping_sub(applied_bytes);
                 contexts::write(end, layout.contexts, pid, thread.tid, thread.name.as_ptr())
             };
-        let record = Record {
-            home,
+        let attempt = RecordAttempt {
+            mapped,
             window,
             layout,
             event,
@@ -210,9 +214,9 @@ unsafe fn record_in_session(
             stamp,
             body: staged.start.wrapping_sub(context_bytes),
             body_bytes: context_bytes + staged.size(),
-            cut,
+            is_cut,
         };
-        if record.record(&mut patience) {
+        if attempt.commit_or_count(&mut budget) {
             return true;
         }
     }
@@ -228,12 +232,12 @@ unsafe fn record_in_session(
 /// # Safety
 /// The payload's headroom is the caller's.
 #[inline(never)] // as the others, for the stack of who records without
-unsafe fn apply(
+unsafe fn write_app_contexts(
     window: &Window,
     layout: &SessionLayout,
     staged: StagedPayload,
 ) -> Option<(usize, bool)> {
-    let wanted = app_contexts::look_up(window, layout.index, layout.generation)?;
+    let wanted = app_contexts::read_session_list(window, layout.index, layout.generation)?;
     // SAFETY: the caller's promise.
     let (bytes, is_cut) = unsafe { wanted.write(staged.start, true) };
     if bytes + ORDINARY_BYTES_MAX + staged.size() <= layout.geometry.record_bytes_max() {

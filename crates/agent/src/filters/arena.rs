@@ -20,7 +20,7 @@ use trackway_window::Window;
 
 use super::executable_memory::{KINDS, Kind};
 use super::plan::{Filter, Plan};
-use super::{Link, Says, lanes, readers};
+use super::{Link, LinkAction, lanes, readers};
 use crate::state::filter_links::{self, place_of};
 
 /// How many parts there are.
@@ -30,7 +30,7 @@ const PARTS_OF_LANE: usize = PARTS / lanes::LANES;
 /// Size of a part, in bytes.
 const PART_BYTES: usize = 512 << 10;
 /// How long a part rests at least, in ns.
-const REST_NS: u64 = 1_000_000_000;
+const RETIREMENT_NS: u64 = 1_000_000_000;
 
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; PARTS * PART_BYTES]>);
@@ -53,10 +53,10 @@ pub(super) const fn part_of(at: u32) -> usize {
 /// The plan at this place.
 ///
 /// # Safety
-/// A link says that there is one, and the caller is inside of its part.
+/// A link action that there is one, and the caller is inside of its part.
 #[inline(always)]
 pub(super) unsafe fn plan_at<'p>(at: u32) -> &'p Plan {
-    // SAFETY: by contract: it was written before the link, and stays while somebody is inside.
+    // SAFETY: by contract: it was written before the link, and has_stayed while somebody is inside.
     unsafe { &*address_of(at) }
 }
 
@@ -69,7 +69,7 @@ pub(super) const fn address_of(at: u32) -> *const Plan {
 
 /// Never uses anew what somebody is inside of who is about to fork: in the child, which has the
 /// same code, nobody could say when he has come out. Any thread; async-signal-safe.
-pub(super) fn pin() {
+pub(super) fn pin_occupied() {
     for (part, pinned) in PINNED.iter().enumerate() {
         // Others are inside, too, for nanoseconds each; and one part more or less does not matter.
         if !readers::is_empty(part) {
@@ -80,7 +80,7 @@ pub(super) fn pin() {
 
 /// There is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct ArenaFull;
 
 /// What has been put into a part.
 struct Part {
@@ -92,14 +92,14 @@ struct Part {
     /// The latest filter.
     filters: *const Filter,
     /// When it was given up, in ns; 0: it was not.
-    since_ns: u64,
+    retired_ns: u64,
     /// What a visit answers that was asked for then, and in which window.
-    asked: u32,
+    visit: u32,
     window: *mut u8,
 }
 
 /// The parts of a lane of `lanes`, for who holds it. (All zeros until it is used.)
-pub(super) struct Store {
+pub(super) struct Arena {
     /// Which lane's.
     lane: usize,
     current: usize,
@@ -115,13 +115,13 @@ pub(super) struct Mark {
     filters: *const Filter,
 }
 
-impl Store {
+impl Arena {
     pub(super) const fn new() -> Self {
         Self { lane: 0, current: 0, parts: [const { Part::new() }; PARTS_OF_LANE] }
     }
 
     /// Whose parts they are.
-    pub(super) fn be_of_lane(&mut self, number: usize) {
+    pub(super) fn set_lane(&mut self, number: usize) {
         self.lane = number;
     }
 
@@ -145,20 +145,20 @@ impl Store {
     }
 
     /// Takes back what was put there since; no link leads to it.
-    pub(super) fn back_to(&mut self, mark: Mark) {
+    pub(super) fn truncate_to(&mut self, mark: Mark) {
         let part = self.part();
         (part.used, part.code_used, part.filters) = (mark.used, mark.code_used, mark.filters);
     }
 
     /// Room for `count` values: where it is, and its place in bytes.
-    fn room<T>(&mut self, count: usize) -> Result<(*mut T, u32), NoRoom> {
+    fn allocate<T>(&mut self, count: usize) -> Result<(*mut T, u32), ArenaFull> {
         const { assert!(align_of::<T>() <= 64) };
         let current = self.current();
         let part = self.part();
         // Nothing lies at the beginning, whose place is no plan's.
         let at = part.used.max(64).next_multiple_of(align_of::<T>());
-        let bytes = size_of::<T>().checked_mul(count).ok_or(NoRoom)?;
-        let end = at.checked_add(bytes).filter(|&end| end <= PART_BYTES).ok_or(NoRoom)?;
+        let bytes = size_of::<T>().checked_mul(count).ok_or(ArenaFull)?;
+        let end = at.checked_add(bytes).filter(|&end| end <= PART_BYTES).ok_or(ArenaFull)?;
         part.used = end;
         let at = current * PART_BYTES + at;
         let place = MEMORY.0.get().cast::<u8>().wrapping_add(at).cast();
@@ -166,16 +166,16 @@ impl Store {
     }
 
     /// Puts a value into the current part; its place in bytes.
-    pub(super) fn put<T>(&mut self, value: T) -> Result<(*const T, u32), NoRoom> {
-        let (place, at) = self.room::<T>(1)?;
+    pub(super) fn push<T>(&mut self, value: T) -> Result<(*const T, u32), ArenaFull> {
+        let (place, at) = self.allocate::<T>(1)?;
         // SAFETY: the room is aligned, large enough, and nobody else's.
         unsafe { place.write(value) };
         Ok((place, at))
     }
 
     /// Likewise copies of values.
-    pub(super) fn put_all<T: Copy>(&mut self, values: &[T]) -> Result<&'static [T], NoRoom> {
-        let (place, _) = self.room::<T>(values.len())?;
+    pub(super) fn push_all<T: Copy>(&mut self, values: &[T]) -> Result<&'static [T], ArenaFull> {
+        let (place, _) = self.allocate::<T>(values.len())?;
         // SAFETY: as above. What is lent for ever is looked at by who is inside only.
         unsafe {
             core::ptr::copy_nonoverlapping(values.as_ptr(), place, values.len());
@@ -184,8 +184,8 @@ impl Store {
     }
 
     /// Room for so many values, which nobody looks at before they are written.
-    pub(super) fn room_for<T>(&mut self, count: usize) -> Result<*mut T, NoRoom> {
-        self.room(count).map(|(place, _)| place)
+    pub(super) fn allocate_for<T>(&mut self, count: usize) -> Result<*mut T, ArenaFull> {
+        self.allocate(count).map(|(place, _)| place)
     }
 
     /// Room for code: how much of it is used.
@@ -193,7 +193,7 @@ impl Store {
         self.part().code_used[kind as usize]
     }
 
-    /// Says that so much more of it is.
+    /// LinkAction that so much more of it is.
     pub(super) fn use_code(&mut self, kind: Kind, bytes: usize) {
         let used = &mut self.part().code_used[kind as usize];
         *used = (*used + bytes).next_multiple_of(16);
@@ -211,21 +211,21 @@ impl Store {
     }
 
     /// Adds a filter to them.
-    pub(super) fn put_filter(&mut self, filter: Filter) -> Result<*const Filter, NoRoom> {
+    pub(super) fn push_filter(&mut self, filter: Filter) -> Result<*const Filter, ArenaFull> {
         let next = self.part().filters;
-        let (filter, _) = self.put(Filter { next, ..filter })?;
+        let (filter, _) = self.push(Filter { next, ..filter })?;
         self.part().filters = filter;
         Ok(filter)
     }
 
-    /// Puts a plan there; its link, with the number of this decision.
-    pub(super) fn put_plan(&mut self, plan: Plan, decision: u32) -> Result<Link, NoRoom> {
+    /// Puts a plan there; its link, with the number of this tag.
+    pub(super) fn push_plan(&mut self, plan: Plan, tag: u32) -> Result<Link, ArenaFull> {
         let next = self.part().plans;
-        let (place, at) = self.room::<Plan>(1)?;
+        let (place, at) = self.allocate::<Plan>(1)?;
         let link = if plan.has_direct() {
-            Link::quick(decision, at)
+            Link::quick(tag, at)
         } else {
-            Link::new(decision, super::Says::Plan(at))
+            Link::new(tag, super::LinkAction::Plan(at))
         };
         // SAFETY: as in `put`.
         unsafe { place.write(Plan { next, link: link.0, ..plan }) };
@@ -234,19 +234,19 @@ impl Store {
     }
 
     /// Goes on in another part, because this one is full.
-    pub(super) fn turn(&mut self, window: &Window) -> Result<(), NoRoom> {
+    pub(super) fn switch_part(&mut self, window: &Window) -> Result<(), ArenaFull> {
         let now_ns = monotonic_ns();
         let current = self.current;
         let mut others = (1..PARTS_OF_LANE).map(|step| (current + step) % PARTS_OF_LANE);
-        let next = others.find(|&part| self.is_free(part, window, now_ns)).ok_or(NoRoom)?;
-        self.give_up(self.current, window, now_ns);
+        let next = others.find(|&part| self.is_free(part, window, now_ns)).ok_or(ArenaFull)?;
+        self.retire(self.current, window, now_ns);
         self.current = next;
         *self.part() = Part::new();
         Ok(())
     }
 
     /// Takes a part's links away, and asks for a visit.
-    fn give_up(&mut self, index: usize, window: &Window, now_ns: u64) {
+    fn retire(&mut self, index: usize, window: &Window, now_ns: u64) {
         let part = &mut self.parts[index % PARTS_OF_LANE];
         let mut next = part.plans;
         // SAFETY: null, or put there since the part was used anew.
@@ -259,8 +259,8 @@ impl Store {
             next = plan.next;
         }
         part.plans = core::ptr::null();
-        part.since_ns = now_ns.max(1);
-        part.ask(window);
+        part.retired_ns = now_ns.max(1);
+        part.request_visit(window);
     }
 
     /// Whether a part may be used anew.
@@ -272,13 +272,13 @@ impl Store {
         }
         if part.window != window.base() {
             // The process lives elsewhere, where nobody has heard of it.
-            part.since_ns = now_ns.max(1);
-            part.ask(window);
+            part.retired_ns = now_ns.max(1);
+            part.request_visit(window);
         }
         // ORDERING: Acquire pairs with the Release of the recorder that has made the visit.
         let done = window.header().visits_done.load(Ordering::Acquire);
-        done.wrapping_sub(part.asked).cast_signed() >= 0
-            && now_ns.saturating_sub(part.since_ns) >= REST_NS
+        done.wrapping_sub(part.visit).cast_signed() >= 0
+            && now_ns.saturating_sub(part.retired_ns) >= RETIREMENT_NS
             && !PINNED[number].load(Ordering::Relaxed)
             && readers::is_empty(number)
     }
@@ -286,7 +286,7 @@ impl Store {
     /// Forgets, in a fork child, what only threads of the parent knew: parts that somebody is
     /// inside of stay as they are, because it may be this thread, which a signal handler has
     /// interrupted.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset_in_fork_child(&mut self) {
         let first = self.number_of(0);
         for (number, part) in (first..).zip(&mut self.parts) {
             if readers::is_empty(number) {
@@ -313,13 +313,13 @@ impl Store {
         let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
         for place in filter_links::all() {
             let link = place.load(Ordering::Relaxed);
-            let leads_here = |link| match Link(link).says() {
-                Says::Plan(at) => numbers.contains(&part_of(at)),
+            let leads_here = |link| match Link(link).action() {
+                LinkAction::Plan(at) => numbers.contains(&part_of(at)),
                 _ => false,
             };
             if leads_here(link) {
                 // Unless another lane has stored its own there meanwhile.
-                // ORDERING: SeqCst, as in `give_up`.
+                // ORDERING: SeqCst, as in `retire`.
                 let _ = place.compare_exchange(link, 0, Ordering::SeqCst, Ordering::Relaxed);
             }
         }
@@ -328,8 +328,8 @@ impl Store {
             part.plans = core::ptr::null();
             part.filters = core::ptr::null();
             if index != current {
-                part.since_ns = now_ns.max(1);
-                part.ask(window);
+                part.retired_ns = now_ns.max(1);
+                part.request_visit(window);
             }
         }
     }
@@ -342,17 +342,17 @@ impl Part {
             code_used: [0; KINDS],
             plans: core::ptr::null(),
             filters: core::ptr::null(),
-            since_ns: 0,
-            asked: 0,
+            retired_ns: 0,
+            visit: 0,
             window: core::ptr::null_mut(),
         }
     }
 
     /// Asks for a visit to every CPU.
-    fn ask(&mut self, window: &Window) {
+    fn request_visit(&mut self, window: &Window) {
         // ORDERING: Release pairs with the Acquire of the recorder: the links are gone by then.
         let before = window.header().visits_asked.fetch_add(1, Ordering::Release);
-        self.asked = before.wrapping_add(1);
+        self.visit = before.wrapping_add(1);
         self.window = window.base();
     }
 }

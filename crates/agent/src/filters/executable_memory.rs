@@ -2,7 +2,7 @@
 //! later filters need no system call, which a sandbox might forbid.
 //!
 //! Nobody else can write there: the file is closed at once, and fork children do not get the
-//! mapping that is written through. (They interpret: what is executed is their parent's, too.)
+//! mapping that is written through. (They keep_programs: what is executed is their parent's, too.)
 //!
 //! Where it is executed, it lies in the library's own memory, in place of zeros. Unwinders find
 //! what they need of an address by the module that it is in, in a table that was made when that was
@@ -20,7 +20,7 @@ use trackway_jit::frame::{Entry, Fill};
 use super::arena::{self, PARTS};
 use super::{linker, single_sequence};
 
-/// Room in front of all parts for code that stays, in bytes: [`single_sequence`].
+/// Room in front of all parts for code that has_stayed, in bytes: [`single_sequence`].
 const STAYING_BYTES: usize = 4096;
 /// Room for code of each kind in each part, in bytes.
 const PART_BYTES: usize = 128 << 10;
@@ -31,8 +31,9 @@ const BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
 /// What code does with the stack, as unwinders are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing: rsp points to where it returns to, and registers are its caller's. What stays, what
-    /// fills frames, programs that read payloads, and others that call nothing and save nothing.
+    /// Nothing: rsp points to where it returns to, and registers are its caller's. What has_stayed,
+    /// what fills frames, programs that read payloads, and others that call nothing and save
+    /// nothing.
     Leaf,
     /// Anything, within what `trackway_jit::call` sets up, which is where it must be called from.
     Program,
@@ -106,7 +107,7 @@ pub(crate) fn prepare() {
     // SAFETY: it is whole pages, of zeros that nobody has asked for.
     let written = unsafe { trackway_sys::memory::executable(executed, BYTES) };
     let Some(written) = written else { return };
-    // SAFETY: the memory was just mapped, with as much room, and stays.
+    // SAFETY: the memory was just mapped, with as much room, and has_stayed.
     unsafe {
         let staying = core::slice::from_raw_parts_mut(written, STAYING_BYTES);
         single_sequence::prepare(staying, executed, LEAVES_BYTES);
@@ -122,7 +123,7 @@ pub(crate) fn prepare() {
 /// forks there by clone(2) itself is not seen.)
 unsafe extern "C" fn before_fork() {
     if crate::state::thread::is_in_filter() {
-        arena::pin();
+        arena::pin_occupied();
     }
 }
 
@@ -137,12 +138,12 @@ unsafe extern "C" fn in_fork_child() {
 }
 
 /// Forgets it, in a fork child, which does not have the mapping that is written through.
-pub(super) fn forget() {
+pub(super) fn reset_in_fork_child() {
     WRITTEN.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
 /// Whether there is such memory.
-pub(super) fn is_there() -> bool {
+pub(super) fn is_available() -> bool {
     !WRITTEN.load(Ordering::Relaxed).is_null()
 }
 
@@ -150,14 +151,14 @@ pub(super) fn is_there() -> bool {
 ///
 /// # Safety
 /// Nobody else has it, and nobody is in code there.
-pub(super) unsafe fn room<'r>(kind: Kind, part: usize, used: usize) -> Option<&'r mut [u8]> {
+pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Option<&'r mut [u8]> {
     let written = WRITTEN.load(Ordering::Relaxed);
     let length = PART_BYTES.checked_sub(used)?;
     if written.is_null() || part >= PARTS {
         return None;
     }
     let begin = written.wrapping_add(place(kind, part, used));
-    // SAFETY: the mapping has room for all parts and stays; it is the caller's alone.
+    // SAFETY: the mapping has room for all parts and has_stayed; it is the caller's alone.
     Some(unsafe { core::slice::from_raw_parts_mut(begin, length) })
 }
 

@@ -8,15 +8,15 @@ use trackway_window::Window;
 
 use super::linker::Linker;
 use crate::state::thread;
-use crate::sync::recoverable_lock::{Held, Holder, Taken};
+use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackOwner};
 
 /// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
 /// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
 /// wait for one that is not.
 const PATIENCE_NS: u64 = 200_000;
-/// How often it is waited in vain for the end of one turn; then it may never come. (A thread that
-/// is merely preempted is back before, and there are other lanes.)
-const VAIN_MAX: u64 = 8;
+/// How often it is waited in vain_waits for the end of one guard; then it may never come. (A thread
+/// that is merely preempted is back before, and there are other lanes.)
+const VAIN_WAITS_MAX: u64 = 8;
 /// How many may be at it at a time. The first lane is everybody's, and waited for; the others are
 /// for those who have interrupted who is at it, for those who find no room there, and where
 /// somebody has left it in the middle who is not known to be gone yet.
@@ -24,12 +24,12 @@ pub(super) const LANES: usize = 4;
 
 /// Where one at a time makes links.
 pub(super) struct Lane {
-    pub(super) held: Held,
+    pub(super) lock: RecoverableLock,
     /// How often anybody was at it.
     turns: AtomicU64,
-    /// The turn for whose end somebody has waited in vain last, and how often (the lowest eight
-    /// bits).
-    vain: AtomicU64,
+    /// The guard for whose end somebody has waited in vain_waits last, and how often (the lowest
+    /// eight bits).
+    vain_waits: AtomicU64,
     pub(super) linker: UnsafeCell<Linker>,
 }
 
@@ -39,7 +39,7 @@ unsafe impl Sync for Lane {}
 pub(super) static ALL: [Lane; LANES] = [const { Lane::new() }; LANES];
 
 /// Holds a lane.
-pub(super) struct Turn {
+pub(super) struct LaneGuard {
     lane: &'static Lane,
     number: usize,
     /// Whether who was at it before has left it in the middle.
@@ -49,41 +49,45 @@ pub(super) struct Turn {
 impl Lane {
     const fn new() -> Self {
         Self {
-            held: Held::new(),
+            lock: RecoverableLock::new(),
             turns: AtomicU64::new(0),
-            vain: AtomicU64::new(0),
+            vain_waits: AtomicU64::new(0),
             linker: UnsafeCell::new(Linker::new()),
         }
     }
 
     /// Takes the lane with this number, which this is; `None`: somebody else is at it, for longer
     /// than he is waited for.
-    pub(super) fn take(&'static self, number: usize, me: Holder) -> Option<Turn> {
+    pub(super) fn acquire(&'static self, number: usize, me: StackOwner) -> Option<LaneGuard> {
         let mut deadline_ns = None;
         loop {
-            let taken = self.held.take(me);
-            match taken {
-                Taken::Free | Taken::Left => {
+            let result = self.lock.acquire(me);
+            match result {
+                LockResult::Acquired | LockResult::Recovered => {
                     self.turns.fetch_add(1, Ordering::Relaxed);
-                    return Some(Turn { lane: self, number, was_left: taken == Taken::Left });
+                    return Some(LaneGuard {
+                        lane: self,
+                        number,
+                        was_left: result == LockResult::Recovered,
+                    });
                 }
                 // A signal handler does not wait for what it has interrupted.
-                Taken::Not(holder) if holder.is_of_thread_of(me) => return None,
-                Taken::Not(_) => {}
+                LockResult::Held(holder) if holder.shares_thread_with(me) => return None,
+                LockResult::Held(_) => {}
             }
-            let (turn, now_ns) =
+            let (guard, now_ns) =
                 (self.turns.load(Ordering::Relaxed), trackway_sys::clock::monotonic_ns());
-            let vain = self.vain.load(Ordering::Relaxed);
-            let vain = if vain >> 8 == turn { vain } else { turn << 8 };
-            if vain & 0xff >= VAIN_MAX {
+            let vain_waits = self.vain_waits.load(Ordering::Relaxed);
+            let vain_waits = if vain_waits >> 8 == guard { vain_waits } else { guard << 8 };
+            if vain_waits & 0xff >= VAIN_WAITS_MAX {
                 return None;
             }
             if deadline_ns.is_none() {
-                deadline_ns = Some(thread::wait_until(now_ns, PATIENCE_NS)?);
+                deadline_ns = Some(thread::wait_deadline_ns(now_ns, PATIENCE_NS)?);
             }
             if deadline_ns.is_some_and(|deadline_ns| now_ns > deadline_ns) {
                 // (Of two that come at once, one may count for both.)
-                self.vain.store(vain + 1, Ordering::Relaxed);
+                self.vain_waits.store(vain_waits + 1, Ordering::Relaxed);
                 return None;
             }
             core::hint::spin_loop();
@@ -91,12 +95,12 @@ impl Lane {
     }
 }
 
-impl Turn {
+impl LaneGuard {
     /// The lane's linker, whatever state somebody has left it in.
     pub(super) fn linker(&mut self, window: &Window) -> &mut Linker {
         // SAFETY: there is one holder.
         let linker = unsafe { &mut *self.lane.linker.get() };
-        linker.store.be_of_lane(self.number);
+        linker.arena.set_lane(self.number);
         if core::mem::take(&mut self.was_left) {
             linker.recover(window);
         }
@@ -104,8 +108,8 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LaneGuard {
     fn drop(&mut self) {
-        self.lane.held.let_go();
+        self.lane.lock.release();
     }
 }

@@ -1,9 +1,9 @@
 //! Filters: whether an event is recorded, decided where it happens, before anything is reserved.
 //!
-//! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session says
+//! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session action
 //! that it has filters ([`flag::FILTERED`]); then an event goes the ordinary way only with a *link*
 //! that was made for this process's decision about the session as it is now
-//! ([`crate::state::filter_links`]). Who finds none makes it ([`linker`]): copies the session's
+//! ([`crate::state::filter_links`]). Emitter finds none makes it ([`linker`]): copies the session's
 //! block of filters, verifies the copies, makes machine code of them ([`executable_memory`]) where
 //! memory that is executed is to be had. Plans, and code, lie in parts that are used anew when
 //! nobody is inside ([`arena`], [`readers`]).
@@ -35,8 +35,8 @@ use crate::state::filter_links::place_of;
 use crate::state::process::PROCESS;
 use crate::state::session_cache::LinkTag;
 use crate::state::thread;
-use crate::state::window_map::{Home, generation_of};
-use plan::{Plan, Who};
+use crate::state::window_map::{MappedWindow, generation_of};
+use plan::{Emitter, Plan};
 
 /// The generation of a session in which its filters have passed an event, or none. One word, which
 /// travels in a register.
@@ -59,54 +59,54 @@ impl PassedGeneration {
     }
 }
 
-/// How often somebody begins anew who finds a link that is gone a moment later.
+/// How often somebody begins anew emitter finds a link that is gone a moment later.
 const TRIES_MAX: usize = 16;
 
 /// A link: the number of a decision (upper half), and what is to be done (lower half).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Link(u64);
 
-/// What a link says.
+/// What a link action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Says {
+enum LinkAction {
     /// No filter is about the event.
-    Records,
+    Record,
     /// It lacks something that a filter needs.
-    Drops,
+    Drop,
     /// Something cannot be evaluated here: the recorder does not know the event well enough yet, or
     /// a filter is none.
-    Counts,
-    /// The plan at this place of the store, in bytes, says it.
+    Discard,
+    /// The plan at this place of the store, in bytes, action it.
     Plan(u32),
 }
 
 impl Link {
-    const RECORDS: u32 = 1;
-    const DROPS: u32 = 2;
-    const COUNTS: u32 = 3;
+    const RECORD: u32 = 1;
+    const DROP: u32 = 2;
+    const DISCARD: u32 = 3;
     /// Plans begin at multiples of this, in bytes, and not at 0.
     const PLAN_ALIGNMENT: usize = 16;
     /// Added to the place of a plan that [`single_sequence`] is for.
     const QUICK: u32 = 8;
 
-    const fn new(decision: u32, says: Says) -> Self {
-        let says = match says {
-            Says::Records => Self::RECORDS,
-            Says::Drops => Self::DROPS,
-            Says::Counts => Self::COUNTS,
-            Says::Plan(at) => at,
+    const fn new(tag: u32, action: LinkAction) -> Self {
+        let action = match action {
+            LinkAction::Record => Self::RECORD,
+            LinkAction::Drop => Self::DROP,
+            LinkAction::Discard => Self::DISCARD,
+            LinkAction::Plan(at) => at,
         };
-        Self((decision as u64) << 32 | says as u64)
+        Self((tag as u64) << 32 | action as u64)
     }
 
     /// The same, of a plan that [`single_sequence`] is for.
-    const fn quick(decision: u32, at: u32) -> Self {
-        Self::new(decision, Says::Plan(at | Self::QUICK))
+    const fn quick(tag: u32, at: u32) -> Self {
+        Self::new(tag, LinkAction::Plan(at | Self::QUICK))
     }
 
     /// The number of the decision that it is for.
     #[inline(always)]
-    const fn decision(self) -> u32 {
+    const fn tag(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
@@ -118,26 +118,26 @@ impl Link {
     }
 
     #[inline(always)]
-    const fn is_of(self, decision: u32) -> bool {
-        self.decision() == decision
+    const fn has_tag(self, tag: u32) -> bool {
+        self.tag() == tag
     }
 
     #[inline(always)]
-    const fn says(self) -> Says {
+    const fn action(self) -> LinkAction {
         match self.0 as u32 {
-            Self::RECORDS => Says::Records,
-            Self::DROPS => Says::Drops,
+            Self::RECORD => LinkAction::Record,
+            Self::DROP => LinkAction::Drop,
             at if at as usize >= Self::PLAN_ALIGNMENT => {
-                Says::Plan(at & !(Self::PLAN_ALIGNMENT as u32 - 1))
+                LinkAction::Plan(at & !(Self::PLAN_ALIGNMENT as u32 - 1))
             }
-            _ => Says::Counts,
+            _ => LinkAction::Discard,
         }
     }
 }
 
 /// What filters say of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub(crate) enum FilterVerdict {
     /// It is recorded, in this generation of the session.
     Passes(u64),
     /// It is not.
@@ -151,15 +151,15 @@ pub(crate) enum Judgement {
 ///
 /// # Safety
 /// `payload` has `size` bytes with headroom before them; `enabled` is the event's word.
-#[inline(never)] // a frame, of which the stack of those who record has nothing
+#[inline(never)] // a frame, of which the stack of those emitter record has nothing
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
     staged: StagedPayload,
     note_quick: impl Fn(),
-) -> Judgement {
+) -> FilterVerdict {
     if staged.is_cut() {
-        return Judgement::Unknown;
+        return FilterVerdict::Unknown;
     }
     let passes_quickly = |plan: &Plan| {
         if plan.has_direct() {
@@ -169,7 +169,7 @@ pub(crate) unsafe fn judge(
         unsafe { plan.passes_quickly(staged) }
     };
     // SAFETY: likewise.
-    let passes = |plan: &Plan, who: &Who| Some(unsafe { plan.passes(staged, who) });
+    let passes = |plan: &Plan, emitter: &Emitter| Some(unsafe { plan.passes(staged, emitter) });
     judge_by(session, enabled, passes_quickly, passes)
 }
 
@@ -182,63 +182,65 @@ pub(crate) unsafe fn judge_unstaged(
     session: usize,
     enabled: *const AtomicU32,
     arguments: *const Argument,
-    known: u32,
-) -> Judgement {
+    description_number: u32,
+) -> FilterVerdict {
     // SAFETY: the caller's arguments; the plan looks whether they are those of its event.
-    let passes = |plan: &Plan, who: &Who| unsafe { plan.passes_unstaged(arguments, known, who) };
+    let passes = |plan: &Plan, emitter: &Emitter| unsafe {
+        plan.passes_unstaged(arguments, description_number, emitter)
+    };
     judge_by(session, enabled, |_: &Plan| None, passes)
 }
 
-/// What filters say, by two ways to evaluate a plan: without and with who emits. `None`: that is
-/// not the way.
+/// What filters say, by two ways to evaluate a plan: without and with emitter emits. `None`: that
+/// is not the way.
 #[inline(always)] // each caller's code is its own
 fn judge_by(
     session: usize,
     enabled: *const AtomicU32,
     passes_quickly: impl FnOnce(&Plan) -> Option<bool>,
-    passes: impl FnOnce(&Plan, &Who) -> Option<bool>,
-) -> Judgement {
+    passes: impl FnOnce(&Plan, &Emitter) -> Option<bool>,
+) -> FilterVerdict {
     let thread = thread::current();
     // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
     let (stamp, tid, name_stamp) =
         unsafe { ((*thread).stamp, (*thread).tid, (*thread).name_stamp) };
     if stamp != PROCESS.stamp() || stamp == 0 {
-        return Judgement::Unknown;
+        return FilterVerdict::Unknown;
     }
     let decision = &PROCESS.decisions[session];
     // ORDERING: Acquire pairs with the Release in `Decision::publish`.
     let sequence = decision.sequence.load(Ordering::Acquire);
-    let (base, number) =
-        (decision.base.load(Ordering::Relaxed), decision.links.load(Ordering::Relaxed));
+    let (base, tag) =
+        (decision.base.load(Ordering::Relaxed), decision.link_tag.load(Ordering::Relaxed));
     let generation = decision.generation.load(Ordering::Relaxed);
-    if number == 0 || !decision.unchanged_since(sequence) {
-        return Judgement::Unknown;
+    if tag == 0 || !decision.unchanged_since(sequence) {
+        return FilterVerdict::Unknown;
     }
     // What is recorded is checked when it is committed; what is not, only here.
     // SAFETY: a decision with links names a window, mapped for good; the index is below 32.
     let now = unsafe { AtomicU64::from_ptr(generation_of(base, session).cast_mut()) };
     if now.load(Ordering::Relaxed) != generation {
-        return Judgement::Unknown;
+        return FilterVerdict::Unknown;
     }
     let event = Window::event_at(base, enabled);
     if event >= EVENTS_MAX {
-        return Judgement::Unknown; // the decision is about another window
+        return FilterVerdict::Unknown; // the decision is about another window
     }
     let place = place_of(session, event);
     // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
-    if !link.is_of(number) {
-        return Judgement::Unknown;
+    if !link.has_tag(tag) {
+        return FilterVerdict::Unknown;
     }
-    let at = match link.says() {
-        Says::Records => return Judgement::Passes(generation),
-        Says::Drops => return Judgement::Fails,
-        Says::Counts => return Judgement::Unknown,
-        Says::Plan(at) => at,
+    let at = match link.action() {
+        LinkAction::Record => return FilterVerdict::Passes(generation),
+        LinkAction::Drop => return FilterVerdict::Fails,
+        LinkAction::Discard => return FilterVerdict::Unknown,
+        LinkAction::Plan(at) => at,
     };
     let area = trackway_sys::thread::rseq_area();
     if area.is_null() {
-        return Judgement::Unknown;
+        return FilterVerdict::Unknown;
     }
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
@@ -247,15 +249,15 @@ fn judge_by(
     let visit = readers::enter_by_sequence(arena::part_of(at), place, link.0, area);
     let Some(visit) = visit else {
         thread::end_filter(thread);
-        return Judgement::Unknown;
+        return FilterVerdict::Unknown;
     };
     // Not in a fork child, which has come into being since: the code is its parent's.
     if PROCESS.stamp() != stamp {
         visit.leave();
         thread::end_filter(thread);
-        return Judgement::Unknown;
+        return FilterVerdict::Unknown;
     }
-    // SAFETY: the visit keeps the plan where it is, as the link says.
+    // SAFETY: the visit keeps the plan where it is, as the link action.
     let plan = unsafe { arena::plan_at(at) };
     let passes = match passes_quickly(plan) {
         Some(passes) => Some(passes),
@@ -263,16 +265,16 @@ fn judge_by(
         None => {
             // SAFETY: the line is the calling thread's.
             let name = unsafe { (&raw const (*thread).name).cast() };
-            let who = Who { pid: PROCESS.pid.load(Ordering::Relaxed), tid, name };
-            passes(plan, &who)
+            let emitter = Emitter { pid: PROCESS.pid.load(Ordering::Relaxed), tid, name };
+            passes(plan, &emitter)
         }
     };
     visit.leave();
     thread::end_filter(thread);
     match passes {
-        Some(true) => Judgement::Passes(generation),
-        Some(false) => Judgement::Fails,
-        None => Judgement::Unknown,
+        Some(true) => FilterVerdict::Passes(generation),
+        Some(false) => FilterVerdict::Fails,
+        None => FilterVerdict::Unknown,
     }
 }
 
@@ -280,7 +282,7 @@ fn judge_by(
 /// stamp.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkRequest {
-    pub(crate) home: &'static Home,
+    pub(crate) mapped: &'static MappedWindow,
     /// The session's slot.
     pub(crate) session: usize,
     pub(crate) generation: u64,
@@ -291,13 +293,13 @@ pub(crate) struct LinkRequest {
 
 /// What filters say of an event, whatever it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SlowVerdict {
     /// It is recorded.
     Passes,
     /// It is not.
     Fails,
     /// It cannot be said here and now: the event is counted as discarded.
-    Lost,
+    Discarded,
     /// The session changed meanwhile.
     Stale,
 }
@@ -308,36 +310,38 @@ pub(crate) enum Verdict {
 /// As [`crate::emit::fast_path::emit`], with the size of the payload alone.
 #[cold]
 #[inline(never)] // for the stack of those that do not come here
-pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) -> Verdict {
-    let &LinkRequest { home, session, generation, event, stamp } = request;
+pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) -> SlowVerdict {
+    let &LinkRequest { mapped, session, generation, event, stamp } = request;
     // A fork child that is being settled, by another thread or by what a signal handler has
     // interrupted: decisions and links are still its parent's, and so is the code.
     if stamp == 0 {
-        return Verdict::Lost;
+        return SlowVerdict::Discarded;
     }
     let place = place_of(session, event);
-    let Some(window) = &home.window() else { return Verdict::Stale };
+    let Some(window) = &mapped.window() else { return SlowVerdict::Stale };
     for _ in 0..TRIES_MAX {
-        let number = PROCESS.decisions[session].links_of(window, generation);
-        let number = match number {
+        let tag = PROCESS.decisions[session].current_link_tag(window, generation);
+        let tag = match tag {
             LinkTag::Current(tag) => tag,
-            LinkTag::Stale => return Verdict::Stale,
-            LinkTag::InReplacement => return Verdict::Lost,
+            LinkTag::Stale => return SlowVerdict::Stale,
+            LinkTag::InReplacement => return SlowVerdict::Discarded,
         };
         // ORDERING: Acquire, as in `judge`.
         let mut link = Link(place.load(Ordering::Acquire));
-        if !link.is_of(number) {
-            match linker::link(request, number) {
+        if !link.has_tag(tag) {
+            match linker::find_or_make(request, tag) {
                 Ok(made) => link = made,
-                Err(linker::Failure::Stale) => return Verdict::Stale,
-                Err(linker::Failure::Busy | linker::Failure::NoRoom) => return Verdict::Lost,
+                Err(linker::Failure::Stale) => return SlowVerdict::Stale,
+                Err(linker::Failure::Busy | linker::Failure::ArenaFull) => {
+                    return SlowVerdict::Discarded;
+                }
             }
         }
-        let at = match link.says() {
-            Says::Records => return Verdict::Passes,
-            Says::Drops => return Verdict::Fails,
-            Says::Counts => return Verdict::Lost,
-            Says::Plan(at) => at,
+        let at = match link.action() {
+            LinkAction::Record => return SlowVerdict::Passes,
+            LinkAction::Drop => return SlowVerdict::Fails,
+            LinkAction::Discard => return SlowVerdict::Discarded,
+            LinkAction::Plan(at) => at,
         };
         let (line, in_vfork_child) = (thread::current(), thread::in_vfork_child());
         thread::begin_filter(line);
@@ -350,24 +354,24 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
         if PROCESS.stamp() != stamp {
             visit.leave();
             thread::end_filter(line);
-            return Verdict::Lost;
+            return SlowVerdict::Discarded;
         }
-        // SAFETY: the visit keeps the plan where it is, as the link says.
+        // SAFETY: the visit keeps the plan where it is, as the link action.
         let plan = unsafe { arena::plan_at(at) };
         let thread = thread::identify(stamp, plan.takes_procname);
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
-        let who = Who { pid, tid, name: thread.name.as_ptr() };
+        let emitter = Emitter { pid, tid, name: thread.name.as_ptr() };
         // SAFETY: the caller's payload.
-        let passes = unsafe { plan.passes(staged, &who) };
+        let passes = unsafe { plan.passes(staged, &emitter) };
         visit.leave();
         thread::end_filter(line);
-        return if passes { Verdict::Passes } else { Verdict::Fails };
+        return if passes { SlowVerdict::Passes } else { SlowVerdict::Fails };
     }
-    Verdict::Lost
+    SlowVerdict::Discarded
 }
 
 /// Forgets in a fork child what only its parent may do or know.
-pub(crate) fn forget() {
-    executable_memory::forget();
-    linker::forget();
+pub(crate) fn reset_in_fork_child() {
+    executable_memory::reset_in_fork_child();
+    linker::reset_in_fork_child();
 }

@@ -23,8 +23,11 @@ const _: () = assert!(PROCNAME_BYTES <= NAME_BYTES && NAME_BYTES < HEADROOM_BYTE
 
 /// How far before the payload a context's value is, in bytes, besides those that are there already.
 /// `None`: there is no room.
-pub(super) fn before(staged: &mut app_contexts::Staged, place: app_contexts::Place) -> Option<u16> {
-    let before = app_contexts::add_to(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
+pub(super) fn add_offset(
+    staged: &mut app_contexts::StagedOffsets,
+    place: app_contexts::ContextIndex,
+) -> Option<u16> {
+    let before = app_contexts::add_offset(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
     Some(u16::from(before) + NAME_BYTES as u16)
 }
 
@@ -76,17 +79,17 @@ pub(super) struct Plan {
     pub(super) session: u16,
     pub(super) event: u16,
     /// The number of the description that it was made by, plus one.
-    pub(super) known: u32,
+    pub(super) description_number: u32,
     /// Most bytes that each of its fields that can be cut may have without being cut, whatever the
     /// others have.
-    pub(super) whole_bytes: u16,
+    pub(super) uncut_bytes: u16,
     /// Whether something is put in front of the payload for filters to look at: the thread's name,
     /// or contexts of applications.
-    pub(super) takes_more: bool,
+    pub(super) uses_headroom: bool,
     /// Whether a filter looks at the thread's name.
     pub(super) takes_procname: bool,
     /// Contexts of applications that filters look at.
-    pub(super) applications: app_contexts::Staged,
+    pub(super) applications: app_contexts::StagedOffsets,
     /// Whether there is one step, and machine code does all of it.
     pub(super) is_quick: bool,
     pub(super) steps_count: u16,
@@ -105,8 +108,8 @@ pub(super) struct Plan {
     pub(super) expected: u64,
 }
 
-/// Who emits.
-pub(super) struct Who {
+/// Emitter emits.
+pub(super) struct Emitter {
     pub(super) pid: u32,
     pub(super) tid: u32,
     /// `PROCNAME_BYTES` bytes; looked at only if the plan takes the name.
@@ -173,17 +176,19 @@ impl Plan {
     ///
     /// # Safety
     /// What it points to is there. `payload` has `size` bytes, with headroom before them.
-    pub(super) unsafe fn passes(&self, staged: StagedPayload, who: &Who) -> bool {
+    pub(super) unsafe fn passes(&self, staged: StagedPayload, emitter: &Emitter) -> bool {
         let (payload, size) = (staged.start, staged.size());
         let bytes = payload.wrapping_sub(BEGIN);
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
-        if self.takes_more {
+        if self.uses_headroom {
             // SAFETY: the caller's payload and name.
-            let Some(length) = (unsafe { self.put_in_front(payload, who) }) else { return false };
+            let Some(length) = (unsafe { self.write_headroom(payload, emitter) }) else {
+                return false;
+            };
             procname.length = length;
             procname.offset = (BEGIN - NAME_BYTES) as u32;
         }
-        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
+        let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
         // SAFETY: headroom and payload lie one behind the other, and nobody else writes there.
         // (What of the headroom nobody has written is not looked at: no word speaks of it.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };
@@ -199,22 +204,23 @@ impl Plan {
     ///
     /// # Safety
     /// The payload has headroom, and the name `PROCNAME_BYTES` bytes, if the plan takes it.
-    #[inline(never)] // for the stack of those who do not come here
-    unsafe fn put_in_front(&self, payload: *mut u8, who: &Who) -> Option<u32> {
+    #[inline(never)] // for the stack of those emitter do not come here
+    unsafe fn write_headroom(&self, payload: *mut u8, emitter: &Emitter) -> Option<u32> {
         let mut length = 0;
         if self.takes_procname {
             let at = payload.wrapping_sub(NAME_BYTES);
             // SAFETY: the headroom is ours, and the name has as many bytes.
             let name = unsafe {
-                core::ptr::copy_nonoverlapping(who.name, at, PROCNAME_BYTES);
+                core::ptr::copy_nonoverlapping(emitter.name, at, PROCNAME_BYTES);
                 core::slice::from_raw_parts(at, PROCNAME_BYTES)
             };
             let end = name.iter().position(|&byte| byte == 0);
             length = end.unwrap_or(PROCNAME_BYTES) as u32;
         }
         // SAFETY: so is what lies before the name.
-        let are_set =
-            unsafe { app_contexts::stage(payload.wrapping_sub(NAME_BYTES), &self.applications) };
+        let are_set = unsafe {
+            app_contexts::write_values(payload.wrapping_sub(NAME_BYTES), &self.applications)
+        };
         are_set.then_some(length)
     }
 }
@@ -271,7 +277,7 @@ impl Step {
 }
 
 impl Filter {
-    /// Runs its machine code, so that who interrupts it can unwind.
+    /// Runs its machine code, so that emitter interrupts it can unwind.
     ///
     /// # Safety
     /// It is that, and what it points to is there.
@@ -290,7 +296,7 @@ impl Filter {
     /// # Safety
     /// What it points to is there.
     #[cold]
-    #[inline(never)] // for the stack of those who do not come here
+    #[inline(never)] // for the stack of those emitter do not come here
     unsafe fn is_interpreted_true(&self, frame: &Frame<'_>) -> bool {
         // SAFETY: by contract; `link` has put so many there.
         let programs = unsafe { core::slice::from_raw_parts(self.programs, self.programs_count) };

@@ -1,5 +1,5 @@
 //! Builds the plan of an event from a session's filters: verifies their programs, makes machine
-//! code of them, and puts all of it into the part of the store that is being filled.
+//! code of them, and puts all of it into the part of the arena that is being filled.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use trackway_jit::{INSTRUCTIONS_MAX, x86};
 use trackway_schema::{FieldViews, Heading, Scalar, Shape};
 use trackway_window::Window;
 
-use super::arena::{NoRoom, Store};
+use super::arena::{Arena, ArenaFull};
 use super::executable_memory::Kind;
 use super::plan::{Filter, Plan, Step};
-use super::{Link, Says, executable_memory, filter_state, plan, single_sequence};
+use super::{Link, LinkAction, executable_memory, filter_state, plan, single_sequence};
 use crate::app_contexts;
 use crate::state::window_map::generation_of;
 use crate::state::{filter_links, thread};
@@ -30,8 +30,8 @@ pub(super) const STEPS_MAX: usize = 64;
 const ENTRIES_MAX: usize = 32;
 
 /// A plan in the making.
-pub(super) struct Maker<'l> {
-    pub(super) store: &'l mut Store,
+pub(super) struct PlanBuilder<'l> {
+    pub(super) arena: &'l mut Arena,
     pub(super) states: &'l mut [MaybeUninit<State>; VERIFIER_STATES],
     pub(super) places: &'l mut [u32; INSTRUCTIONS_MAX + 1],
     pub(super) framer: &'l mut Framer,
@@ -41,7 +41,7 @@ pub(super) struct Maker<'l> {
     pub(super) session: usize,
     pub(super) takes_procname: bool,
     /// Contexts of applications that steps look at.
-    pub(super) applications: app_contexts::Staged,
+    pub(super) applications: app_contexts::StagedOffsets,
     pub(super) is_quick: bool,
     /// The code of the one step on payloads, and how long these are at least.
     pub(super) direct: Option<(*const u8, usize)>,
@@ -51,16 +51,20 @@ pub(super) struct Maker<'l> {
     pub(super) interprets: bool,
 }
 
-impl Maker<'_> {
-    /// Takes what is about the event from a block. [`Says::Plan`]: there are steps.
-    pub(super) fn go_through(&mut self, block: &[u8], described: &[u8]) -> Result<Says, NoRoom> {
+impl PlanBuilder<'_> {
+    /// Takes what is about the event from a block. [`LinkAction::Plan`]: there are steps.
+    pub(super) fn add_filters(
+        &mut self,
+        block: &[u8],
+        described: &[u8],
+    ) -> Result<LinkAction, ArenaFull> {
         if block.is_empty() {
-            return Ok(Says::Records); // they are being taken away
+            return Ok(LinkAction::Record); // they are being taken away
         }
         let (Ok(block), Some(heading)) = (Block::decode(block), Heading::read(described)) else {
-            return Ok(Says::Counts);
+            return Ok(LinkAction::Discard);
         };
-        let mut says = Says::Records;
+        let mut action = LinkAction::Record;
         let mut entries = block.entries().peekable();
         while let Some(entry) = entries.next() {
             let meanings = entries.next_if(|next| next.is_of_meanings(&entry));
@@ -72,27 +76,27 @@ impl Maker<'_> {
                 None => Some(Meanings::default()),
                 Some(meanings) => Meanings::decode(meanings.object),
             };
-            let Some(meanings) = meanings else { return Ok(Says::Counts) };
-            match self.step(&entry, meanings, described)? {
-                Says::Drops => return Ok(Says::Drops),
-                Says::Counts => says = Says::Counts,
-                _ if says == Says::Counts => {}
-                step => says = step,
+            let Some(meanings) = meanings else { return Ok(LinkAction::Discard) };
+            match self.add_filter(&entry, meanings, described)? {
+                LinkAction::Drop => return Ok(LinkAction::Drop),
+                LinkAction::Discard => action = LinkAction::Discard,
+                _ if action == LinkAction::Discard => {}
+                step => action = step,
             }
         }
-        Ok(says)
+        Ok(action)
     }
 
     /// Adds a filter to the steps, if the event has what it needs.
-    fn step(
+    fn add_filter(
         &mut self,
         entry: &Entry<'_>,
         meanings: Meanings<'_>,
         described: &[u8],
-    ) -> Result<Says, NoRoom> {
+    ) -> Result<LinkAction, ArenaFull> {
         let (Ok(object), Some(fields)) = (Object::decode(entry.object), FieldViews::new(described))
         else {
-            return Ok(Says::Counts);
+            return Ok(LinkAction::Discard);
         };
         let mut lacks = true;
         // Alternatives differ in what they take contexts for, not in which.
@@ -105,10 +109,10 @@ impl Maker<'_> {
             let mut applications = self.applications;
             let find = |name: &[u8]| {
                 filter_links::depend_on_contexts(self.session);
-                let place = app_contexts::named(name);
+                let place = app_contexts::find_context(name);
                 lacks_application |= place.is_none();
                 let place = place?;
-                let before = plan::before(&mut applications, place);
+                let before = plan::add_offset(&mut applications, place);
                 is_full |= before.is_none();
                 Some(Application { kind: place.kind(), before: before? })
             };
@@ -122,26 +126,33 @@ impl Maker<'_> {
                 continue;
             }
             self.applications = applications;
-            let Some(filter) = self.filter(entry.id, object.cells(), &alternative)? else {
-                return Ok(Says::Counts);
+            let Some(filter) = self.find_or_add_filter(entry.id, object.cells(), &alternative)?
+            else {
+                return Ok(LinkAction::Discard);
             };
-            let made = self.framed(filter)?;
+            let made = self.build_step(filter)?;
             self.is_quick = self.steps_count == 0 && made.is_coded();
-            self.direct = if self.is_quick { self.direct(&alternative)? } else { None };
-            let Some(step) = self.steps.get_mut(self.steps_count) else { return Ok(Says::Counts) };
+            self.direct = if self.is_quick { self.compile_direct(&alternative)? } else { None };
+            let Some(step) = self.steps.get_mut(self.steps_count) else {
+                return Ok(LinkAction::Discard);
+            };
             self.steps_count += 1;
             step.write(made);
-            return Ok(Says::Plan(0));
+            return Ok(LinkAction::Plan(0));
         }
-        Ok(if !is_full && (lacks || lacks_application) { Says::Drops } else { Says::Counts })
+        Ok(if !is_full && (lacks || lacks_application) {
+            LinkAction::Drop
+        } else {
+            LinkAction::Discard
+        })
     }
 
     /// A filter with its framer.
-    fn framed(&mut self, filter: *const Filter) -> Result<Step, NoRoom> {
+    fn build_step(&mut self, filter: *const Filter) -> Result<Step, ArenaFull> {
         let framer = self.framer.view();
         self.takes_procname |= framer.takes_procname();
-        let (legs, takes) = (self.store.put_all(framer.legs)?, self.store.put_all(framer.takes)?);
-        let rest = self.store.room_for::<Rest>(framer.takes.len())?;
+        let (legs, takes) = (self.arena.push_all(framer.legs)?, self.arena.push_all(framer.takes)?);
+        let rest = self.arena.allocate_for::<Rest>(framer.takes.len())?;
         let mut rest_count = 0;
         for (number, left) in framer.rest().enumerate() {
             // SAFETY: there is room for all takes.
@@ -150,7 +161,7 @@ impl Maker<'_> {
         }
         Ok(Step {
             filter,
-            fill: fill(self.store, &framer)?,
+            fill: fill(self.arena, &framer)?,
             coded_bytes: framer.coded_bytes() as u32,
             legs_count: legs.len() as u8,
             takes_count: takes.len() as u8,
@@ -171,59 +182,60 @@ impl Maker<'_> {
 
     /// Machine code of an alternative on payloads of the framer's event, and how long these are at
     /// least; `None`: that cannot be, or not by a sequence here.
-    fn direct(
+    fn compile_direct(
         &mut self,
         alternative: &Alternative<'_>,
-    ) -> Result<Option<(*const u8, usize)>, NoRoom> {
+    ) -> Result<Option<(*const u8, usize)>, ArenaFull> {
         let mut programs = alternative.programs();
         let (Some(program), None) = (programs.next(), programs.next()) else { return Ok(None) };
-        if !single_sequence::is_there() || !self.has_sequences() {
+        if !single_sequence::is_available() || !self.has_sequences() {
             return Ok(None);
         }
         let rules = Rules::new(alternative.needs_count());
         let Ok(verified) = verify(program, rules, self.states()) else { return Ok(None) };
-        let (part, used) = (self.store.current(), self.store.code_used(Kind::Leaf));
+        let (part, used) = (self.arena.current(), self.arena.code_used(Kind::Leaf));
         // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-        let room = unsafe { executable_memory::room(Kind::Leaf, part, used) }.ok_or(NoRoom)?;
+        let room =
+            unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
         let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
         let framer = self.framer.view();
         match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
             Ok(Some(bytes)) => {
-                self.store.use_code(Kind::Leaf, bytes);
+                self.arena.use_code(Kind::Leaf, bytes);
                 // SAFETY: that is what was just emitted there.
                 Ok(Some((unsafe { executable_memory::direct(part, used) }, framer.coded_bytes())))
             }
             Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
             // Another part has room for it, or another lane; if an empty one has none, the ordinary
             // way is one, too.
-            Err(x86::EmitError::NoRoom) if used > 0 => Err(NoRoom),
+            Err(x86::EmitError::NoRoom) if used > 0 => Err(ArenaFull),
             Err(x86::EmitError::NoRoom) => Ok(None),
         }
     }
 
     /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
     /// it is none.
-    fn filter(
+    fn find_or_add_filter(
         &mut self,
         id: u64,
         cells: usize,
         alternative: &Alternative<'_>,
-    ) -> Result<Option<*const Filter>, NoRoom> {
+    ) -> Result<Option<*const Filter>, ArenaFull> {
         let key = [id, hash_of(alternative)];
         let slots = alternative.needs_count();
         // (Not code of its parent, in a child that was forked in the middle of a link.)
         let is_it = |filter: &&Filter| {
             filter.key == key
                 && filter.slots == slots
-                && (filter.entry.is_none() || executable_memory::is_there())
+                && (filter.entry.is_none() || executable_memory::is_available())
         };
-        if let Some(filter) = self.store.filters().find(is_it) {
+        if let Some(filter) = self.arena.filters().find(is_it) {
             self.interprets |= filter.entry.is_none();
             return Ok(Some(filter));
         }
         let environment = Environment::new(
-            self.store.put_all(alternative.constants())?,
-            filter_state::of_filter(id, cells),
+            self.arena.push_all(alternative.constants())?,
+            filter_state::find_cells(id, cells),
             time_ns,
             random,
         );
@@ -233,9 +245,9 @@ impl Maker<'_> {
         let mut filter =
             Filter { next, key, slots, environment, entry, is_leaf, programs, programs_count };
         let made = self.compile(&mut filter, alternative)?;
-        let made = if made { made } else { self.interpret(&mut filter, alternative)? };
+        let made = if made { made } else { self.keep_programs(&mut filter, alternative)? };
         self.interprets |= filter.entry.is_none();
-        if made { self.store.put_filter(filter).map(Some) } else { Ok(None) }
+        if made { self.arena.push_filter(filter).map(Some) } else { Ok(None) }
     }
 
     fn states(&mut self) -> &mut [State] {
@@ -251,9 +263,9 @@ impl Maker<'_> {
         &mut self,
         filter: &mut Filter,
         alternative: &Alternative<'_>,
-    ) -> Result<bool, NoRoom> {
+    ) -> Result<bool, ArenaFull> {
         let count = alternative.programs_count();
-        if !executable_memory::is_there() || count > ENTRIES_MAX {
+        if !executable_memory::is_available() || count > ENTRIES_MAX {
             return Ok(false);
         }
         let mut entries: [Option<frame::Entry>; ENTRIES_MAX] = [None; ENTRIES_MAX];
@@ -264,25 +276,26 @@ impl Maker<'_> {
             let is_leaf = count == 1 && x86::is_leaf(&verified);
             let kind = if is_leaf { Kind::Leaf } else { Kind::Program };
             filter.is_leaf = is_leaf;
-            let (part, used) = (self.store.current(), self.store.code_used(kind));
+            let (part, used) = (self.arena.current(), self.arena.code_used(kind));
             // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-            let room = unsafe { executable_memory::room(kind, part, used) }.ok_or(NoRoom)?;
+            let room =
+                unsafe { executable_memory::free_code(kind, part, used) }.ok_or(ArenaFull)?;
             // Only so much memory is touched.
             let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
             match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
                 Ok(code) => {
-                    self.store.use_code(kind, code.size_bytes);
+                    self.arena.use_code(kind, code.size_bytes);
                     // SAFETY: that is what was just emitted there.
                     entries[number] = Some(unsafe { executable_memory::entry(kind, part, used) });
                 }
                 // In an empty part, it is too large for any.
-                Err(x86::EmitError::NoRoom) if used > 0 => return Err(NoRoom),
+                Err(x86::EmitError::NoRoom) if used > 0 => return Err(ArenaFull),
                 Err(_) => return Ok(false),
             }
         }
         filter.entry = entries[0];
         if count > 1 {
-            let entries = self.store.put_all(&entries[..count])?;
+            let entries = self.arena.push_all(&entries[..count])?;
             // SAFETY: they were just emitted, for as many slots, and stay as long as the filter.
             filter.environment = unsafe { filter.environment.with_entries(entries) };
         }
@@ -290,15 +303,15 @@ impl Maker<'_> {
     }
 
     /// Keeps a filter's programs, for the interpreter; false if they are none.
-    fn interpret(
+    fn keep_programs(
         &mut self,
         filter: &mut Filter,
         alternative: &Alternative<'_>,
-    ) -> Result<bool, NoRoom> {
+    ) -> Result<bool, ArenaFull> {
         let count = alternative.programs_count();
-        let kept = self.store.room_for::<Verified<'static>>(count)?;
+        let kept = self.arena.allocate_for::<Verified<'static>>(count)?;
         for (number, program) in alternative.programs().enumerate() {
-            let bytes = self.store.put_all(program.bytes())?;
+            let bytes = self.arena.push_all(program.bytes())?;
             let Some(program) = trackway_jit::program::Program::new(bytes) else {
                 return Ok(false);
             };
@@ -312,25 +325,26 @@ impl Maker<'_> {
     }
 
     /// The plan of these steps; its link.
-    pub(super) fn plan(
+    pub(super) fn finish(
         &mut self,
         event: usize,
-        known: usize,
+        description_number: usize,
         described: &[u8],
-        decision: u32,
-    ) -> Result<Link, NoRoom> {
+        tag: u32,
+    ) -> Result<Link, ArenaFull> {
         let steps = &self.steps[..self.steps_count];
         // SAFETY: so many were written.
         let steps = unsafe { &*(core::ptr::from_ref(steps) as *const [Step]) };
-        let steps = self.store.put_all(steps)?;
+        let steps = self.arena.push_all(steps)?;
         let (direct, direct_bytes) = self.direct.unwrap_or((core::ptr::null(), 0));
         let plan = Plan {
             next: core::ptr::null(),
             session: self.session as u16,
             event: event as u16,
-            known: known as u32 + 1,
-            whole_bytes: whole_bytes(described),
-            takes_more: self.takes_procname || self.applications != app_contexts::Staged::default(),
+            description_number: description_number as u32 + 1,
+            uncut_bytes: uncut_bytes(described),
+            uses_headroom: self.takes_procname
+                || self.applications != app_contexts::StagedOffsets::default(),
             takes_procname: self.takes_procname,
             applications: self.applications,
             is_quick: self.is_quick,
@@ -345,13 +359,13 @@ impl Maker<'_> {
                 .map_or(core::ptr::null(), |window| generation_of(window.base(), self.session)),
             expected: self.generation,
         };
-        self.store.put_plan(plan, decision)
+        self.arena.push_plan(plan, tag)
     }
 }
 
 /// Most bytes that each field that can be cut may have without being cut: its share of the room
 /// that those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
-fn whole_bytes(described: &[u8]) -> u16 {
+fn uncut_bytes(described: &[u8]) -> u16 {
     let Some(fields) = FieldViews::new(described) else { return 0 };
     let (mut fixed, mut spans) = (0, 0);
     for field in fields {
@@ -368,21 +382,21 @@ fn whole_bytes(described: &[u8]) -> u16 {
 }
 
 /// Machine code that fills frames.
-fn fill(store: &mut Store, framer: &FramerView<'_>) -> Result<Option<Fill>, NoRoom> {
-    if !executable_memory::is_there() {
+fn fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, ArenaFull> {
+    if !executable_memory::is_available() {
         return Ok(None);
     }
-    let (part, used) = (store.current(), store.code_used(Kind::Leaf));
+    let (part, used) = (arena.current(), arena.code_used(Kind::Leaf));
     // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
-    let room = unsafe { executable_memory::room(Kind::Leaf, part, used) }.ok_or(NoRoom)?;
+    let room = unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
     match x86::emit_fill(framer, room) {
         Ok(Some(bytes)) => {
-            store.use_code(Kind::Leaf, bytes);
+            arena.use_code(Kind::Leaf, bytes);
             // SAFETY: that is what was just emitted there.
             Ok(Some(unsafe { executable_memory::fill(part, used) }))
         }
         Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
-        Err(x86::EmitError::NoRoom) => Err(NoRoom),
+        Err(x86::EmitError::NoRoom) => Err(ArenaFull),
     }
 }
 

@@ -12,7 +12,7 @@ const RESTARTS_MAX: usize = 16;
 
 static LINES: [Line; CPUS] = [const { Line::new() }; CPUS];
 /// The line of those who have no sequences.
-static OTHERS: Line = Line::new();
+static WITHOUT_SEQUENCES: Line = Line::new();
 /// What is always as expected.
 static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
@@ -60,7 +60,7 @@ pub(super) fn enter(
             }
         }
     }
-    OTHERS.enter(part, is_linked).then_some(Visit { part, area: None })
+    WITHOUT_SEQUENCES.enter(part, is_linked).then_some(Visit { part, area: None })
 }
 
 impl Visit {
@@ -77,7 +77,7 @@ impl Visit {
     fn leave_slowly(self) {
         let sequence = |area| (0..RESTARTS_MAX).any(|_| leave_by_sequence(self.part, area));
         if !self.area.is_some_and(sequence) {
-            OTHERS.leave(self.part);
+            WITHOUT_SEQUENCES.leave(self.part);
         }
     }
 }
@@ -92,5 +92,5 @@ fn leave_by_sequence(part: usize, area: Area) -> bool {
 
 /// Whether nobody is inside, of a part that was unlinked, and every CPU visited since.
 pub(super) fn is_empty(part: usize) -> bool {
-    nobody_is_in(part, LINES.iter().chain(core::iter::once(&OTHERS)))
+    nobody_is_in(part, LINES.iter().chain(core::iter::once(&WITHOUT_SEQUENCES)))
 }

@@ -19,11 +19,11 @@ use crate::payload::StagedPayload;
 use crate::state::filter_links::place_of;
 use crate::state::process::PROCESS;
 use crate::state::thread;
-pub(super) use sequence::{is_there, prepare};
+pub(super) use sequence::{is_available, prepare};
 
 /// What a filter says of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtOnce {
+pub(crate) enum QuickVerdict {
     /// It is recorded, by the decision of this number.
     Passes(u32),
     /// It is not.
@@ -31,7 +31,7 @@ pub(crate) enum AtOnce {
     /// Nothing was asked: another way knows.
     Unknown,
     /// Nor will it be known here as long as nothing changes.
-    NotHere,
+    Unsupported,
 }
 
 /// A filter's answers, and that there is none.
@@ -56,7 +56,7 @@ pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
     emitted: Emitted,
-) -> (AtOnce, Emitted) {
+) -> (QuickVerdict, Emitted) {
     // Where to look. (Whose the plan is that is found there, it says itself.)
     // SAFETY: the caller's event.
     let event = unsafe { (&raw const (*emitted.event).index).read_volatile() } as usize;
@@ -64,25 +64,25 @@ pub(crate) unsafe fn judge(
     // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
     // Of a decision of this process's own: a fork child has others than its parent.
-    let number = PROCESS.decisions[session % SESSIONS_MAX].links.load(Ordering::Relaxed);
-    if !link.is_of(number) {
+    let tag = PROCESS.decisions[session % SESSIONS_MAX].link_tag.load(Ordering::Relaxed);
+    if !link.has_tag(tag) {
         // Without a number there are no filters.
-        return (if number == 0 { AtOnce::NotHere } else { AtOnce::Unknown }, emitted);
+        return (if tag == 0 { QuickVerdict::Unsupported } else { QuickVerdict::Unknown }, emitted);
     }
-    let Some(at) = link.quick_plan() else { return (AtOnce::NotHere, emitted) };
+    let Some(at) = link.quick_plan() else { return (QuickVerdict::Unsupported, emitted) };
     let stamp = thread::stamp();
     if stamp == 0 {
-        return (AtOnce::Unknown, emitted);
+        return (QuickVerdict::Unknown, emitted);
     }
     // SAFETY: links are made when the library has started, for good.
     let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
-    let asked = sequence::Asked { emitted, place, link, at, enabled, stamp_word, stamp };
+    let query = sequence::Query { emitted, place, link, at, enabled, stamp_word, stamp };
     // SAFETY: the caller's event; a link to such a plan is only made where the sequence is there.
-    let Answer { answer, emitted, link } = unsafe { sequence::ask(asked) };
+    let Answer { answer, emitted, link } = unsafe { sequence::run(query) };
     match answer {
-        FAILS => (AtOnce::Fails, emitted),
-        PASSES => (AtOnce::Passes(link.decision()), emitted),
-        _ => (AtOnce::Unknown, emitted),
+        FAILS => (QuickVerdict::Fails, emitted),
+        PASSES => (QuickVerdict::Passes(link.tag()), emitted),
+        _ => (QuickVerdict::Unknown, emitted),
     }
 }
 
@@ -196,7 +196,7 @@ mod sequence {
     /// Puts the entry into the beginning of memory that is executed at `executed`, so many bytes.
     ///
     /// # Safety
-    /// `written` is the beginning of that memory, and stays as it is from now on.
+    /// `written` is the beginning of that memory, and has_stayed as it is from now on.
     pub(in super::super) unsafe fn prepare(written: &mut [u8], executed: *mut u8, bytes: usize) {
         let Some(area) = trackway_sys::thread::rseq_offset() else { return };
         let (begin, start, end) = (
@@ -216,12 +216,12 @@ mod sequence {
     }
 
     /// Whether the sequence is there.
-    pub(in super::super) fn is_there() -> bool {
+    pub(in super::super) fn is_available() -> bool {
         !ENTRY.load(Ordering::Relaxed).is_null()
     }
 
     /// What is asked about, and what must hold.
-    pub(super) struct Asked {
+    pub(super) struct Query {
         pub(super) emitted: Emitted,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
@@ -238,16 +238,17 @@ mod sequence {
     /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
     /// is no vfork child's.
     #[inline(always)]
-    pub(super) unsafe fn ask(asked: Asked) -> Answer {
+    pub(super) unsafe fn run(query: Query) -> Answer {
         let (answer, event, start, size_and_flags, link);
         // SAFETY: where the link holds, in the sequence, the plan is what was put there, with code
         // of `emit_direct` for the event, which reads so many bytes of the payload, changes
         // no memory and no register but those that calls change, and leaves the stack alone.
         unsafe {
             asm!(
-                // Below the stack pointer, which stays: where it is, is said by unwind information
-                // that knows nothing of this. Signal handlers leave 128 bytes there alone, and so
-                // does what is called here, which keeps nothing on the stack but where to return.
+                // Below the stack pointer, which has_stayed: where it is, is said by unwind
+                // information that knows nothing of this. Signal handlers leave 128 bytes there
+                // alone, and so does what is called here, which keeps nothing on the stack but
+                // where to return.
                 "mov qword ptr [rsp-16],rcx",
                 "mov qword ptr [rsp-24],rdx",
                 "mov qword ptr [rsp-32],r10",
@@ -256,7 +257,7 @@ mod sequence {
                 "mov rcx,qword ptr [rip+{area}]",
                 "lea r8,[rip+{descriptor}]",
                 "call qword ptr [rip+{entry}]",
-                // No descriptor stays behind.
+                // No descriptor has_stayed behind.
                 "mov rcx,qword ptr [rip+{area}]",
                 "mov qword ptr fs:[rcx+{sequence}],0",
                 "mov rdx,qword ptr [rsp-24]",
@@ -267,15 +268,15 @@ mod sequence {
                 descriptor = sym DESCRIPTOR,
                 entry = sym ENTRY,
                 sequence = const SEQUENCE,
-                inlateout("rax") asked.stamp => answer,
-                inlateout("rcx") asked.enabled => _,
-                inlateout("rdx") asked.link.0 => link,
-                inlateout("rsi") asked.emitted.payload.start => start,
-                inlateout("rdi") asked.place.as_ptr() => _,
-                inlateout("r8") asked.emitted.event => event,
-                inlateout("r9") arena::address_of(asked.at) => _,
-                inlateout("r10") asked.emitted.payload.size_and_flags => size_and_flags,
-                inlateout("r11") asked.stamp_word.as_ptr() => _,
+                inlateout("rax") query.stamp => answer,
+                inlateout("rcx") query.enabled => _,
+                inlateout("rdx") query.link.0 => link,
+                inlateout("rsi") query.emitted.payload.start => start,
+                inlateout("rdi") query.place.as_ptr() => _,
+                inlateout("r8") query.emitted.event => event,
+                inlateout("r9") arena::address_of(query.at) => _,
+                inlateout("r10") query.emitted.payload.size_and_flags => size_and_flags,
+                inlateout("r11") query.stamp_word.as_ptr() => _,
             );
         }
         let payload = StagedPayload::new(start, size_and_flags);
@@ -292,7 +293,7 @@ mod sequence {
     use super::{Answer, Emitted, NONE};
 
     #[expect(dead_code, reason = "nobody is asked")]
-    pub(super) struct Asked {
+    pub(super) struct Query {
         pub(super) emitted: Emitted,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
@@ -302,13 +303,13 @@ mod sequence {
         pub(super) stamp: u64,
     }
 
-    pub(super) const unsafe fn ask(asked: Asked) -> Answer {
-        Answer { answer: NONE, emitted: asked.emitted, link: asked.link }
+    pub(super) const unsafe fn run(query: Query) -> Answer {
+        Answer { answer: NONE, emitted: query.emitted, link: query.link }
     }
 
     pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}
 
-    pub(in super::super) const fn is_there() -> bool {
+    pub(in super::super) const fn is_available() -> bool {
         false
     }
 }

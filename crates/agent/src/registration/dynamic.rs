@@ -19,7 +19,7 @@ use crate::emit::fast_path;
 use crate::registration::register;
 use crate::state::event_archive;
 use crate::state::process::PROCESS;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
 /// `TRACKWAY_DYNAMIC_MAX`.
 const DYNAMIC_MAX: usize = 1024;
@@ -36,7 +36,7 @@ pub struct Dynamic {
     word: AtomicPtr<AtomicU32>,
     /// How many fields it has, plus one; 0: not known yet.
     field_count: AtomicU32,
-    /// Its fields: [`Plan::to_word`]; 0: not known yet.
+    /// Its fields: [`FieldPlan::to_word`]; 0: not known yet.
     fields: [AtomicU32; FIELDS_MAX],
 }
 
@@ -44,7 +44,7 @@ static TABLE: [Dynamic; DYNAMIC_MAX] = [const { Dynamic::new() }; DYNAMIC_MAX];
 
 /// What packing a field takes.
 #[derive(Clone, Copy)]
-struct Plan {
+struct FieldPlan {
     shape: Shape,
     /// Any, for `Str` and `Text`.
     scalar: Scalar,
@@ -52,12 +52,12 @@ struct Plan {
     length: u16,
 }
 
-impl Plan {
+impl FieldPlan {
     /// Any.
     const NONE: Self = Self { shape: Shape::Scalar, scalar: Scalar::U8, length: 0 };
 
     /// The plan of a described field; `None` if the description breaks a rule.
-    fn of(field: &Field) -> Option<Self> {
+    fn from_field(field: &Field) -> Option<Self> {
         let shape = Shape::from_code(field.shape)?;
         let scalar = Scalar::from_code(field.scalar);
         let labels = usize::from(field.length);
@@ -128,15 +128,15 @@ impl Dynamic {
 
     /// The entry of the event with this description that had a word in a window of before.
     #[cold]
-    fn of_before(encoded: &[u8]) -> Option<&'static Self> {
+    fn find_by_description(encoded: &[u8]) -> Option<&'static Self> {
         TABLE.iter().find(|entry| {
-            let known = event_archive::of_word(entry.word.load(Ordering::Relaxed));
-            known.is_some_and(|known| event_archive::is(known, encoded))
+            let known = event_archive::find_by_word(entry.word.load(Ordering::Relaxed));
+            known.is_some_and(|known| event_archive::has_description(known, encoded))
         })
     }
 
-    /// Makes it the entry of an event with these fields ([`Plan::to_word`]); false if it is one of
-    /// other fields, or is on the way to be.
+    /// Makes it the entry of an event with these fields ([`FieldPlan::to_word`]); false if it is
+    /// one of other fields, or is on the way to be.
     fn fill(&self, fields: &[u32]) -> bool {
         let set = |number: &AtomicU32, value: u32| {
             let set = number.compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed);
@@ -148,13 +148,13 @@ impl Dynamic {
 
     /// The plans of `count` fields; `None` if the event has another number of fields.
     #[inline(never)] // returned to where they stay
-    fn plans(&self, count: usize) -> Option<Plans> {
+    fn plans(&self, count: usize) -> Option<FieldPlans> {
         if count > FIELDS_MAX || self.field_count.load(Ordering::Relaxed) as usize != count + 1 {
             return None;
         }
-        let mut plans = Plans { plans: [Plan::NONE; FIELDS_MAX], count, fixed_bytes: 0 };
+        let mut plans = FieldPlans { plans: [FieldPlan::NONE; FIELDS_MAX], count, fixed_bytes: 0 };
         for (plan, field) in plans.plans.iter_mut().zip(&self.fields).take(count) {
-            *plan = Plan::from_word(field.load(Ordering::Relaxed))?;
+            *plan = FieldPlan::from_word(field.load(Ordering::Relaxed))?;
             plans.fixed_bytes += plan.fixed_bytes();
         }
         (plans.fixed_bytes <= PAYLOAD_BYTES_MAX).then_some(plans)
@@ -166,7 +166,7 @@ impl Dynamic {
     }
 
     /// Aims at another word, unless another thread has.
-    fn aim(&self, from: *const AtomicU32, to: *const AtomicU32) {
+    fn retarget(&self, from: *const AtomicU32, to: *const AtomicU32) {
         let (from, to) = (from.cast_mut(), to.cast_mut());
         let _ = self.word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -175,31 +175,31 @@ impl Dynamic {
     pub fn is_enabled(&self) -> bool {
         match self.word().load(Ordering::Relaxed) {
             0 => false,
-            event_archive::FOLLOW => self.is_enabled_elsewhere(),
+            event_archive::RETARGET => self.retarget_and_check(),
             _ => true,
         }
     }
 
     /// The same, for a process that has become another user since it described the event.
     #[cold]
-    fn is_enabled_elsewhere(&self) -> bool {
+    fn retarget_and_check(&self) -> bool {
         let word = self.word();
-        let Some(now) = event_archive::follow(word) else { return false };
-        self.aim(word, now);
+        let Some(now) = event_archive::current_word(word) else { return false };
+        self.retarget(word, now);
         now.load(Ordering::Relaxed) != 0
     }
 }
 
 /// The plans of an event's fields.
-struct Plans {
-    plans: [Plan; FIELDS_MAX],
+struct FieldPlans {
+    plans: [FieldPlan; FIELDS_MAX],
     count: usize,
     /// Their sum: not more than a payload has.
     fixed_bytes: usize,
 }
 
-impl Plans {
-    fn as_slice(&self) -> &[Plan] {
+impl FieldPlans {
+    fn as_slice(&self) -> &[FieldPlan] {
         &self.plans[..self.count]
     }
 }
@@ -219,7 +219,7 @@ pub unsafe fn describe(
     if !PROCESS.has_started() {
         return Err(-libc::ENODEV);
     }
-    let home = PROCESS.home();
+    let mapped = PROCESS.current_window();
     let count = count as usize;
     if count > FIELDS_MAX || level as usize >= LEVEL_NAMES.len() {
         return Err(-libc::EINVAL);
@@ -233,7 +233,7 @@ pub unsafe fn describe(
     let mut words = [0; FIELDS_MAX];
     let mut fixed_bytes = 0;
     for (number, (field, word)) in fields.iter().zip(&mut words).enumerate() {
-        let plan = Plan::of(field).ok_or(-libc::EINVAL)?;
+        let plan = FieldPlan::from_field(field).ok_or(-libc::EINVAL)?;
         // SAFETY: the caller's names.
         let same =
             |other: &Field| unsafe { register::bytes(other.name) == register::bytes(field.name) };
@@ -249,29 +249,29 @@ pub unsafe fn describe(
     // SAFETY: the caller's names.
     let (provider, name) = unsafe { (register::bytes(provider), register::bytes(name)) };
     let words = &words[..count];
-    let found = |encoded: &[u8]| entry_of(home, moves, encoded, words);
+    let found = |encoded: &[u8]| entry_of(mapped, moves, encoded, words);
     // SAFETY: the caller's names and fields, whose shapes were checked.
-    let found = unsafe { register::encoded(provider, name, level as u8, fields, found) };
+    let found = unsafe { register::with_encoding(provider, name, level as u8, fields, found) };
     found.unwrap_or(Err(-libc::EINVAL))
 }
 
 /// The entry of the event with this description, names and fields.
 fn entry_of(
-    home: Option<&'static Home>,
+    mapped: Option<&'static MappedWindow>,
     moves: u64,
     encoded: &[u8],
     fields: &[u32],
 ) -> Result<&'static Dynamic, c_int> {
-    let word = register::word_of(home, encoded).ok_or(-libc::ENOSPC)?;
+    let word = register::find_or_intern_word(mapped, encoded).ok_or(-libc::ENOSPC)?;
     // Else it may be a number in zeros that are in the window's place.
     if PROCESS.moves() != moves {
         return Err(-libc::EAGAIN);
     }
     /// What a process has that has never been another user's.
     const MOVES_OF_START: u64 = 1;
-    let before = if moves > MOVES_OF_START { Dynamic::of_before(encoded) } else { None };
+    let before = if moves > MOVES_OF_START { Dynamic::find_by_description(encoded) } else { None };
     if let Some(entry) = before.filter(|entry| entry.fill(fields)) {
-        entry.aim(entry.word(), word);
+        entry.retarget(entry.word(), word);
         return Ok(entry);
     }
     // Another event's where somebody has changed the window.
@@ -328,12 +328,12 @@ fn share(spans: &mut [Span], room: usize) {
 const ROOM_BYTES: usize = HEADROOM_BYTES + TAILROOM_BYTES;
 
 /// A payload while it is put together, in zeros.
-struct Staged<'room> {
+struct PayloadBuilder<'room> {
     bytes: &'room mut [u8],
     end: usize,
 }
 
-impl Staged<'_> {
+impl PayloadBuilder<'_> {
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
@@ -398,7 +398,7 @@ fn string_of(value: &Value) -> (*const u8, usize) {
 ///
 /// # Safety
 /// The value's data is as the contract says.
-unsafe fn wanted(plan: Plan, value: &Value) -> Result<Option<usize>, c_int> {
+unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>, c_int> {
     match plan.shape {
         Shape::Scalar | Shape::Enumeration if fits(plan.scalar, value.bits) => Ok(None),
         Shape::Scalar | Shape::Enumeration => Err(-libc::ERANGE),
@@ -483,12 +483,12 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
 #[inline(never)] // a stack frame for each size
 unsafe fn emit_within<const BYTES: usize>(
     event: &Dynamic,
-    plans: &Plans,
+    plans: &FieldPlans,
     values: &[Value],
     sizes: &Sizes,
 ) {
     let mut bytes = [0; BYTES];
-    let mut staged = Staged { bytes: &mut bytes, end: HEADROOM_BYTES };
+    let mut staged = PayloadBuilder { bytes: &mut bytes, end: HEADROOM_BYTES };
     let mut spans = sizes.spans.iter().copied();
     for (&plan, value) in plans.as_slice().iter().zip(values) {
         let span = match plan.shape {
@@ -496,7 +496,7 @@ unsafe fn emit_within<const BYTES: usize>(
             _ => Span::default(),
         };
         // SAFETY: the caller's promise is the same; the spans fit the room.
-        unsafe { put(&mut staged, plan, value, span) };
+        unsafe { append_field(&mut staged, plan, value, span) };
     }
     let size = staged.end - HEADROOM_BYTES;
     let word = event.word();
@@ -508,7 +508,7 @@ unsafe fn emit_within<const BYTES: usize>(
         fast_path::emit(&raw mut handle, payload, size | if sizes.is_cut { CUT } else { 0 });
     }
     if !core::ptr::eq(handle.enabled, word) {
-        event.aim(word, handle.enabled);
+        event.retarget(word, handle.enabled);
     }
 }
 
@@ -518,12 +518,12 @@ unsafe fn emit_within<const BYTES: usize>(
 /// # Safety
 /// The values' data is as the header says.
 #[inline(never)] // likewise
-unsafe fn measure(plans: &Plans, values: &[Value], sizes: &mut Sizes) -> Result<(), c_int> {
+unsafe fn measure(plans: &FieldPlans, values: &[Value], sizes: &mut Sizes) -> Result<(), c_int> {
     let spans = &mut sizes.spans;
     let (mut span_count, mut wanted_bytes) = (0, 0);
     for (&plan, value) in plans.as_slice().iter().zip(values) {
         // SAFETY: the caller's promise is the same.
-        if let Some(wanted) = unsafe { wanted(plan, value)? } {
+        if let Some(wanted) = unsafe { measure_field(plan, value)? } {
             // At most a payload and one element more.
             spans[span_count] = Span { wanted: wanted as u16, granted: wanted as u16 };
             span_count += 1;
@@ -543,7 +543,12 @@ unsafe fn measure(plans: &Plans, values: &[Value], sizes: &mut Sizes) -> Result<
 ///
 /// # Safety
 /// The value's data is as the header says, and the span was made from it.
-unsafe fn put(staged: &mut Staged<'_>, plan: Plan, value: &Value, span: Span) {
+unsafe fn append_field(
+    staged: &mut PayloadBuilder<'_>,
+    plan: FieldPlan,
+    value: &Value,
+    span: Span,
+) {
     let size = plan.scalar.size_bytes();
     let start = staged.end;
     // SAFETY: in all cases the caller's promise: data has as many bytes.
@@ -590,18 +595,18 @@ mod tests {
     use super::*;
 
     const fn plan(shape: Shape, length: u16) -> u32 {
-        Plan { shape, scalar: Scalar::U64, length }.to_word()
+        FieldPlan { shape, scalar: Scalar::U64, length }.to_word()
     }
 
     #[test]
     fn plans_are_words_and_back() {
         for shape in 0..=5 {
             let shape = Shape::from_code(shape).expect("a shape");
-            let plan = Plan { shape, scalar: Scalar::Bool, length: ARRAY_LENGTH_MAX };
-            let back = Plan::from_word(plan.to_word()).expect("a plan");
+            let plan = FieldPlan { shape, scalar: Scalar::Bool, length: ARRAY_LENGTH_MAX };
+            let back = FieldPlan::from_word(plan.to_word()).expect("a plan");
             assert_eq!((back.shape, back.scalar, back.length), (shape, Scalar::Bool, 1024));
         }
-        assert!(Plan::from_word(0).is_none() && Plan::from_word(u32::MAX).is_none());
+        assert!(FieldPlan::from_word(0).is_none() && FieldPlan::from_word(u32::MAX).is_none());
     }
 
     /// Somebody who changes the window can have two events described into one entry.

@@ -10,10 +10,10 @@ use trackway_window::{SessionLayout, Window};
 use crate::abi::{AskingEvent, Event, Field, VERSION};
 use crate::emit::fast_path;
 use crate::emit::prefilter::LIBRARY;
-use crate::state::environment::explain;
+use crate::state::environment::print_reason;
 use crate::state::event_archive;
 use crate::state::process::PROCESS;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
 /// Registers the events in `[begin, end)`: `trackway_abi_register` of include/trackway/abi/abi.h.
 ///
@@ -27,14 +27,14 @@ pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
     const MOVES_MAX: usize = 4;
     for _ in 0..MOVES_MAX {
         let moves = PROCESS.moves();
-        let home = PROCESS.home();
+        let mapped = PROCESS.current_window();
         let mut at = begin;
         while at < end {
             // SAFETY: the caller's array.
             let event = unsafe { *at };
             if !event.is_null() {
                 // SAFETY: the caller's event.
-                unsafe { register_event(home, event, moves) };
+                unsafe { register_event(mapped, event, moves) };
             }
             at = at.wrapping_add(1);
         }
@@ -47,11 +47,11 @@ pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
 
 /// # Safety
 /// `event` is an event of a loaded module.
-unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: u64) {
+unsafe fn register_event(mapped: Option<&'static MappedWindow>, event: *mut Event, moves: u64) {
     // SAFETY: the caller's event; version and size say what is there.
     let event = unsafe {
         if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
-            refuse_version((*event).version.into());
+            report_version((*event).version.into());
             return;
         }
         &mut *event
@@ -61,20 +61,21 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
         (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
     };
     let word = |encoded: &[u8]| {
-        let word = word_of(home, encoded)?;
-        let known = event_archive::of_word(word).filter(|&known| event_archive::is(known, encoded));
+        let word = find_or_intern_word(mapped, encoded)?;
+        let known = event_archive::find_by_word(word)
+            .filter(|&number| event_archive::has_description(number, encoded));
         Some((word, known))
     };
     // SAFETY: likewise.
-    let word = unsafe { encoded(provider, name, event.level, fields, word) };
+    let word = unsafe { with_encoding(provider, name, event.level, fields, word) };
     let Ok(Some((word, known))) = word else { return };
     // The number is good for that window for ever, unless it was taken in zeros that are in the
     // window's place since the process moved.
     if PROCESS.moves() != moves {
         return;
     }
-    event.index = home
-        .and_then(Home::window)
+    event.index = mapped
+        .and_then(MappedWindow::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
     // SAFETY: the caller's event. (Sites may be at it: a module may say so again.)
     unsafe { fast_path::set_emit_function(event, false) };
@@ -87,59 +88,62 @@ unsafe fn register_event(home: Option<&'static Home>, event: *mut Event, moves: 
     // SAFETY: `enabled` is a pointer of the module's that sites only read.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
     // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and whoever
-    // aims it looks at the process's home afterwards (see `Process::move_to`).
+    // aims it looks at the process's mapped afterwards (see `Process::move_to`).
     enabled.store(core::ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
 }
 
-/// The enable word of this description, in the window of a home or in none.
-pub(crate) fn word_of(home: Option<&'static Home>, encoded: &[u8]) -> Option<&'static AtomicU32> {
-    let Some(home) = home else { return event_archive::word_nowhere(encoded) };
-    let window = &home.window()?;
-    let index = intern(home, encoded)? as usize % EVENTS_MAX;
-    home.places.keep(index, encoded);
+/// The enable word of this description, in the window of a mapped or in none.
+pub(crate) fn find_or_intern_word(
+    mapped: Option<&'static MappedWindow>,
+    encoded: &[u8],
+) -> Option<&'static AtomicU32> {
+    let Some(mapped) = mapped else { return event_archive::word_without_window(encoded) };
+    let window = &mapped.window()?;
+    let index = intern(mapped, encoded)? as usize % EVENTS_MAX;
+    mapped.event_numbers.add_event(index, encoded);
     Some(&window.event(index).enabled)
 }
 
 /// Says, once, that events of a header of another version stay off.
-fn refuse_version(version: u32) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if SAID.swap(true, Ordering::Relaxed) {
+fn report_version(version: u32) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if IS_REPORTED.swap(true, Ordering::Relaxed) {
         return;
     }
     // A size that is too small is an old header's, too.
-    explain(if version > u32::from(VERSION) {
+    print_reason(if version > u32::from(VERSION) {
         c"trackway: events declared by a newer header than this library's: they stay off\n"
     } else {
         c"trackway: events declared by an older header than this library's: they stay off\n"
     });
 }
 
-/// Interns a description in a home's window, and enables it in the sessions that select it; its
+/// Interns a description in a mapped's window, and enables it in the sessions that select it; its
 /// number.
 ///
 /// Not in those that are for other processes: theirs do it when they describe the same, and the
 /// recorder for all, when it has changed its rules for processes.
-fn intern(home: &Home, encoded: &[u8]) -> Option<u32> {
+fn intern(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
     let heading = Heading::read(encoded)?;
-    let index = home.window()?.intern_event(encoded)?;
+    let index = mapped.window()?.intern_event(encoded)?;
     // After the event is there: the control lines of a session that begins meanwhile may lie
     // beyond what is mapped.
-    let window = &home.extended_window()?;
+    let window = &mapped.extended_window()?;
     for session in window.active_sessions() {
         let layout = SessionLayout::read(window, session);
-        if let Some(layout) = layout.filter(|layout| PROCESS.takes_part(window, layout)) {
+        if let Some(layout) = layout.filter(|layout| PROCESS.participates(window, layout)) {
             window.enable_if_selected(&layout, index as usize, &heading);
         }
     }
     Some(index)
 }
 
-/// Interns every description that this process has in the window of a home that it is about to
+/// Interns every description that this process has in the window of a mapped that it is about to
 /// enter.
-pub(crate) fn intern_all(home: &Home) {
-    for (known, encoded) in event_archive::all() {
-        if let Some(index) = intern(home, encoded) {
-            home.places.note(index as usize, known);
+pub(crate) fn intern_all(mapped: &MappedWindow) {
+    for (number, encoded) in event_archive::all() {
+        if let Some(index) = intern(mapped, encoded) {
+            mapped.event_numbers.note(index as usize, number);
         }
     }
 }
@@ -158,7 +162,7 @@ unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
 ///
 /// # Safety
 /// As [`encode`].
-pub(crate) unsafe fn encoded<Result>(
+pub(crate) unsafe fn with_encoding<Result>(
     provider: &[u8],
     name: &[u8],
     level: u8,
@@ -169,9 +173,9 @@ pub(crate) unsafe fn encoded<Result>(
     const SHORT_BYTES: usize = 1024;
     // SAFETY: the caller's promise is the same.
     unsafe {
-        match encoded_within::<SHORT_BYTES, _>(provider, name, level, fields, &user) {
+        match with_encoding_within::<SHORT_BYTES, _>(provider, name, level, fields, &user) {
             Err(EncodeError::Full) => {
-                encoded_within::<ENCODED_BYTES_MAX, _>(provider, name, level, fields, &user)
+                with_encoding_within::<ENCODED_BYTES_MAX, _>(provider, name, level, fields, &user)
             }
             result => result,
         }
@@ -181,7 +185,7 @@ pub(crate) unsafe fn encoded<Result>(
 /// # Safety
 /// As [`encode`].
 #[inline(never)] // a stack frame for each length
-unsafe fn encoded_within<const BYTES: usize, Result>(
+unsafe fn with_encoding_within<const BYTES: usize, Result>(
     provider: &[u8],
     name: &[u8],
     level: u8,
@@ -311,7 +315,7 @@ unsafe fn visit_note(description: *const u8) {
     unsafe {
         let version = description.cast::<u32>().read_unaligned();
         if version != u32::from(VERSION) {
-            return refuse_version(version);
+            return report_version(version);
         }
         let target = |at: usize| {
             let field = description.add(at);

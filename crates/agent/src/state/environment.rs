@@ -10,9 +10,9 @@ use trackway_sys::file::Fd;
 use trackway_sys::process::{has_more_rights, outer_user};
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
-/// Environment variable that says where the window is, instead of /dev/shm.
+/// Environment read_variable that says where the window is, instead of /dev/shm.
 const FOLDER_VARIABLE: &CStr = c"TRACKWAY_WINDOW_DIR";
-/// Environment variable that asks for reasons.
+/// Environment read_variable that asks for reasons.
 const DEBUG_VARIABLE: &CStr = c"TRACKWAY_DEBUG";
 /// Where the window is.
 const FOLDER: &CStr = c"/dev/shm";
@@ -22,8 +22,8 @@ const FOLDER: &CStr = c"/dev/shm";
 /// The descriptor is to be closed at once: a program may close every descriptor that it did not
 /// open, or use its number.
 pub(crate) fn open_window(uid: u32) -> Result<(Window, Fd), OpenError> {
-    // SAFETY: written by `keep_folder` alone, before there is a home.
-    let kept = unsafe { &*KEPT_FOLDER.0.get() };
+    // SAFETY: written by `store_folder` alone, before there is a mapped.
+    let kept = unsafe { &*WINDOW_FOLDER.0.get() };
     let folder = CStr::from_bytes_until_nul(kept).map_err(|_| OpenError::PathTooLong)?;
     let mut name = [0; NAME_BYTES];
     let path = window_name(folder.to_bytes(), uid, &mut name)?;
@@ -40,26 +40,26 @@ pub(crate) fn open_window(uid: u32) -> Result<(Window, Fd), OpenError> {
 
 /// The window's folder, as it was said when the library was loaded: the environment is the
 /// program's to change.
-static KEPT_FOLDER: KeptFolder = KeptFolder(UnsafeCell::new([0; NAME_BYTES]));
+static WINDOW_FOLDER: WindowFolder = WindowFolder(UnsafeCell::new([0; NAME_BYTES]));
 
-struct KeptFolder(UnsafeCell<[u8; NAME_BYTES]>);
+struct WindowFolder(UnsafeCell<[u8; NAME_BYTES]>);
 
 // SAFETY: written once, by the thread that loads the library, before any other can be here.
-unsafe impl Sync for KeptFolder {}
+unsafe impl Sync for WindowFolder {}
 
 /// Keeps the folder's name; one that is too long is kept without its end, and refused later.
-pub(crate) fn keep_folder() {
-    let name = variable(FOLDER_VARIABLE).unwrap_or(FOLDER).to_bytes_with_nul();
+pub(crate) fn store_folder() {
+    let name = read_variable(FOLDER_VARIABLE).unwrap_or(FOLDER).to_bytes_with_nul();
     // SAFETY: nobody else is here yet.
-    let kept = unsafe { &mut *KEPT_FOLDER.0.get() };
+    let kept = unsafe { &mut *WINDOW_FOLDER.0.get() };
     for (kept, byte) in kept.iter_mut().zip(name) {
         *kept = *byte;
     }
 }
 
-/// The value of an environment variable. Nothing where the program runs with more rights than its
-/// user has: there the environment is not to be believed.
-pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
+/// The value of an environment read_variable. Nothing where the program runs with more rights than
+/// its user has: there the environment is not to be believed.
+pub(crate) fn read_variable(name: &CStr) -> Option<&'static CStr> {
     if has_more_rights() {
         return None;
     }
@@ -71,8 +71,8 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
 }
 
 /// Writes a reason to standard error, for who asked for reasons.
-pub(crate) fn explain(reason: &CStr) {
-    if variable(DEBUG_VARIABLE).is_some() {
+pub(crate) fn print_reason(reason: &CStr) {
+    if read_variable(DEBUG_VARIABLE).is_some() {
         let text = reason.to_bytes();
         // SAFETY: the text is ours, with its length.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };

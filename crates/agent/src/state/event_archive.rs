@@ -2,11 +2,11 @@
 //!
 //! A process that becomes another user (see [`crate::setuid`]) describes everything again in
 //! that user's window, from here: what stood in the old window was its old user's to change. Sites
-//! that still aim at words of the old window find [`FOLLOW`] there, which no recorder means, and
+//! that still aim at words of the old window find [`RETARGET`] there, which no recorder means, and
 //! are aimed at the new one by the first record that they emit: so nobody has to know where they
 //! are, which only the loader does, under a lock.
 //!
-//! Invariant: an event's number here (`known`) stands for the same bytes for the process's life;
+//! Invariant: an event's number here (`number`) stands for the same bytes for the process's life;
 //! whatever is not certain about a word is not followed, and then its events stay off.
 
 use core::cell::UnsafeCell;
@@ -16,27 +16,28 @@ use trackway_abi::window::EVENTS_MAX;
 use trackway_window::Window;
 
 use crate::state::process::PROCESS;
-use crate::state::window_map::Home;
+use crate::state::window_map::MappedWindow;
 
 /// What an enable word holds in the place of a window that the process has left, while it is in
 /// another one: look where the event is now.
-pub(crate) const FOLLOW: u32 = u32::MAX;
+pub(crate) const RETARGET: u32 = u32::MAX;
 
 /// Most bytes of descriptions that are kept. Events that find no room are off in windows to come.
 const POOL_BYTES: usize = 512 << 10;
 /// Most descriptions: as many as a window has.
-const KNOWN_MAX: usize = EVENTS_MAX;
-/// In [`Places::known`]: not kept, or more than one event has that word.
+const DESCRIPTIONS_MAX: usize = EVENTS_MAX;
+/// In [`EventNumbers::number`]: not kept, or more than one event has that word.
 const UNCERTAIN: u16 = u16::MAX;
 
 /// The descriptions, one behind the other.
 static POOL: Pool = Pool(UnsafeCell::new([0; POOL_BYTES]));
 static POOL_USED: AtomicU32 = AtomicU32::new(0);
 /// Where each begins, and how long it is: [`Extent`]. 0: not there, or not yet.
-static EXTENTS: [AtomicU64; KNOWN_MAX] = [const { AtomicU64::new(0) }; KNOWN_MAX];
+static EXTENTS: [AtomicU64; DESCRIPTIONS_MAX] = [const { AtomicU64::new(0) }; DESCRIPTIONS_MAX];
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Enable words of events that were described while the process was in no window.
-static NOWHERE: [AtomicU32; KNOWN_MAX] = [const { AtomicU32::new(0) }; KNOWN_MAX];
+static WINDOWLESS_WORDS: [AtomicU32; DESCRIPTIONS_MAX] =
+    [const { AtomicU32::new(0) }; DESCRIPTIONS_MAX];
 
 /// The word of events that are off for good.
 static OFF: AtomicU32 = AtomicU32::new(0);
@@ -70,25 +71,28 @@ impl Extent {
 }
 
 /// The description with this number.
-fn description(known: usize) -> Option<&'static [u8]> {
+fn description(number: usize) -> Option<&'static [u8]> {
     // ORDERING: Acquire pairs with the Release in `add`: the bytes are there.
-    Extent::bytes(EXTENTS.get(known)?.load(Ordering::Acquire))
+    Extent::bytes(EXTENTS.get(number)?.load(Ordering::Acquire))
 }
 
-/// The description of the event that has this number in the window of a home, and its number here,
-/// if this process has described it, and knows that it is the only one.
-pub(crate) fn described(home: &Home, event: usize) -> Option<(usize, &'static [u8])> {
-    let known = home.places.known.get(event)?.load(Ordering::Relaxed);
-    if known == UNCERTAIN {
+/// The description of the event that has this number in the window of a mapped, and its number
+/// here, if this process has described it, and knows that it is the only one.
+pub(crate) fn find_description(
+    mapped: &MappedWindow,
+    event: usize,
+) -> Option<(usize, &'static [u8])> {
+    let number = mapped.event_numbers.numbers.get(event)?.load(Ordering::Relaxed);
+    if number == UNCERTAIN {
         return None;
     }
-    let known = usize::from(known.checked_sub(1)?);
-    Some((known, description(known)?))
+    let number = usize::from(number.checked_sub(1)?);
+    Some((number, description(number)?))
 }
 
 /// Takes `count` of `most`, if as many are left: where they begin. Who finds too few has never
 /// taken any: else what another thread takes meanwhile would be given out again.
-fn take(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
+fn allocate(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
     let more = |used: u32| {
         let end = used as usize + count;
         (end <= most).then_some(end as u32)
@@ -99,9 +103,9 @@ fn take(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
 }
 
 /// Keeps a description; its number.
-fn add(encoded: &[u8]) -> Option<usize> {
-    let at = take(&POOL_USED, encoded.len(), POOL_BYTES)?;
-    let known = take(&COUNT, 1, KNOWN_MAX)?;
+fn store_description(encoded: &[u8]) -> Option<usize> {
+    let at = allocate(&POOL_USED, encoded.len(), POOL_BYTES)?;
+    let number = allocate(&COUNT, 1, DESCRIPTIONS_MAX)?;
     // SAFETY: the place was taken by us alone, and nobody reads it before the extent is there.
     unsafe {
         let place = POOL.0.get().cast::<u8>().add(at);
@@ -109,23 +113,23 @@ fn add(encoded: &[u8]) -> Option<usize> {
     }
     let extent = Extent { at, length: encoded.len() };
     // ORDERING: Release pairs with the Acquire in `description`.
-    EXTENTS[known].store(extent.to_word(), Ordering::Release);
-    Some(known)
+    EXTENTS[number].store(extent.to_word(), Ordering::Release);
+    Some(number)
 }
 
-/// Which known event has which number in a home's window.
-pub(crate) struct Places {
+/// Which number event has which number in a mapped's window.
+pub(crate) struct EventNumbers {
     /// By number there: number here, plus one; 0: none.
-    known: [AtomicU16; EVENTS_MAX],
+    numbers: [AtomicU16; EVENTS_MAX],
     /// By number here: number there, plus one; 0: it has none.
-    there: [AtomicU16; KNOWN_MAX],
+    window_numbers: [AtomicU16; DESCRIPTIONS_MAX],
 }
 
-impl Places {
+impl EventNumbers {
     pub(crate) const fn new() -> Self {
         Self {
-            known: [const { AtomicU16::new(0) }; EVENTS_MAX],
-            there: [const { AtomicU16::new(0) }; KNOWN_MAX],
+            numbers: [const { AtomicU16::new(0) }; EVENTS_MAX],
+            window_numbers: [const { AtomicU16::new(0) }; DESCRIPTIONS_MAX],
         }
     }
 
@@ -133,44 +137,46 @@ impl Places {
     ///
     /// Whoever then aims a site at it looks at the process's moves afterwards; who moves counts the
     /// move first, then looks here. All of it is SeqCst, so that one of them sees the other.
-    pub(crate) fn keep(&self, index: usize, encoded: &[u8]) {
-        let entry = &self.known[index % EVENTS_MAX];
+    pub(crate) fn add_event(&self, index: usize, encoded: &[u8]) {
+        let entry = &self.numbers[index % EVENTS_MAX];
         if entry.load(Ordering::Relaxed) == 0 {
-            if let Some(known) = add(encoded) {
-                self.note(index, known);
+            if let Some(number) = store_description(encoded) {
+                self.note(index, number);
             } else {
                 entry.store(UNCERTAIN, Ordering::Relaxed);
             }
-        } else if self.known_at(index).and_then(description) != Some(encoded) {
+        } else if self.number_of(index).and_then(description) != Some(encoded) {
             // Somebody has changed the window, and gives two events one word.
             entry.store(UNCERTAIN, Ordering::Relaxed);
         }
     }
 
-    /// Notes that a known event has the number `index` there.
-    pub(crate) fn note(&self, index: usize, known: usize) {
-        let entry = &self.known[index % EVENTS_MAX];
-        let word = known as u16 + 1;
+    /// Notes that a number event has the number `index` there.
+    pub(crate) fn note(&self, index: usize, number: usize) {
+        let entry = &self.numbers[index % EVENTS_MAX];
+        let word = number as u16 + 1;
         // ORDERING: SeqCst: see `keep`.
         if let Err(other) = entry.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed) {
             let is_same =
-                other == UNCERTAIN || description(usize::from(other) - 1) == description(known);
+                other == UNCERTAIN || description(usize::from(other) - 1) == description(number);
             if !is_same {
                 entry.store(UNCERTAIN, Ordering::Relaxed);
             }
         }
-        self.there[known % KNOWN_MAX].store(index as u16 + 1, Ordering::Relaxed);
+        self.window_numbers[number % DESCRIPTIONS_MAX].store(index as u16 + 1, Ordering::Relaxed);
     }
 
     /// The number here of the event that has the number `index` there.
-    fn known_at(&self, index: usize) -> Option<usize> {
-        let word = self.known[index % EVENTS_MAX].load(Ordering::Relaxed);
+    fn number_of(&self, index: usize) -> Option<usize> {
+        let word = self.numbers[index % EVENTS_MAX].load(Ordering::Relaxed);
         (word != UNCERTAIN).then(|| usize::from(word).checked_sub(1))?
     }
 
-    /// The enable word there of a known event.
-    fn word_of(&self, window: &Window, known: usize) -> Option<&'static AtomicU32> {
-        let index = self.there[known % KNOWN_MAX].load(Ordering::Relaxed).checked_sub(1)?;
+    /// The enable word there of a number event.
+    fn word_of(&self, window: &Window, number: usize) -> Option<&'static AtomicU32> {
+        let index = self.window_numbers[number % DESCRIPTIONS_MAX]
+            .load(Ordering::Relaxed)
+            .checked_sub(1)?;
         Some(&window.event(index.into()).enabled)
     }
 }
@@ -179,62 +185,63 @@ impl Places {
 pub(crate) fn all() -> impl Iterator<Item = (usize, &'static [u8])> {
     // ORDERING: SeqCst: see `keep`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
-    (0..count.min(KNOWN_MAX)).filter_map(|known| Some((known, description(known)?)))
+    (0..count.min(DESCRIPTIONS_MAX)).filter_map(|number| Some((number, description(number)?)))
 }
 
-/// Writes `value`, 0 or [`FOLLOW`], where sites look that aim at a window which the process has
-/// left, or at none: at every home but `except`, which may show its window.
-pub(crate) fn set_left_words(value: u32, except: Option<&Home>) {
-    for (home, window) in Home::all() {
-        if except.is_some_and(|except| core::ptr::eq(except, home)) {
+/// Writes `value`, 0 or [`RETARGET`], where sites look that aim at a window which the process has
+/// left, or at none: at every mapped but `except`, which may show its window.
+pub(crate) fn set_abandoned_words(value: u32, except: Option<&MappedWindow>) {
+    for (mapped, window) in MappedWindow::all() {
+        if except.is_some_and(|except| core::ptr::eq(except, mapped)) {
             continue;
         }
-        for (index, known) in home.places.known.iter().enumerate() {
+        for (index, number) in mapped.event_numbers.numbers.iter().enumerate() {
             // ORDERING: SeqCst: see `keep`.
-            if !matches!(known.load(Ordering::SeqCst), 0 | UNCERTAIN) {
+            if !matches!(number.load(Ordering::SeqCst), 0 | UNCERTAIN) {
                 window.event(index).enabled.store(value, Ordering::Relaxed);
             }
         }
     }
     // ORDERING: SeqCst: see `keep`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
-    for word in &NOWHERE[..count.min(KNOWN_MAX)] {
+    for word in &WINDOWLESS_WORDS[..count.min(DESCRIPTIONS_MAX)] {
         word.store(value, Ordering::Relaxed);
     }
 }
 
 /// The word of an event that is described while the process is in no window: off, until it is in
 /// one. `None`: there is no room.
-pub(crate) fn word_nowhere(encoded: &[u8]) -> Option<&'static AtomicU32> {
+pub(crate) fn word_without_window(encoded: &[u8]) -> Option<&'static AtomicU32> {
     let count = COUNT.load(Ordering::Relaxed) as usize;
-    let found = (0..count.min(KNOWN_MAX)).find(|&known| is(known, encoded));
-    found.or_else(|| add(encoded)).map(|known| &NOWHERE[known])
+    let found = (0..count.min(DESCRIPTIONS_MAX)).find(|&number| has_description(number, encoded));
+    found.or_else(|| store_description(encoded)).map(|number| &WINDOWLESS_WORDS[number])
 }
 
-/// The known event whose word this is, if that is certain.
-pub(crate) fn of_word(word: *const AtomicU32) -> Option<usize> {
-    if let Some((home, _, index)) = Home::of(word) {
-        return home.places.known_at(index);
+/// The number event whose word this is, if that is certain.
+pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<usize> {
+    if let Some((mapped, _, index)) = MappedWindow::find_by_word(word) {
+        return mapped.event_numbers.number_of(index);
     }
-    let at = (word as usize).wrapping_sub(NOWHERE.as_ptr() as usize) / size_of::<AtomicU32>();
-    (at < KNOWN_MAX).then_some(at)
+    let at =
+        (word as usize).wrapping_sub(WINDOWLESS_WORDS.as_ptr() as usize) / size_of::<AtomicU32>();
+    (at < DESCRIPTIONS_MAX).then_some(at)
 }
 
-/// Whether the known event's description is this.
-pub(crate) fn is(known: usize, encoded: &[u8]) -> bool {
-    description(known) == Some(encoded)
+/// Whether the number event's description is this.
+pub(crate) fn has_description(number: usize, encoded: &[u8]) -> bool {
+    description(number) == Some(encoded)
 }
 
 /// Where the event that has had `word` is now. What cannot be found in the process's window is off
 /// for good. `None`: the process is in no window.
-pub(crate) fn follow(word: *const AtomicU32) -> Option<&'static AtomicU32> {
-    let home = PROCESS.home()?;
-    let window = &home.window()?;
+pub(crate) fn current_word(word: *const AtomicU32) -> Option<&'static AtomicU32> {
+    let mapped = PROCESS.current_window()?;
+    let window = &mapped.window()?;
     let index = Window::event_at(window.base(), word);
     if index < EVENTS_MAX {
         return Some(&window.event(index).enabled); // it is there already
     }
-    let found = of_word(word).and_then(|known| home.places.word_of(window, known));
+    let found = find_by_word(word).and_then(|number| mapped.event_numbers.word_of(window, number));
     Some(found.unwrap_or(&OFF))
 }
 
@@ -244,40 +251,40 @@ mod tests {
 
     #[test]
     fn an_event_that_is_described_twice_is_kept_once() {
-        static PLACES: Places = Places::new();
-        PLACES.keep(7, b"described twice");
-        let known = PLACES.known_at(7).expect("it is kept");
-        assert_eq!(description(known), Some(&b"described twice"[..]));
-        PLACES.keep(7, b"described twice");
-        assert_eq!(PLACES.known_at(7), Some(known));
-        assert!(is(known, b"described twice") && !is(known, b"described"));
+        static PLACES: EventNumbers = EventNumbers::new();
+        PLACES.add_event(7, b"described twice");
+        let number = PLACES.number_of(7).expect("it is kept");
+        assert_eq!(description(number), Some(&b"described twice"[..]));
+        PLACES.add_event(7, b"described twice");
+        assert_eq!(PLACES.number_of(7), Some(number));
+        assert!(has_description(number, b"described twice") && !is(number, b"described"));
     }
 
     /// A user who writes into his window may not decide what is recorded in another one's.
     #[test]
     fn a_word_that_two_events_are_given_is_nobodys() {
-        static PLACES: Places = Places::new();
-        PLACES.keep(9, b"one");
-        PLACES.keep(9, b"another");
-        assert_eq!(PLACES.known_at(9), None);
-        PLACES.keep(9, b"one");
-        assert_eq!(PLACES.known_at(9), None, "for good");
+        static PLACES: EventNumbers = EventNumbers::new();
+        PLACES.add_event(9, b"one");
+        PLACES.add_event(9, b"another");
+        assert_eq!(PLACES.number_of(9), None);
+        PLACES.add_event(9, b"one");
+        assert_eq!(PLACES.number_of(9), None, "for good");
         // Nor where it is found out later.
-        PLACES.keep(10, b"third");
-        PLACES.note(10, add(b"fourth").expect("room"));
-        assert_eq!(PLACES.known_at(10), None);
+        PLACES.add_event(10, b"third");
+        PLACES.note(10, store_description(b"fourth").expect("room"));
+        assert_eq!(PLACES.number_of(10), None);
     }
 
     #[test]
     fn what_finds_no_room_is_refused_and_takes_none() {
         let used = AtomicU32::new(10);
-        assert_eq!(take(&used, 6, 16), Some(10));
-        assert_eq!(take(&used, 1, 16), None);
+        assert_eq!(allocate(&used, 6, 16), Some(10));
+        assert_eq!(allocate(&used, 1, 16), None);
         assert_eq!(used.load(Ordering::Relaxed), 16);
         // At no moment either.
         extern crate std;
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| (0..300_000).all(|_| take(&used, 1, 16).is_none()));
+            let other = scope.spawn(|| (0..300_000).all(|_| allocate(&used, 1, 16).is_none()));
             while !other.is_finished() {
                 assert_eq!(used.load(Ordering::Relaxed), 16);
             }
@@ -289,11 +296,11 @@ mod tests {
 
     #[test]
     fn an_event_in_no_window_has_one_word() {
-        let word = word_nowhere(b"in no window").expect("room");
-        assert!(core::ptr::eq(word, word_nowhere(b"in no window").expect("it")));
-        let known = of_word(word).expect("it is known");
-        assert!(is(known, b"in no window"));
-        assert_eq!(of_word(&OFF), None);
-        assert_eq!(of_word(core::ptr::null()), None);
+        let word = word_without_window(b"in no window").expect("room");
+        assert!(core::ptr::eq(word, word_without_window(b"in no window").expect("it")));
+        let number = find_by_word(word).expect("it is number");
+        assert!(has_description(number, b"in no window"));
+        assert_eq!(find_by_word(&OFF), None);
+        assert_eq!(find_by_word(core::ptr::null()), None);
     }
 }

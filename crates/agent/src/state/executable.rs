@@ -27,7 +27,7 @@ unsafe impl Sync for Name {}
 
 /// The name of the thread that loaded the library, as it was then: the program's, mostly, in 15
 /// bytes. What is said in a sandbox of threads whose name is not known.
-pub(crate) fn first_name() -> [u8; 17] {
+pub(crate) fn loader_thread_name() -> [u8; 17] {
     // ORDERING: Acquire pairs with the Release in `look_up`.
     LENGTH.load(Ordering::Acquire);
     // SAFETY: written before the length, and never again.
@@ -37,7 +37,7 @@ pub(crate) fn first_name() -> [u8; 17] {
 /// Looks it up. Once, by the thread that loads the library.
 pub(crate) fn look_up() {
     // SAFETY: nobody reads it before the length is published below.
-    unsafe { *NAME.0.get() = crate::state::thread::ask_for_name() };
+    unsafe { *NAME.0.get() = crate::state::thread::read_name() };
     // SAFETY: nobody reads it before the length is published below.
     let path = unsafe { &mut *PATH.0.get() };
     let length = trackway_sys::process::executable(path);
@@ -46,7 +46,7 @@ pub(crate) fn look_up() {
 }
 
 /// The path of the executable; empty: not known.
-pub(crate) fn executable() -> &'static [u8] {
+pub(crate) fn path() -> &'static [u8] {
     // ORDERING: Acquire pairs with the Release in `look_up`.
     let length = LENGTH.load(Ordering::Acquire);
     // SAFETY: these bytes were written before the length, and never again.

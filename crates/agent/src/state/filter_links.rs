@@ -49,7 +49,7 @@ pub(crate) fn place_of(session: usize, event: usize) -> &'static AtomicU64 {
     &LINKS[session % SESSIONS_MAX * EVENTS_MAX + event % EVENTS_MAX]
 }
 
-/// Returns the places of all links.
+/// Returns the event_numbers of all links.
 pub(crate) fn all() -> impl Iterator<Item = &'static AtomicU64> {
     LINKS.iter()
 }

@@ -13,7 +13,7 @@ use trackway_abi::window::EVENTS_MAX;
 use trackway_ring::Geometry;
 use trackway_window::{SessionLayout, Window};
 
-use crate::sync::recoverable_lock::{Footprint, Held, Taken};
+use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackMarker};
 
 /// A decision in the form that the recording path wants.
 #[repr(C, align(64))]
@@ -40,12 +40,12 @@ pub(crate) struct Decision {
     pub(crate) filtered_cpus: AtomicU16,
     /// Whether the process takes part; meaningful for `generation`.
     participates: AtomicBool,
-    /// Number that links carry which are made for this decision; no other has it. 0: the session
+    /// Number that link_tag carry which are made for this decision; no other has it. 0: the session
     /// has no filters.
-    pub(crate) links: AtomicU32,
+    pub(crate) link_tag: AtomicU32,
 }
 
-/// The tag that a decision's links carry.
+/// The tag that a decision's link_tag carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkTag {
     /// Links of the decision have this tag.
@@ -61,10 +61,11 @@ pub(crate) enum LinkTag {
 pub(crate) const CPUS_AT: u32 = 16;
 
 /// Who replaces the decision about each session.
-static PUBLISHERS: [Held; SESSIONS_MAX] = [const { Held::new() }; SESSIONS_MAX];
+static PUBLISHERS: [RecoverableLock; SESSIONS_MAX] =
+    [const { RecoverableLock::new() }; SESSIONS_MAX];
 
 /// The number of the next decision about a session with filters.
-static NEXT_LINKS: AtomicU32 = AtomicU32::new(1);
+static NEXT_LINK_TAG: AtomicU32 = AtomicU32::new(1);
 
 const _: () = assert!(size_of::<Decision>() == 64);
 
@@ -82,7 +83,7 @@ impl Decision {
             usable: AtomicU64::new(0),
             filtered_cpus: AtomicU16::new(0),
             participates: AtomicBool::new(false),
-            links: AtomicU32::new(0),
+            link_tag: AtomicU32::new(0),
         }
     }
 
@@ -97,7 +98,7 @@ impl Decision {
 
     /// What this process has decided about `generation` of the session in `window`: to take part
     /// or not; `None`: nothing.
-    pub(crate) fn known(&self, window: &Window, generation: u64) -> Option<bool> {
+    pub(crate) fn participation(&self, window: &Window, generation: u64) -> Option<bool> {
         // ORDERING: Acquire pairs with the Release in `publish`.
         let sequence = self.sequence.load(Ordering::Acquire);
         let same = self.generation.load(Ordering::Relaxed) == generation
@@ -106,8 +107,8 @@ impl Decision {
         (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
-    /// Returns the tag of the links that are made for `generation` of the session in `window`.
-    pub(crate) fn links_of(&self, window: &Window, generation: u64) -> LinkTag {
+    /// Returns the tag of the link_tag that are made for `generation` of the session in `window`.
+    pub(crate) fn current_link_tag(&self, window: &Window, generation: u64) -> LinkTag {
         /// How often it is looked at: for some microseconds at most.
         const PATIENCE: usize = 100;
         for _ in 0..PATIENCE {
@@ -115,9 +116,13 @@ impl Decision {
             let sequence = self.sequence.load(Ordering::Acquire);
             let same = self.generation.load(Ordering::Relaxed) == generation
                 && self.base.load(Ordering::Relaxed) == window.base();
-            let links = self.links.load(Ordering::Relaxed);
+            let link_tag = self.link_tag.load(Ordering::Relaxed);
             if self.unchanged_since(sequence) {
-                return if same && links != 0 { LinkTag::Current(links) } else { LinkTag::Stale };
+                return if same && link_tag != 0 {
+                    LinkTag::Current(link_tag)
+                } else {
+                    LinkTag::Stale
+                };
             }
             core::hint::spin_loop();
         }
@@ -130,7 +135,7 @@ impl Decision {
     pub(crate) fn generation_of(&self, number: u32, enabled: *const AtomicU32) -> Option<u64> {
         // ORDERING: Acquire pairs with the Release in `publish`.
         let sequence = self.sequence.load(Ordering::Acquire);
-        let is_it = self.links.load(Ordering::Relaxed) == number
+        let is_it = self.link_tag.load(Ordering::Relaxed) == number
             && Window::event_at(self.base.load(Ordering::Relaxed), enabled) < EVENTS_MAX;
         let generation = self.generation.load(Ordering::Relaxed);
         (is_it && self.unchanged_since(sequence)).then_some(generation)
@@ -148,13 +153,13 @@ impl Decision {
         layout: Option<&SessionLayout>,
     ) {
         let publisher = &PUBLISHERS[index % SESSIONS_MAX];
-        let footprint = Footprint::new();
+        let marker = StackMarker::new();
         // Where somebody has left it in the middle, what he has stored is stored once more.
-        if !matches!(publisher.take(footprint.holder()), Taken::Not(_)) {
+        if !matches!(publisher.acquire(marker.owner()), LockResult::Held(_)) {
             self.replace(window, generation, usable, layout);
-            publisher.let_go();
+            publisher.release();
         }
-        footprint.end();
+        marker.end();
     }
 
     /// For who is the publisher.
@@ -174,12 +179,12 @@ impl Decision {
         let is_same = self.generation.load(Ordering::Relaxed) == generation
             && self.base.load(Ordering::Relaxed) == window.base();
         let filtered = layout.is_some_and(|layout| layout.flags & flag::FILTERED != 0);
-        let links = match self.links.load(Ordering::Relaxed) {
+        let link_tag = match self.link_tag.load(Ordering::Relaxed) {
             _ if !filtered => 0,
-            links if links != 0 && is_same => links,
-            _ => NEXT_LINKS.fetch_add(1, Ordering::Relaxed).max(1),
+            link_tag if link_tag != 0 && is_same => link_tag,
+            _ => NEXT_LINK_TAG.fetch_add(1, Ordering::Relaxed).max(1),
         };
-        self.links.store(links, Ordering::Relaxed);
+        self.link_tag.store(link_tag, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
         self.base.store(window.base(), Ordering::Relaxed);
         self.usable.store(usable, Ordering::Relaxed);
@@ -209,11 +214,11 @@ impl Decision {
 /// not exist here.
 pub(super) fn void_all(decisions: &[Decision; SESSIONS_MAX]) {
     for (decision, publisher) in decisions.iter().zip(&PUBLISHERS) {
-        publisher.forget();
+        publisher.release_in_fork_child();
         decision.generation.store(u64::MAX, Ordering::Relaxed);
         decision.cpus.store(0, Ordering::Relaxed);
         decision.filtered_cpus.store(0, Ordering::Relaxed);
-        decision.links.store(0, Ordering::Relaxed);
+        decision.link_tag.store(0, Ordering::Relaxed);
         let sequence = decision.sequence.load(Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
         decision.sequence.store((sequence | 1) + 1, Ordering::Release);

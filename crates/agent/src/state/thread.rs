@@ -32,7 +32,7 @@ pub(crate) struct Thread {
     /// Where [`random`] is.
     random: u32,
     /// Until when it waits for another thread, or has waited last, in ns.
-    waits_until_ns: u64,
+    last_deadline_ns: u64,
     /// The highest address of its stack that [`is_shallow`] was asked about.
     shallowest: usize,
 }
@@ -76,9 +76,9 @@ pub(crate) fn in_vfork_child() -> bool {
 /// it remembered there would be remembered by both. Costs a system call after a clone(2) as above,
 /// else none. (There, who is number 1 of its namespace as its parent is of its own is not told
 /// from it.)
-pub(crate) fn is_guest() -> bool {
+pub(crate) fn runs_in_parent_memory() -> bool {
     let depth = vfork_depth();
-    if depth & SHARED != 0 && PROCESS.is_settled() {
+    if depth & SHARED != 0 && PROCESS.has_stamp() {
         // SAFETY: getpid has no preconditions.
         return PROCESS.pid.load(Ordering::Relaxed) != unsafe { libc::getpid() }.cast_unsigned();
     }
@@ -114,9 +114,9 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         } else {
             identity.name = (*thread).name;
             if !PROCESS.is_sandboxed() {
-                identity.name = ask_for_name();
+                identity.name = read_name();
             } else if identity.name[0] == 0 {
-                identity.name = executable::first_name();
+                identity.name = executable::loader_thread_name();
             }
             if !in_vfork_child {
                 (&raw mut (*thread).name).write_volatile(identity.name);
@@ -128,7 +128,7 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
 }
 
 /// The calling thread's name, by a system call.
-pub(crate) fn ask_for_name() -> [u8; 17] {
+pub(crate) fn read_name() -> [u8; 17] {
     let mut name = [0; 17];
     // SAFETY: PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
@@ -165,13 +165,13 @@ pub(crate) fn is_in_filter() -> bool {
 /// for `patience_ns` at most; `None`: not at all, because it has waited in vain a moment ago. So
 /// signal handlers that interrupt who waits wait no longer than he does, and do not come faster
 /// than they end.
-pub(crate) fn wait_until(now_ns: u64, patience_ns: u64) -> Option<u64> {
+pub(crate) fn wait_deadline_ns(now_ns: u64, patience_ns: u64) -> Option<u64> {
     /// How many times as long as it has waited it waits no more.
     const REST: u64 = 4;
     // SAFETY: the line is the calling thread's, or its parent's, who waits for it. What a handler
     // writes that comes in between is as good.
     unsafe {
-        let until_ns = &raw mut (*current()).waits_until_ns;
+        let until_ns = &raw mut (*current()).last_deadline_ns;
         let before_ns = until_ns.read_volatile();
         if now_ns <= before_ns {
             return Some(before_ns.min(now_ns + patience_ns));
@@ -249,7 +249,7 @@ pub(crate) fn end_shared_tls() {
 }
 
 /// Notes that the calling thread is about to have such a child, and that nobody will say when it is
-/// gone; what there was before, for [`take_back`].
+/// gone; what there was before, for [`unshare_tls`].
 pub(crate) fn share_tls() -> u32 {
     let before = vfork_depth();
     // SAFETY: the line is the calling thread's.
@@ -261,14 +261,14 @@ pub(crate) fn share_tls() -> u32 {
 }
 
 /// Undoes [`share_tls`]: there is no child.
-pub(crate) fn take_back(before: u32) {
+pub(crate) fn unshare_tls(before: u32) {
     // SAFETY: the line is the calling thread's.
     unsafe { (&raw mut (*current()).vfork_depth).write_volatile(before) };
 }
 
 /// Notes in a fork child that its memory is its own, whatever its parent was. Whether it has an
 /// rseq area is not known if its parent was a vfork child.
-pub(crate) fn has_forked() {
+pub(crate) fn note_fork() {
     if vfork_depth() != 0 {
         // SAFETY: the line is the calling thread's.
         unsafe { (&raw mut (*current()).vfork_depth).write_volatile(SHARED) };

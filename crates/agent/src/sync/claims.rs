@@ -17,17 +17,17 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use trackway_ring::claim::Claim;
 use trackway_ring::{Control, Region};
 
-use crate::sync::recoverable_lock::{Held, Holder, Taken};
+use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackOwner};
 
 /// How many notes there are.
-const NOTES: usize = 512;
+const NOTES_MAX: usize = 512;
 
-static ALL: [Note; NOTES] = [const { Note::new() }; NOTES];
+static NOTES: [ClaimNote; NOTES_MAX] = [const { ClaimNote::new() }; NOTES_MAX];
 
 /// What somebody claims.
 #[repr(align(64))]
-struct Note {
-    held: Held,
+struct ClaimNote {
+    lock: RecoverableLock,
     /// His owner word; written before `control`.
     owner: AtomicU64,
     /// Control lines of the region that he has, or may have; null: none.
@@ -35,15 +35,15 @@ struct Note {
 }
 
 /// A claim and its note: the claim ends first.
-pub(crate) struct Noted<'window> {
+pub(crate) struct NotedClaim<'window> {
     claim: Option<Claim<'window>>,
-    note: Option<&'static Note>,
+    note: Option<&'static ClaimNote>,
 }
 
-impl Note {
+impl ClaimNote {
     const fn new() -> Self {
         Self {
-            held: Held::new(),
+            lock: RecoverableLock::new(),
             owner: AtomicU64::new(0),
             control: AtomicPtr::new(core::ptr::null_mut()),
         }
@@ -53,13 +53,13 @@ impl Note {
         // Control lines are 64 bytes apart at least. Multiplied (Fibonacci hashing), because they
         // mostly are multiples of more.
         let line = core::ptr::from_ref(region.control).addr() as u64 >> 6;
-        let place = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NOTES.ilog2());
-        &ALL[place as usize % NOTES]
+        let place = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NOTES_MAX.ilog2());
+        &NOTES[place as usize % NOTES_MAX]
     }
 
     /// Frees what somebody had who is gone, if he was of the process that `owner` is of: not in its
     /// fork child, where it may be a claim of the parent's.
-    fn free_left(&self, owner: u64) {
+    fn free_abandoned(&self, owner: u64) {
         /// The part of an owner word that names the process.
         const PROCESS: u64 = 0xffff_ffff;
         // ORDERING: Acquire pairs with the Release in `claim`, for the owner word.
@@ -81,33 +81,34 @@ impl Note {
     }
 }
 
-/// Claims a region for who has this owner word, and a footprint that lives until the claim has
+/// Claims a region for who has this owner word, and a marker that lives until the claim has
 /// ended. Not `noted`: whose word says nothing that could be proved (a vfork child's).
 pub(crate) fn claim(
     region: Region<'static>,
     owner: u64,
-    me: Holder,
+    me: StackOwner,
     noted: bool,
-) -> Option<Noted<'static>> {
+) -> Option<NotedClaim<'static>> {
     if !noted {
-        return Claim::take(region, owner).map(|claim| Noted { claim: Some(claim), note: None });
+        return Claim::take(region, owner)
+            .map(|claim| NotedClaim { claim: Some(claim), note: None });
     }
-    let note = Note::of(&region);
-    match note.held.take(me) {
-        Taken::Free => {}
-        Taken::Left => note.free_left(owner),
-        Taken::Not(_) => return None,
+    let note = ClaimNote::of(&region);
+    match note.lock.acquire(me) {
+        LockResult::Acquired => {}
+        LockResult::Recovered => note.free_abandoned(owner),
+        LockResult::Held(_) => return None,
     }
     note.owner.store(owner, Ordering::Relaxed);
     // ORDERING: Release: the owner word before; both before the claim, which is a Release, too.
     note.control.store(core::ptr::from_ref(region.control).cast_mut(), Ordering::Release);
     let claim = Claim::take(region, owner);
     let is_taken = claim.is_some();
-    let noted = Noted { claim, note: Some(note) };
+    let noted = NotedClaim { claim, note: Some(note) };
     is_taken.then_some(noted)
 }
 
-impl<'window> Noted<'window> {
+impl<'window> NotedClaim<'window> {
     /// The claim, while it lasts.
     pub(crate) fn claim(&self) -> Option<&Claim<'window>> {
         self.claim.as_ref()
@@ -119,22 +120,22 @@ impl<'window> Noted<'window> {
     }
 }
 
-impl Drop for Noted<'_> {
+impl Drop for NotedClaim<'_> {
     fn drop(&mut self) {
         drop(self.claim.take());
         if let Some(note) = self.note {
             note.empty();
-            note.held.let_go();
+            note.lock.release();
         }
     }
 }
 
 /// Forgets, in a fork child, what threads were at that it does not have.
-pub(crate) fn forget() {
-    for note in &ALL {
-        if !note.held.is_of_this_thread() {
+pub(crate) fn release_in_fork_child() {
+    for note in &NOTES {
+        if !note.lock.is_owned_by_this_thread() {
             note.empty();
-            note.held.forget();
+            note.lock.release_in_fork_child();
         }
     }
 }
@@ -142,7 +143,7 @@ pub(crate) fn forget() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::recoverable_lock::Footprint;
+    use crate::sync::recoverable_lock::StackMarker;
     use trackway_ring::Geometry;
 
     fn region() -> Region<'static> {
@@ -156,15 +157,15 @@ mod tests {
 
     /// Claims it from always the same place, then does this with it.
     #[inline(never)]
-    fn there<T>(region: Region<'static>, then: impl FnOnce(Option<Noted<'static>>) -> T) -> T {
-        let footprint = Footprint::new();
-        let result = then(claim(region, OWNER, footprint.holder(), true));
-        footprint.end();
+    fn there<T>(region: Region<'static>, then: impl FnOnce(Option<NotedClaim<'static>>) -> T) -> T {
+        let marker = StackMarker::new();
+        let result = then(claim(region, OWNER, marker.owner(), true));
+        marker.end();
         result
     }
 
     /// As siglongjmp(3) does.
-    fn leave(noted: Option<Noted<'static>>) -> bool {
+    fn leave(noted: Option<NotedClaim<'static>>) -> bool {
         let was_free = noted.is_some();
         core::mem::forget(noted);
         was_free
@@ -178,9 +179,9 @@ mod tests {
             assert_eq!(region.control.owner.load(Ordering::Relaxed), OWNER);
         }
         // Not for who stands elsewhere, as a handler does that has interrupted it.
-        let elsewhere = [const { Footprint::new() }; 8];
-        assert!(claim(region, OWNER, elsewhere[0].holder(), true).is_none());
-        elsewhere.iter().for_each(Footprint::end);
+        let elsewhere = [const { StackMarker::new() }; 8];
+        assert!(claim(region, OWNER, elsewhere[0].owner(), true).is_none());
+        elsewhere.iter().for_each(StackMarker::end);
         there(region, drop);
         assert_eq!(region.control.owner.load(Ordering::Relaxed), 0);
     }
@@ -188,20 +189,20 @@ mod tests {
     #[test]
     fn a_fork_child_frees_nothing_of_its_parents() {
         let region = region();
-        let footprint = Footprint::new();
-        core::mem::forget(claim(region, OWNER, footprint.holder(), true));
+        let marker = StackMarker::new();
+        core::mem::forget(claim(region, OWNER, marker.owner(), true));
         let child = 6 << 32 | 8;
-        assert!(claim(region, child, footprint.holder(), true).is_none());
+        assert!(claim(region, child, marker.owner(), true).is_none());
         assert_eq!(region.control.owner.load(Ordering::Relaxed), OWNER);
-        footprint.end();
+        marker.end();
     }
 
     #[test]
     fn who_cannot_be_proved_gone_is_not() {
         let region = region();
-        let footprint = Footprint::new();
-        core::mem::forget(claim(region, OWNER, footprint.holder(), false));
-        assert!(claim(region, OWNER, footprint.holder(), true).is_none());
-        footprint.end();
+        let marker = StackMarker::new();
+        core::mem::forget(claim(region, OWNER, marker.owner(), false));
+        assert!(claim(region, OWNER, marker.owner(), true).is_none());
+        marker.end();
     }
 }

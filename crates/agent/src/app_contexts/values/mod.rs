@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::names::{NUMBERS_MAX, PLACES_MAX, Place};
+use super::names::{CONTEXTS_MAX, ContextIndex, NUMBERS_MAX};
 use crate::tls;
 
 /// Bytes of a string, its NUL included.
@@ -47,7 +47,7 @@ struct Slot<const WORDS: usize> {
 #[repr(C)]
 struct Values {
     numbers: [Slot<1>; NUMBERS_MAX],
-    texts: [Slot<TEXT_WORDS>; PLACES_MAX - NUMBERS_MAX],
+    texts: [Slot<TEXT_WORDS>; CONTEXTS_MAX - NUMBERS_MAX],
 }
 
 const VALUES_BYTES: usize = size_of::<Values>();
@@ -76,7 +76,7 @@ impl Value {
         self.words
     }
 
-    pub(super) const fn of_words(words: [u64; TEXT_WORDS]) -> Self {
+    pub(super) const fn from_words(words: [u64; TEXT_WORDS]) -> Self {
         Self { words }
     }
 
@@ -102,7 +102,7 @@ impl Value {
             count = at + 1;
         }
         if !is_whole {
-            end_cut(&mut bytes, count.min(TEXT_BYTES - 1 - ELLIPSIS.len()));
+            append_ellipsis(&mut bytes, count.min(TEXT_BYTES - 1 - ELLIPSIS.len()));
         }
         let mut words = [0; TEXT_WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -131,7 +131,7 @@ impl Value {
 
 /// Ends `length` bytes of UTF-8 that were cut with "…", and NULs behind it. Steps back over a
 /// character that the cut has split.
-fn end_cut(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
+fn append_ellipsis(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
     for back in 1..=length.min(3) {
         let byte = bytes[length - back];
         if byte >= 0xc0 {
@@ -156,7 +156,7 @@ fn end_cut(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
 }
 
 /// Sets the calling thread's value.
-pub(super) fn set(place: Place, value: Value) {
+pub(super) fn set(place: ContextIndex, value: Value) {
     let values = current();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
     // SAFETY: the thread's own, for as long as it runs; places are in bounds.
@@ -171,7 +171,7 @@ pub(super) fn set(place: Place, value: Value) {
 }
 
 /// Takes the calling thread's value away.
-pub(super) fn clear(place: Place) {
+pub(super) fn clear(place: ContextIndex) {
     // SAFETY: as in `set`.
     unsafe {
         let state = state_of(place);
@@ -188,14 +188,14 @@ pub(super) fn clear(place: Place) {
 
 /// The calling thread's value, if it has one.
 #[inline]
-pub(crate) fn get(place: Place) -> Option<Value> {
+pub(crate) fn get(place: ContextIndex) -> Option<Value> {
     let values = current();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
     // SAFETY: as in `set`.
     unsafe {
         if place.is_text() {
             let slot = (&raw mut (*values).texts).cast::<Slot<TEXT_WORDS>>().add(text);
-            Slot::get(slot).map(Value::of_words)
+            Slot::get(slot).map(Value::from_words)
         } else {
             let slot = (&raw mut (*values).numbers).cast::<Slot<1>>().add(number);
             Slot::get(slot).map(|[bits]| Value::number(bits))
@@ -203,7 +203,7 @@ pub(crate) fn get(place: Place) -> Option<Value> {
     }
 }
 
-fn state_of(place: Place) -> *mut u64 {
+fn state_of(place: ContextIndex) -> *mut u64 {
     let values = current();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
     // SAFETY: as in `set`.
@@ -221,12 +221,14 @@ impl<const WORDS: usize> Slot<WORDS> {
     /// It is the calling thread's.
     unsafe fn set(slot: *mut Self, value: [u64; WORDS]) {
         // SAFETY: the caller's promise is the same.
-        if !unsafe { Self::turn(slot, |_| (value, SET)) } {
+        if !unsafe { Self::write_inactive_copy(slot, |_| (value, SET)) } {
             return; // handlers set it all the time: one of theirs is as late as this one
         }
         // And back. Whatever is valid by now: a handler's, too, or none.
         // SAFETY: likewise.
-        if !unsafe { Self::turn(slot, |state| (Self::copy(slot, state), state & SET)) } {
+        if !unsafe {
+            Self::write_inactive_copy(slot, |state| (Self::copy(slot, state), state & SET))
+        } {
             // Whoever we have interrupted may write the copy that is valid.
             // SAFETY: likewise.
             unsafe {
@@ -242,7 +244,10 @@ impl<const WORDS: usize> Slot<WORDS> {
     /// # Safety
     /// It is the calling thread's.
     #[inline(always)]
-    unsafe fn turn(slot: *mut Self, mut value: impl FnMut(u64) -> ([u64; WORDS], u64)) -> bool {
+    unsafe fn write_inactive_copy(
+        slot: *mut Self,
+        mut value: impl FnMut(u64) -> ([u64; WORDS], u64),
+    ) -> bool {
         for _ in 0..TRIES_MAX {
             // SAFETY: the caller's promise; handlers on the same thread see, at each instruction,
             // all that comes before it.

@@ -14,7 +14,7 @@ fn text(text: &str) -> Value {
     unsafe { Value::text(text.as_ptr(), text.len()) }
 }
 
-fn read(place: Place) -> Option<String> {
+fn read(place: ContextIndex) -> Option<String> {
     get(place).map(|value| {
         let (bytes, length) = value.bytes();
         String::from_utf8_lossy(&bytes[..length]).to_string()
@@ -23,7 +23,7 @@ fn read(place: Place) -> Option<String> {
 
 #[test]
 fn what_was_set_is_there_until_it_is_taken_away() {
-    let number = Place::new(NUMBER).unwrap();
+    let number = ContextIndex::new(NUMBER).unwrap();
     assert_eq!(get(number), None);
     set(number, Value::number(7));
     set(number, Value::number(u64::MAX));
@@ -37,7 +37,7 @@ fn what_was_set_is_there_until_it_is_taken_away() {
 
 #[test]
 fn strings_are_cut_where_there_is_no_room() {
-    let place = Place::new(NUMBERS_MAX).unwrap();
+    let place = ContextIndex::new(NUMBERS_MAX).unwrap();
     let long = "0123456789012345678901234567890"; // 31
     for (given, kept) in [
         ("", ""),
@@ -57,12 +57,12 @@ fn strings_are_cut_where_there_is_no_room() {
 }
 
 /// RUN a set, interrupted behind its look at the state, by a handler that reads, sets, clears, or
-/// sets and puts back. EXPECT that the handler finds a whole value, that what it leaves stays until
-/// what was interrupted, which goes on writing, is through, and that its value is there then.
+/// sets and puts back. EXPECT that the handler finds a whole value, that what it leaves has_stayed
+/// until what was interrupted, which goes on writing, is through, and that its value is there then.
 #[test]
 fn whoever_interrupts_a_set_finds_a_whole_value() {
-    let place = Place::new(NUMBERS_MAX + 1).unwrap();
-    let value = |word: u64| Value::of_words([word; TEXT_WORDS]);
+    let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
+    let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
     // SAFETY: places of strings are as many.
     let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     for what in 0..4 {
@@ -90,7 +90,7 @@ fn whoever_interrupts_a_set_finds_a_whole_value() {
             ([2; TEXT_WORDS], SET)
         };
         // SAFETY: it is this thread's.
-        assert!(unsafe { Slot::turn(slot, turn) });
+        assert!(unsafe { Slot::write_inactive_copy(slot, turn) });
         assert_eq!(calls, if what == 0 { 1 } else { 2 }, "{what}");
         assert_eq!(get(place), Some(value(2)));
     }
@@ -100,8 +100,8 @@ fn whoever_interrupts_a_set_finds_a_whole_value() {
 /// is whole.
 #[test]
 fn a_set_that_is_always_interrupted_ends() {
-    let place = Place::new(NUMBERS_MAX + 1).unwrap();
-    let value = |word: u64| Value::of_words([word; TEXT_WORDS]);
+    let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
+    let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
     // SAFETY: places of strings are as many.
     let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     let turn = |_| {
@@ -109,6 +109,6 @@ fn a_set_that_is_always_interrupted_ends() {
         ([2; TEXT_WORDS], SET)
     };
     // SAFETY: it is this thread's.
-    assert!(!unsafe { Slot::turn(slot, turn) });
+    assert!(!unsafe { Slot::write_inactive_copy(slot, turn) });
     assert_eq!(get(place), Some(value(5)));
 }

@@ -1,7 +1,7 @@
 //! Plans on events that are not staged: their fields are where the program has them.
 //!
 //! What a filter takes is read, or copied, once, before it runs: another thread may be writing to a
-//! string. What it does not take is not looked at. Strings and sequences are copied to a room;
+//! string. What it does not take is not looked at. Strings and sequences are copied to a buffer;
 //! where they find none, or are so long that staging may cut them, the event is staged as ever: so
 //! filters give the same answer, whoever asks.
 
@@ -16,11 +16,11 @@ use trackway_jit::helper::Word;
 use trackway_schema::Scalar;
 
 use self::chunk::{CHUNK_BYTES, Chunk};
-use super::plan::{Plan, Step, Who};
+use super::plan::{Emitter, Plan, Step};
 use crate::abi::Argument;
 use crate::app_contexts;
 
-/// Room for copies, in bytes: some chunks.
+/// CopyBuffer for copies, in bytes: some chunks.
 const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
 /// Bytes of the largest scalar.
 const SCALAR_BYTES_MAX: usize = 8;
@@ -28,10 +28,10 @@ const SCALAR_BYTES_MAX: usize = 8;
 const _: () = assert!(ROOM_BYTES.is_multiple_of(CHUNK_BYTES));
 
 /// Why a frame is not filled.
-enum Unfilled {
+enum FrameError {
     /// The event is not one for the filter.
     Unfit,
-    /// There is no room.
+    /// There is no buffer.
     NoRoom,
 }
 
@@ -41,18 +41,18 @@ enum Unfilled {
 /// reads some bytes of a short one finds them in one store: a processor waits until a load that
 /// takes from several stores can be had from the cache.
 #[repr(C, align(16))]
-struct Room {
+struct CopyBuffer {
     bytes: [MaybeUninit<u8>; ROOM_BYTES],
     /// A multiple of a chunk; all before it was written.
     used: usize,
     /// Most bytes of one field.
-    whole_bytes: usize,
+    uncut_bytes: usize,
 }
 
-impl Room {
-    const fn new(whole_bytes: usize) -> Self {
+impl CopyBuffer {
+    const fn new(uncut_bytes: usize) -> Self {
         let bytes = [const { MaybeUninit::uninit() }; ROOM_BYTES];
-        Self { bytes, used: 0, whole_bytes }
+        Self { bytes, used: 0, uncut_bytes }
     }
 
     /// Copies `size` bytes there; where they are.
@@ -60,11 +60,11 @@ impl Room {
     /// # Safety
     /// There must be so many at `from`; it may be null if there are none.
     #[inline]
-    unsafe fn copy(&mut self, from: *const u8, size: usize) -> Result<u32, Unfilled> {
+    unsafe fn copy(&mut self, from: *const u8, size: usize) -> Result<u32, FrameError> {
         let at = self.used;
         let end = size.checked_next_multiple_of(CHUNK_BYTES).and_then(|size| at.checked_add(size));
-        let end = end.ok_or(Unfilled::NoRoom)?;
-        let place = self.bytes.get_mut(at..end).ok_or(Unfilled::NoRoom)?;
+        let end = end.ok_or(FrameError::NoRoom)?;
+        let place = self.bytes.get_mut(at..end).ok_or(FrameError::NoRoom)?;
         if let Some(last) = place.last_chunk_mut::<CHUNK_BYTES>() {
             // What is behind the copy is written, too.
             *last = [MaybeUninit::new(0); CHUNK_BYTES];
@@ -80,10 +80,10 @@ impl Room {
     /// # Safety
     /// There must be one at `from`.
     #[inline]
-    unsafe fn copy_string(&mut self, from: *const u8) -> Result<(u32, usize), Unfilled> {
+    unsafe fn copy_string(&mut self, from: *const u8) -> Result<(u32, usize), FrameError> {
         let (at, most) = (self.used, self.left());
         let mut length = 0;
-        // Each turn fills a chunk of the room.
+        // Each turn fills a chunk of the buffer.
         while let Some(place) = self.bytes[self.used..].first_chunk_mut::<CHUNK_BYTES>() {
             // SAFETY: there was no NUL before that place.
             let chunk = unsafe { Chunk::of_string(from.wrapping_add(length)) };
@@ -99,12 +99,12 @@ impl Room {
                 return Ok((at as u32, length));
             }
         }
-        Err(Unfilled::NoRoom)
+        Err(FrameError::NoRoom)
     }
 
     /// Most bytes of the next field.
     fn left(&self) -> usize {
-        self.whole_bytes.min(self.bytes.len() - self.used)
+        self.uncut_bytes.min(self.bytes.len() - self.used)
     }
 
     /// What was copied.
@@ -118,7 +118,12 @@ impl Room {
     /// # Safety
     /// There must be as many bytes at `from`, if that is not null.
     #[inline]
-    unsafe fn word(&mut self, from: *const u8, size: usize, length: u32) -> Result<u64, Unfilled> {
+    unsafe fn word(
+        &mut self,
+        from: *const u8,
+        size: usize,
+        length: u32,
+    ) -> Result<u64, FrameError> {
         // SAFETY: by contract.
         let offset = unsafe { self.copy(from, size)? };
         Ok(Word { offset, length, is_constant: false }.to_bits())
@@ -129,20 +134,20 @@ impl Room {
     /// # Safety
     /// As [`Self::copy_string`], if it is not null.
     #[inline]
-    unsafe fn string(&mut self, from: *const u8) -> Result<u64, Unfilled> {
+    unsafe fn string(&mut self, from: *const u8) -> Result<u64, FrameError> {
         let from = if from.is_null() { c"(null)".as_ptr().cast() } else { from };
         // SAFETY: by contract.
         let (offset, length) = unsafe { self.copy_string(from)? };
-        // (What finds room is shorter than 2^32.)
+        // (What finds buffer is shorter than 2^32.)
         Ok(Word { offset, length: length as u32, is_constant: false }.to_bits())
     }
 }
 
 impl Plan {
-    /// As [`Plan::passes`], of an event whose description has the number `known`; `None`: it has to
-    /// be staged.
+    /// As [`Plan::passes`], of an event whose description has the number `description_number`;
+    /// `None`: it has to be staged.
     ///
-    /// One filter only: one that counts must not be asked again when the next one finds no room.
+    /// One filter only: one that counts must not be asked again when the next one finds no buffer.
     /// And none that looks at contexts of applications, which have their place before a payload.
     ///
     /// # Safety
@@ -150,30 +155,33 @@ impl Plan {
     pub(super) unsafe fn passes_unstaged(
         &self,
         arguments: *const Argument,
-        known: u32,
-        who: &Who,
+        description_number: u32,
+        emitter: &Emitter,
     ) -> Option<bool> {
         let has_applications =
-            self.takes_more && self.applications != app_contexts::Staged::default();
-        if self.known != known || self.steps_count != 1 || has_applications {
+            self.uses_headroom && self.applications != app_contexts::StagedOffsets::default();
+        if self.description_number != description_number
+            || self.steps_count != 1
+            || has_applications
+        {
             return None;
         }
         // SAFETY: by contract; there is one step.
         let step = unsafe { &*self.steps };
-        let mut room = Room::new(self.whole_bytes.into());
+        let mut buffer = CopyBuffer::new(self.uncut_bytes.into());
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
         if self.takes_procname {
             // SAFETY: a thread's name has as many bytes.
-            let name = unsafe { core::slice::from_raw_parts(who.name, PROCNAME_BYTES) };
+            let name = unsafe { core::slice::from_raw_parts(emitter.name, PROCNAME_BYTES) };
             let end = name.iter().position(|&byte| byte == 0);
             procname.length = end.unwrap_or(PROCNAME_BYTES) as u32;
             // SAFETY: they are those of a slice.
-            let copied = unsafe { room.copy(name.as_ptr(), name.len()) };
+            let copied = unsafe { buffer.copy(name.as_ptr(), name.len()) };
             procname.offset = copied.ok()?;
         }
-        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
+        let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
         // SAFETY: by contract.
-        unsafe { step.passes_unstaged(arguments, &mut room, &contexts) }
+        unsafe { step.passes_unstaged(arguments, &mut buffer, &contexts) }
     }
 }
 
@@ -183,7 +191,7 @@ impl Step {
     unsafe fn passes_unstaged(
         &self,
         arguments: *const Argument,
-        room: &mut Room,
+        buffer: &mut CopyBuffer,
         contexts: &Contexts,
     ) -> Option<bool> {
         // SAFETY: by contract; `link` has put so many there.
@@ -196,14 +204,14 @@ impl Step {
             // SAFETY: the framer has found the field in the event's description.
             let argument = unsafe { &*arguments.add(field) };
             // SAFETY: by contract it is what the description says.
-            let value = match unsafe { value_of(source, argument, room) } {
+            let value = match unsafe { value_of(source, argument, buffer) } {
                 Ok(value) => value,
-                Err(Unfilled::Unfit) => return Some(false),
-                Err(Unfilled::NoRoom) => return None,
+                Err(FrameError::Unfit) => return Some(false),
+                Err(FrameError::NoRoom) => return None,
             };
             frame.push(value);
         }
-        frame.set_bytes(room.filled());
+        frame.set_bytes(buffer.filled());
         // SAFETY: by contract.
         Some(unsafe { self.run(&frame) })
     }
@@ -214,7 +222,11 @@ impl Step {
 /// # Safety
 /// The argument is of a field as the source says.
 #[inline]
-unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Result<u64, Unfilled> {
+unsafe fn value_of(
+    source: Source,
+    argument: &Argument,
+    buffer: &mut CopyBuffer,
+) -> Result<u64, FrameError> {
     let Argument { at, length } = *argument;
     // SAFETY: by contract, in all of them: a scalar is at `at`; a string has its NUL; a text,
     // sequence or array has as many elements as it says, or is null.
@@ -222,33 +234,33 @@ unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Resu
         match source {
             Source::Context(value) => Ok(value),
             Source::Scalar(scalar, within) => scalar_of(scalar, at, within.into()),
-            Source::Str => room.string(at),
-            Source::Text if length > room.left() => Err(Unfilled::NoRoom),
-            Source::Text if at.is_null() => room.string(at),
-            Source::Text => room.word(at, length, length as u32),
+            Source::Str => buffer.string(at),
+            Source::Text if length > buffer.left() => Err(FrameError::NoRoom),
+            Source::Text if at.is_null() => buffer.string(at),
+            Source::Text => buffer.word(at, length, length as u32),
             Source::Sequence(scalar) => {
                 let count = if at.is_null() { 0 } else { length };
                 let size = count.saturating_mul(scalar.size_bytes());
-                if size > room.left() {
-                    return Err(Unfilled::NoRoom);
+                if size > buffer.left() {
+                    return Err(FrameError::NoRoom);
                 }
-                room.word(at, size, count as u32)
+                buffer.word(at, size, count as u32)
             }
             Source::Array(scalar, count) => {
                 let size = usize::from(count) * scalar.size_bytes();
                 if at.is_null() {
-                    return Err(Unfilled::NoRoom); // zeros: let them be staged
+                    return Err(FrameError::NoRoom); // zeros: let them be staged
                 }
-                room.word(at, size, count.into())
+                buffer.word(at, size, count.into())
             }
             Source::Element(scalar, _)
-                if length.saturating_mul(scalar.size_bytes()) > room.whole_bytes =>
+                if length.saturating_mul(scalar.size_bytes()) > buffer.uncut_bytes =>
             {
-                Err(Unfilled::NoRoom)
+                Err(FrameError::NoRoom)
             }
             Source::Element(scalar, index) => {
                 if at.is_null() || usize::from(index) >= length {
-                    return Err(Unfilled::Unfit);
+                    return Err(FrameError::Unfit);
                 }
                 scalar_of(scalar, at, usize::from(index) * scalar.size_bytes())
             }
@@ -261,7 +273,7 @@ unsafe fn value_of(source: Source, argument: &Argument, room: &mut Room) -> Resu
 /// # Safety
 /// It must be there, if `at` is not null.
 #[inline]
-unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64, Unfilled> {
+unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64, FrameError> {
     let mut bytes = [0; SCALAR_BYTES_MAX];
     if !at.is_null() {
         // SAFETY: by contract; no scalar is longer.
@@ -273,5 +285,5 @@ unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64,
             );
         }
     }
-    scalar_at(&bytes, 0, scalar).ok_or(Unfilled::Unfit)
+    scalar_at(&bytes, 0, scalar).ok_or(FrameError::Unfit)
 }
