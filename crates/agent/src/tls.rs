@@ -5,7 +5,7 @@
 //! Rust's `thread_local!` in a shared library allocates at a thread's first access, which may be
 //! inside malloc. So symbols are defined in assembly, in static TLS.
 
-/// Makes a symbol of so many zeroed bytes, with this alignment, in each thread's memory.
+/// Defines a symbol of `bytes` zeroed bytes, with this alignment, in each thread's memory.
 macro_rules! define {
     ($symbol:literal, bytes = $bytes:expr, alignment = $alignment:literal) => {
         core::arch::global_asm!(
@@ -23,7 +23,7 @@ macro_rules! define {
     };
 }
 
-/// The address of the calling thread's copy of such a symbol.
+/// Returns the address of the calling thread's copy of such a symbol.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: *mut _;
@@ -38,7 +38,7 @@ macro_rules! address_of {
                 options(nostack, pure, readonly),
             );
         }
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             core::arch::asm!(
@@ -51,7 +51,7 @@ macro_rules! address_of {
                 options(nostack, pure, readonly, preserves_flags),
             );
         }
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "riscv64")]
         unsafe {
             core::arch::asm!(
@@ -65,14 +65,14 @@ macro_rules! address_of {
     }};
 }
 
-/// The first eight bytes of the calling thread's copy of such a symbol.
+/// Returns the first eight bytes of the calling thread's copy of such a symbol.
 macro_rules! first_word {
     ($symbol:literal) => {{
         #[cfg(target_arch = "x86_64")]
         {
             let word: u64;
-            // SAFETY: as in `address_of`; the symbol has as many bytes, which the thread itself
-            // changes, or a signal handler.
+            // SAFETY: as in `address_of`. The symbol has eight bytes, which only the thread and its
+            // signal handlers change.
             unsafe {
                 core::arch::asm!(
                     concat!("mov {word}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -86,7 +86,7 @@ macro_rules! first_word {
         #[cfg(not(target_arch = "x86_64"))]
         {
             let address: *const u64 = $crate::tls::address_of!($symbol);
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { address.read_volatile() }
         }
     }};

@@ -1,5 +1,5 @@
-//! Attempts to commit one record, by whatever way works: a restartable sequence, a claim, a slot of
-//! a lockless buffer. A record that no way takes is counted.
+//! Attempts to commit one record by each possible way: a restartable sequence, a claim, a slot of a
+//! lockless buffer. A record that no way takes is counted as discarded.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,15 +21,15 @@ use crate::state::window_map::{MappedWindow, generation_of};
 use crate::sync::claims;
 use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
-/// How often a sequence may be restarted before the record goes another way (a debugger that
-/// steps through it, a storm of signals).
+/// Maximum number of restarts of a sequence (by a debugger's steps, by a storm of signals) before
+/// the record goes another way.
 const RESTARTS_MAX: usize = 16;
-/// How many claim regions a writer tries before it counts the record as discarded: its own CPU's
-/// and three neighbours'.
+/// Maximum number of claim regions that a writer tries before it discards the record: those of its
+/// own CPU and of three neighbours.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
-/// How many claim regions of CPUs that have memory from the start it tries after them.
+/// Maximum number of further claim regions, of CPUs that have memory from the start.
 const SPARES_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
-/// One record on its way.
+/// One record, ready to be committed.
 pub(super) struct RecordAttempt<'a> {
     pub(super) mapped: &'a MappedWindow,
     pub(super) window: &'a Window,
@@ -37,34 +37,34 @@ pub(super) struct RecordAttempt<'a> {
     pub(super) event: usize,
     pub(super) id: u32,
     pub(super) thread: &'a Identity,
-    /// The process stamp under which it is recorded.
+    /// The process stamp under which the record is written.
     pub(super) stamp: u64,
-    /// Contexts and payload; header room lies before.
+    /// Contexts and payload, with headroom for the header before them.
     pub(super) body: *mut u8,
     pub(super) body_bytes: usize,
-    /// Whether a field was cut to fit.
+    /// True if a field was cut to fit.
     pub(super) is_cut: bool,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 enum Outcome {
-    /// Committed.
+    /// The record is committed.
     Committed,
-    /// There is no room, now.
+    /// There is no memory now.
     Full,
-    /// Likewise, and counted where the buffer is.
+    /// There is no memory, and the buffer has counted the loss.
     Lost,
-    /// No sub-buffer can hold it.
+    /// No sub-buffer can hold the record.
     Oversized,
-    /// It cannot be recorded, however long it waits.
+    /// The record cannot be committed, however long it waits.
     Impossible,
-    /// Try another way.
+    /// This way is not possible; another one may be.
     Unavailable,
-    /// The session changed under it: decide anew.
+    /// The session has changed: the process must decide again.
     Stale,
 }
 
-/// Counts a record that could not be recorded.
+/// Counts a record as discarded.
 pub(super) fn discard(
     window: &Window,
     layout: &SessionLayout,
@@ -78,10 +78,10 @@ pub(super) fn discard(
     layout.discards(window, event).fetch_add(1, Ordering::Relaxed);
 }
 
-/// Where losses on this CPU are counted.
+/// Returns the region that counts losses on this CPU.
 fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option<Region<'static>> {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
-    // Where more memory would help: in the region that this thread goes to first.
+    // The region that this thread tries first: there, more memory would help.
     let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
     let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
     let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
@@ -89,13 +89,13 @@ fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option
 }
 
 impl RecordAttempt<'_> {
-    /// Commits or discards; false if the session changed meanwhile.
+    /// Commits the record or counts it as discarded. Returns false if the session has changed.
     pub(super) fn commit_or_count(&self, budget: &mut Option<WaitBudget>) -> bool {
         let session = self.window.session(self.layout.index);
         loop {
             let cpu = trackway_sys::thread::cpu();
             let outcome = self.attempt(cpu);
-            // Lockless buffers count what they refuse, so there nobody asks twice.
+            // Lockless buffers count refused records, so such an attempt is not repeated.
             let waits = matches!(outcome, Outcome::Full)
                 && budget.get_or_insert_with(|| WaitBudget::for_session(session)).wait(session);
             if !waits {
@@ -107,7 +107,7 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// Whether sub-buffers of that size have room for it.
+    /// Returns true if a sub-buffer of this geometry can hold the record.
     fn fits(&self, geometry: Geometry) -> bool {
         self.body_bytes + EXTENDED_BYTES <= geometry.record_bytes_max()
     }
@@ -128,7 +128,7 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// Counts what came of it; false if the session changed meanwhile.
+    /// Counts the outcome. Returns false if the session has changed.
     #[inline(never)]
     fn finish(&self, cpu: u32, outcome: Outcome) -> bool {
         match outcome {
@@ -145,9 +145,9 @@ impl RecordAttempt<'_> {
                 true
             }
             Outcome::Full | Outcome::Oversized | Outcome::Impossible | Outcome::Unavailable => {
-                // What is counted in a session that has ended meanwhile perhaps nobody sees, and
-                // its successor may have room. (Who sleeps behind this look counts in vain, or in
-                // the next session of that slot.)
+                // A recorder may not read the counters of a session that has ended, and the
+                // session's successor may have memory. (A thread that sleeps after this check
+                // counts in vain, or in the slot's next session.)
                 if self.session_changed() {
                     return false;
                 }
@@ -166,9 +166,9 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// Whether the process has not mapped all memory of the window, and cannot.
+    /// Returns true if the process has not mapped all backed memory of the window, and cannot.
     fn lacks_memory(&self) -> bool {
-        // In this order: what is backed meanwhile is mapped by the second look.
+        // In this order: the second read maps memory that is backed meanwhile.
         let backed = self.window.backed_bytes();
         backed.is_some_and(|backed| backed > self.mapped.usable_bytes())
     }
@@ -201,7 +201,7 @@ impl RecordAttempt<'_> {
             let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) else {
                 return Outcome::Unavailable;
             };
-            // The recorder has given it nothing yet, or has taken it back.
+            // The recorder has not given it memory yet, or has taken it back.
             if region.has_no_memory() {
                 request_memory(region);
                 return Outcome::Unavailable;
@@ -223,17 +223,17 @@ impl RecordAttempt<'_> {
         Outcome::Unavailable
     }
 
-    /// By the paper's reserve and commit: see `trackway_ring::lockless`.
+    /// Commits by the 2012 paper's reserve and commit (`trackway_ring::lockless`).
     #[inline(never)]
     fn commit_lockless(&self, cpu: u32) -> Outcome {
         let cpu = if cpu < self.layout.cpus { cpu } else { 0 };
         let Some(buffer) = self.layout.lockless(self.window, cpu) else {
             return Outcome::Impossible;
         };
-        // A process with a limit on its address space may not have mapped all: which sub-buffer a
-        // slot will be in is known only when it is too late.
+        // A process with a limit on its address space may not have mapped everything. The
+        // sub-buffer of a slot becomes known only when it is too late to refuse.
         let usable = self.mapped.usable_bytes();
-        // SAFETY: so much is mapped and backed.
+        // SAFETY: so many bytes are mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), usable) };
         if buffer.memory_end() > memory.end() {
             return Outcome::Impossible;
@@ -245,27 +245,28 @@ impl RecordAttempt<'_> {
         }
         let now = || timestamp::in_order(clock);
         let generation = &self.window.session(self.layout.index).generation;
-        // Behind write count, which is loaded by Acquire; see `Buffer::retire`.
+        // Loaded after the write count, whose load is an Acquire; see `Buffer::retire`.
         let goes_on = || generation.load(Ordering::Relaxed) == self.layout.generation;
         let slot = match buffer.reserve(&memory, now, goes_on, (self.id, self.body_bytes, epoch)) {
             Ok(slot) => slot,
             Err(Lost::Ended) => return Outcome::Stale,
             Err(Lost::Full | Lost::Nested | Lost::NotBacked) => return Outcome::Lost,
         };
-        // A signal handler that interrupted us here may have forked: then there are two of us, and
-        // the slot is the parent's.
+        // A signal handler that interrupted this code may have forked. Then two processes are here,
+        // and the slot is the parent's.
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
             return Outcome::Impossible;
         }
-        // SAFETY: the header goes into the headroom before the contexts; the slot has as many
-        // bytes as both, and is ours.
+        // SAFETY: the header goes into the headroom before the contexts; the slot has as many bytes
+        // as both, and belongs to this thread.
         unsafe {
             write_header(self.body, self.id, slot.timestamp, slot.header_bytes);
             let source = self.body.wrapping_sub(slot.header_bytes).cast_const();
             memory.store(slot.at, core::slice::from_raw_parts(source, slot.bytes as usize));
         }
-        // Or in there. (Between here and the addition, and within the other half of a switch, a
-        // handler can still do it; 0005 says what comes of that.)
+        // The same in that block. (A handler can still fork between this check and the addition,
+        // and within the other half of a switch; docs/design/0005-the-papers-buffer.md describes
+        // the result.)
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
             return Outcome::Impossible;
         }
@@ -283,7 +284,7 @@ impl RecordAttempt<'_> {
         for attempt in 0..CLAIMS_MAX + SPARES_MAX {
             let (other, among) = match attempt.checked_sub(CLAIMS_MAX) {
                 None => (attempt, cpus),
-                // Where none of them had memory: those that have some from the start.
+                // If none of them has memory: regions that have some from the start.
                 Some(attempt) => (attempt, spare.min(cpus)),
             };
             let near = cpu.wrapping_add((other / CLAIM_REGIONS_PER_CPU) as u32);
@@ -306,7 +307,7 @@ impl RecordAttempt<'_> {
         outcome
     }
 
-    /// In a claim region, if nobody else is in it.
+    /// Commits in a claim region, if it is free.
     #[inline(never)] // for the stack of those that do not come here
     fn commit_in_region(&self, region: Region<'static>) -> Outcome {
         let marker = StackMarker::new();
@@ -322,15 +323,15 @@ impl RecordAttempt<'_> {
             return Outcome::Unavailable;
         };
         let Some(claim) = noted.claim() else { return Outcome::Unavailable };
-        // The recorder waits for claims that it can see: ours is visible now, so if the
-        // generation is still the same, it will wait for this one.
+        // The recorder waits for visible claims. This claim is visible now, so the recorder waits
+        // for it if the generation is still the same.
         if self.session_changed() {
             return Outcome::Stale;
         }
         let memory = MappedMemory(*self.window);
         let commit = |plan: &Plan, source: *const u8, count: usize| {
-            // A signal handler that interrupted us here may have forked: then there are two
-            // of us, and the claim is the parent's.
+            // A signal handler that interrupted this code may have forked. Then two processes are
+            // here, and the claim is the parent's.
             if self.stamp != 0 && PROCESS.stamp() != self.stamp {
                 return false;
             }
@@ -338,7 +339,7 @@ impl RecordAttempt<'_> {
             unsafe { claim.commit(plan, &memory, source, count) };
             true
         };
-        // A switch, then the record: nobody else is at it.
+        // A switch, then the record: no other writer is in the region.
         let mut has_switched = false;
         loop {
             match self.step(region, commit) {
@@ -353,7 +354,7 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
+    /// Plans and commits once: the record if it fits the open sub-buffer, else a switch.
     fn step(&self, region: Region<'_>, commit: impl Fn(&Plan, *const u8, usize) -> bool) -> Step {
         let clock = &self.window.session(self.layout.index).clock;
         let expected = region.expected();
@@ -375,7 +376,7 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// The plan and commit of a switch, at a commit word and a time.
+    /// Plans and commits a switch, at a commit word and a time.
     #[inline(never)] // once, and not on the stack of most
     fn switch(
         &self,
@@ -396,8 +397,8 @@ impl RecordAttempt<'_> {
         if committed { Step::Switched } else { Step::Aborted }
     }
 
-    /// Whether `count` bytes, rounded up to words, may be written where the plan says: the table
-    /// that it came from is in shared memory.
+    /// Returns true if `count` bytes, rounded up to words, may be written where the plan begins.
+    /// The plan comes from a table in shared memory, so this checks it.
     fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
         let usable = self.mapped.usable_bytes();
         let end = plan.at.checked_add((count + TAILROOM_BYTES) as u64);
@@ -405,46 +406,46 @@ impl RecordAttempt<'_> {
     }
 
     fn session_changed(&self) -> bool {
-        // ORDERING: SeqCst: a claim taken before this look is seen by a recorder that raised the
-        // generation before looking for claims (Dekker), or we see the new generation here.
+        // ORDERING: SeqCst: a recorder that raised the generation before it looked for claims sees
+        // a claim taken before this check (Dekker), or this check sees the new generation.
         core::sync::atomic::fence(Ordering::SeqCst);
         let generation: &AtomicU64 = &self.window.session(self.layout.index).generation;
         generation.load(Ordering::SeqCst) != self.layout.generation
     }
 
-    /// After the commit: whoever is killed in between leaves one cut record uncounted. (Who sleeps
-    /// in between while the session ends counts it in the next one of that slot.)
+    /// Counts a cut record, after its commit: a kill in between leaves one uncounted. (A thread
+    /// that sleeps in between while the session ends counts it in the slot's next session.)
     fn count_cut(&self) {
         let session = self.window.session(self.layout.index);
         session.cut_event.store(self.event as u32, Ordering::Relaxed);
         session.records_cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A recorder that is dead, or stopped for long, has let its lease run out: then the event is
-    /// switched off for its session, so that the program does not pay for nobody. A recorder that
-    /// comes back switches it on again.
+    /// Disables the event in this session if the recorder's lease has run out, because the recorder
+    /// is dead or was stopped for long. So the program does not pay for records that are never
+    /// read. A recorder that comes back enables the event again.
     fn disable_if_lease_expired(&self, now: u64) {
         let session = self.window.session(self.layout.index);
         let is_over = |lease| lease_is_over(lease, now, &session.clock);
         if !is_over(session.lease_until_ns.load(Ordering::Relaxed)) {
             return;
         }
-        // In a window that the process has left meanwhile there is no lease, and the words tell
-        // sites to follow: see `privileges`.
+        // A window that the process has left has no lease, and its words retarget sites
+        // ([`crate::setuid`]).
         if self.session_changed() {
             return;
         }
         self.window.clear_bit_unless(self.layout.index, self.event, || {
             // ORDERING: SeqCst, a Dekker pair with a recorder that comes back: it renews the lease,
-            // then sets the bits; we clear the bit, then look at the lease again.
+            // then sets the bits; this code clears the bit, then reads the lease again.
             let has_come_back = !is_over(session.lease_until_ns.load(Ordering::SeqCst));
-            // And not where the process has left a window: what stands there means something else.
+            // Not in a window that the process has left: its words have another meaning.
             has_come_back || !PROCESS.is_in(self.mapped)
         });
     }
 }
 
-/// Tells the recorder that a record came there. Read first: many may come.
+/// Requests memory for a region. Reads first, because many records may come here.
 fn request_memory(region: Region<'_>) {
     let is_requested = &region.control.asked;
     if is_requested.load(Ordering::Relaxed) == 0 {
@@ -452,12 +453,12 @@ fn request_memory(region: Region<'_>) {
     }
 }
 
-/// What one step did.
+/// The outcome of one step.
 enum Step {
     Recorded,
     Switched,
-    /// Nothing: somebody else committed first, or the sequence was aborted.
+    /// Nothing: another writer committed first, or the sequence was aborted.
     Aborted,
-    /// There is no room.
+    /// There is no memory.
     Refused,
 }

@@ -1,10 +1,10 @@
-//! Waiting for room, in programs that have asked for it: `TRACKWAY_ALLOW_BLOCKING` in their
+//! Waiting for memory, in programs that allow it: with `TRACKWAY_ALLOW_BLOCKING` in their
 //! environment, set to anything but `0`.
 //!
-//! Everywhere else a record that finds no room is counted at once. Here it waits for the recorder,
-//! in a session that has a blocking timeout, in short sleeps: there is nothing that the recorder
-//! could wake, as it knows no writer. Invariant: nobody waits longer than the timeout for a record,
-//! nor for a recorder whose lease has run out, nor in a session that has changed.
+//! Elsewhere a record without memory is counted at once. Here it waits for the recorder, in a
+//! session with a blocking timeout, in short sleeps. The recorder cannot wake a writer, because it
+//! knows none. Invariant: a record waits no longer than the timeout, nor for a recorder whose lease
+//! has run out, nor in a session that has changed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,20 +12,21 @@ use trackway_abi::session::Session;
 use trackway_sys::clock::{monotonic_ns, sleep_ns};
 use trackway_window::lease_is_over;
 
-/// First sleep, in ns: about what a recorder takes to give back one sub-buffer.
+/// First sleep, in ns: about the time in which a recorder gives back one sub-buffer.
 const SLEEP_NS: u64 = 100_000;
-/// Longest sleep, in ns. Recorders look some tens of times a second, so longer ones would not cost
-/// noticeably less, and shorter ones would not find room noticeably earlier.
+/// Longest sleep, in ns. Recorders poll some tens of times a second, so longer sleeps would not
+/// cost noticeably less, and shorter ones would not find memory noticeably earlier.
 const SLEEP_NS_MAX: u64 = 1_000_000;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// Notes what the program's environment says. Once, by the thread that loads the library.
+/// Stores the setting from the program's environment. The thread that loads the library calls this
+/// once.
 pub(crate) fn set_allowed(value: Option<&core::ffi::CStr>) {
     IS_ALLOWED.store(value.is_some_and(|value| value != c"0"), Ordering::Relaxed);
 }
 
-/// How long a record may still wait.
+/// The time that a record may still wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitBudget {
     until_ns: u64,
@@ -33,7 +34,8 @@ pub(crate) struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// For one record in this session; none, if the program or the session has not asked for any.
+    /// Returns the budget of one record in this session: none, unless program and session both
+    /// allow waiting.
     pub(crate) fn for_session(session: &Session) -> Self {
         let allowed = IS_ALLOWED.load(Ordering::Relaxed);
         let timeout = if allowed { session.blocking_ns.load(Ordering::Relaxed) } else { 0 };
@@ -41,8 +43,8 @@ impl WaitBudget {
         Self { until_ns, sleep_ns: SLEEP_NS }
     }
 
-    /// Sleeps a moment; false, without a sleep, if there is no time left. Async-signal-safe;
-    /// changes errno where a signal comes.
+    /// Sleeps a moment; returns false without a sleep if no time is left. Async-signal-safe;
+    /// changes errno if a signal comes.
     pub(crate) fn wait(&mut self, session: &Session) -> bool {
         if self.until_ns == 0 {
             return false;

@@ -1,10 +1,10 @@
-//! Contexts: values that a session wants with every record, in front of the payload. (Those of
-//! applications come behind them: [`crate::app_contexts`].)
+//! Contexts: values that a session records before each payload. Application contexts lie between
+//! them and the payload ([`crate::app_contexts`]).
 
 use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
 
-/// Writes the contexts that `wanted` names so that they end at `end`; how many bytes. A record
-/// has them in the order vpid, vtid, procname, so they are written backward.
+/// Writes the contexts of `wanted` so that they end at `end`. Returns their bytes. A record has
+/// them in the order vpid, vtid, procname, so this writes backward.
 ///
 /// # Safety
 /// The headroom of a staged payload lies before `end`; `name` has `PROCNAME_BYTES` bytes.
@@ -17,7 +17,7 @@ pub(crate) unsafe fn write(
     name: *const u8,
 ) -> usize {
     let mut at = end;
-    // SAFETY: the headroom has room for all contexts and the longest header (asserted in
+    // SAFETY: the headroom holds all contexts and the longest header (asserted in
     // `trackway_abi::record`).
     unsafe {
         if wanted == VTID {

@@ -1,13 +1,13 @@
-//! Asking first: filters decide about an event before it is staged.
+//! The prefilter: filters judge an event before its site stages it.
 //!
-//! To stage an event with strings is to measure and to copy each of them, several times as much
-//! work as a filter that looks at one. So a site of such an event asks, where all sessions that
-//! want it have filters; it stages what passes, and hands the answer back with it, because a filter
-//! that counts may be verdict once only. Who cannot answer says so, and the event goes the ordinary
-//! way: to ask is never needed. docs/design/0008-filters.md, "PrefilterVerdict before staging".
+//! Staging an event with strings measures and copies each of them, which costs several times as
+//! much as a filter on one. If all sessions that enable such an event have filters, its site calls
+//! [`ask`] first. It stages an event that passes, and hands the verdict back with it, because a
+//! stateful filter must run only once. Without a verdict the event goes the ordinary way, so the
+//! prefilter is never needed (docs/design/0008-filters.md, "Asked before staging").
 //!
-//! Invariant: an answer is good for one session, in one generation, in the window that the process
-//! was in: all three stand in it, and whoever records by it compares them.
+//! Invariant: a verdict holds for one session, in one generation, in the present window. It
+//! contains all three, and the recording path compares them.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,22 +28,22 @@ const UNWANTED: u64 = 0;
 /// `TRACKWAY_ABI_UNASKED`.
 const UNASKED: u64 = u64::MAX;
 
-/// What sites find in their events.
+/// The structure that sites find in their events.
 pub(crate) static LIBRARY: Library =
     Library { size: size_of::<Library>() as u32, filtered: AtomicU32::new(0), ask, emit_asked };
 
-/// That an event passes.
+/// A verdict: the event passes.
 ///
 /// ```text
 /// 01 | moves, 14 bits | generation, 43 bits | session, 5 bits
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PrefilterVerdict {
-    /// In which session.
+    /// The session that it holds for.
     pub(crate) session: usize,
-    /// In which generation.
+    /// The generation that it holds for.
     pub(crate) generation: u64,
-    /// How often the process had moved, the lowest bits.
+    /// Number of the process's moves, the lowest bits.
     moves: u64,
 }
 
@@ -53,7 +53,7 @@ impl PrefilterVerdict {
     const MOVES_BITS: u32 = 14;
     const MARK: u64 = 1 << 62;
 
-    /// As a word, which is none of the other answers; `None`: it does not fit.
+    /// Encodes the verdict as a word, distinct from the other answers; `None`: it does not fit.
     const fn to_word(self) -> Option<u64> {
         if self.generation >> Self::GENERATION_BITS != 0 {
             return None;
@@ -75,7 +75,7 @@ impl PrefilterVerdict {
         moves & ((1 << Self::MOVES_BITS) - 1)
     }
 
-    /// Whether the process is where it was.
+    /// Returns true if the process is still in the same window.
     pub(crate) fn is_current(self) -> bool {
         Self::moves_of(PROCESS.moves()) == self.moves
     }
@@ -90,7 +90,7 @@ const _: () = assert!(
 );
 
 /// Decides whether this process takes part in a session
-/// ([`crate::state::process::Process::decide`]), and notes for sites whether the session has
+/// ([`crate::state::process::Process::decide`]), and publishes for sites whether the session has
 /// filters.
 #[inline(always)] // a layout less on the stack of signal handlers
 pub(crate) fn decide(mapped: &MappedWindow, session: usize) -> Option<SessionLayout> {
@@ -99,8 +99,8 @@ pub(crate) fn decide(mapped: &MappedWindow, session: usize) -> Option<SessionLay
     layout
 }
 
-/// Notes for sites whether a session has filters, as a decision about it says. Which of two that
-/// are published at once is noted does not matter: it only decides who asks.
+/// Publishes for sites whether a session has filters, according to a decision. It does not matter
+/// which of two concurrent decisions wins: the bit only decides which sites use the prefilter.
 fn note_filters(session: usize, decision: &Decision) {
     let bit = 1 << (session % SESSIONS_MAX);
     let has = decision.link_tag.load(Ordering::Relaxed) != 0;
@@ -114,11 +114,12 @@ fn note_filters(session: usize, decision: &Decision) {
     }
 }
 
-/// `trackway_abi_ask_fn` of include/trackway/abi/abi.h, which states the contract.
+/// Judges an event that is not staged: `trackway_abi_ask_fn` of include/trackway/abi/abi.h, which
+/// states the contract.
 ///
 /// # Safety
-/// As the C declaration says: `event` is registered, and found `LIBRARY` in it; `arguments` are
-/// those of its fields.
+/// As the C declaration says: `event` is registered, and its site found `LIBRARY` in it;
+/// `arguments` are those of its fields.
 unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
     // SAFETY: the caller's event.
     let enabled = unsafe { EnabledSessions::load(event) };
@@ -130,23 +131,24 @@ unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
     }
     let session = enabled.first();
     let moves = PrefilterVerdict::moves_of(PROCESS.moves());
-    // SAFETY: an event that has found the library in it is so long.
+    // SAFETY: an event that points to the library is long enough.
     let known = unsafe { (*event.cast::<AskingEvent>()).known.load(Ordering::Relaxed) };
     // SAFETY: the caller's arguments, of the event with this description.
     match unsafe { filters::judge_unstaged(session, enabled.word, arguments, known) } {
         FilterVerdict::Fails => UNWANTED,
         FilterVerdict::Unknown => UNASKED,
         FilterVerdict::Passes(generation) => {
-            // A generation that does not fit is one beyond all that there will be.
+            // No session reaches a generation that does not fit.
             PrefilterVerdict { session, generation, moves }.to_word().unwrap_or(UNASKED)
         }
     }
 }
 
-/// `trackway_abi_emit_asked_fn` of include/trackway/abi/abi.h, which states the contract.
+/// Records an event with a verdict: `trackway_abi_emit_asked_fn` of include/trackway/abi/abi.h,
+/// which states the contract.
 ///
 /// # Safety
-/// As the C declaration says, and as [`fast_path::emit`]; `verdict` is what [`ask`] has answered.
+/// As the C declaration and [`fast_path::emit`] say; `verdict` is an answer of [`ask`].
 unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, verdict: u64) {
     // SAFETY: the caller's promise is the same.
     unsafe {

@@ -1,8 +1,8 @@
-//! What is not ordinary: a first event, a new generation, a full sub-buffer, a stale clock, a
-//! thread that cannot use restartable sequences.
+//! The slow path: a first event, a new generation, a full sub-buffer, a stale clock, a thread that
+//! cannot use restartable sequences.
 //!
-//! Everything here may also run in a signal handler that interrupted itself here. A record that
-//! comes in is either committed or counted, unless the session is not for this process.
+//! All of it may also run in a signal handler that interrupted it. Each record that enters is
+//! either committed or counted, unless the session is not for this process.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -25,20 +25,20 @@ use crate::state::process::PROCESS;
 use crate::state::window_map::MappedWindow;
 use crate::state::{event_archive, thread};
 
-/// How far a record follows sessions that were replaced while it was on its way: as far as there
-/// are slots, because a thread that is stopped may come back any number of replacements later.
+/// Maximum number of replaced sessions that a record passes on its way: the number of slots,
+/// because a stopped thread may come back any number of replacements later.
 const SUCCESSORS_MAX: usize = SESSIONS_MAX;
 
-/// What is left to be done for an emission.
+/// The rest of an emission.
 pub(crate) enum Next {
-    /// Nothing in this session.
+    /// Nothing is left to do in this session.
     Done,
-    /// The word is not one of the window that the process is in: nothing was done.
+    /// The word is not one of the present window: nothing was done.
     Retarget,
 }
 
-/// Records in a session by whatever way works, or counts the record as discarded. `enabled` are all
-/// sessions of the emission, each of which is recorded in by its own call.
+/// Records in a session by whatever way works, or counts the record as discarded. `enabled` has all
+/// sessions of the emission; each is recorded in by its own call.
 ///
 /// # Safety
 /// As [`crate::emit::fast_path::emit`].
@@ -50,7 +50,7 @@ pub(crate) unsafe fn record(
     staged: StagedPayload,
     passed: PassedGeneration,
 ) -> Next {
-    // If the process leaves that window from here on, all that is read there is zero: no session.
+    // If the process leaves that window from here on, every read there yields zero: no session.
     let Some((mapped, _, event)) = MappedWindow::find_by_word(enabled.word) else {
         return Next::Retarget;
     };
@@ -74,15 +74,15 @@ pub(crate) unsafe fn record(
     Next::Done
 }
 
-/// The session that takes what was on its way to the one in `slot`, which is over: the next of its
-/// successors that has the event enabled now. `None` if it is one of `named`, lest the event be
-/// recorded there twice.
+/// Returns the session that takes a record on its way to slot `of`, whose session is over: its next
+/// successor that has the event enabled now. `None` if that is one of `named`, where the emission
+/// records anyway.
 fn successor_of(window: &Window, of: usize, event: usize, named: u32) -> Option<usize> {
     let mut slot = of;
     for _ in 0..SUCCESSORS_MAX {
         slot = window.session(slot).successor.load(Ordering::Relaxed).checked_sub(1)? as usize;
         if slot >= SESSIONS_MAX || !is_of_one_trace(window, slot, of) {
-            // No recorder wrote that; or it was killed while it replaced the channel, and another
+            // No recorder wrote that; or a recorder was killed during the replacement, and another
             // session has the slot by now.
             return None;
         }
@@ -95,7 +95,7 @@ fn successor_of(window: &Window, of: usize, event: usize, named: u32) -> Option<
     None
 }
 
-/// Whether two slots are channels of one session.
+/// Returns true if two slots are channels of one session.
 fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
     let uuid = |slot: usize| {
         window.session(slot).trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed))
@@ -104,8 +104,9 @@ fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
 }
 
 /// Points an event, whose word is in a window that the process has left, at its word in the present
-/// window. Returns that word with the sessions that it holds; `None` if the event is not recorded
-/// there: the process is in no window, or `session` is not the one for which a left word stands.
+/// window. Returns that word with the sessions in it. `None`: the event is not recorded there,
+/// because the process is in no window, or `session` is not the one that stands for an abandoned
+/// word.
 ///
 /// # Safety
 /// The event is registered; its word was `word`.
@@ -133,7 +134,7 @@ pub(crate) unsafe fn retarget(
     Some(EnabledSessions { word: found, bits: found.load(Ordering::Relaxed) })
 }
 
-/// False if the session is over, and nothing was done.
+/// Records in one session. Returns false if that session is over; then nothing was done.
 ///
 /// # Safety
 /// As [`crate::emit::fast_path::emit`].
@@ -153,8 +154,8 @@ unsafe fn record_in_session(
     if PROCESS.decisions[index].participation(window, generation) == Some(false) {
         return !is_over();
     }
-    // A generation may change between decision and commit; more than a few times in a row would
-    // be a recorder gone mad.
+    // A generation may change between decision and commit; more than a few changes in a row mean a
+    // broken recorder.
     const DECISIONS_MAX: usize = 64;
     let mut layout = None;
     let mut budget = None;
@@ -179,7 +180,7 @@ unsafe fn record_in_session(
                 LinkRequest { mapped, session: index, generation: layout.generation, event, stamp };
             // SAFETY: the caller's payload.
             match unsafe { filters::judge_slowly(&request, staged) } {
-                // Once for a generation: what filters remember counts events.
+                // Once for a generation: stateful filters count events.
                 SlowVerdict::Passes => passed = PassedGeneration::new(layout.generation),
                 SlowVerdict::Fails => return true,
                 SlowVerdict::Discarded => break,
@@ -226,7 +227,7 @@ unsafe fn record_in_session(
     true
 }
 
-/// Writes applications' contexts before a payload of that size: how many bytes, and whether any was
+/// Writes application contexts before the payload. Returns their bytes, and true if a value was
 /// cut. `None` if the session has changed.
 ///
 /// # Safety
@@ -243,8 +244,8 @@ unsafe fn write_app_contexts(
     if bytes + ORDINARY_BYTES_MAX + staged.size() <= layout.geometry.record_bytes_max() {
         return Some((bytes, is_cut));
     }
-    // The longest payloads leave no room for values.
-    // SAFETY: likewise.
+    // The longest payloads leave no bytes for values.
+    // SAFETY: as above.
     let (bytes, is_cut_too) = unsafe { wanted.write(staged.start, false) };
     Some((bytes, is_cut || is_cut_too))
 }

@@ -1,14 +1,14 @@
-//! The time of a record: a session's clock line, or the system's clock where the line is stale.
+//! A record's time: from a session's clock line, or from the system's clock if the line is stale.
 
 use core::sync::atomic::{Ordering, fence};
 
 use trackway_abi::session::Clock;
 
-/// CLOCK_MONOTONIC ns from the processor's counter by the session's line; `None` while the
-/// recorder changes the line, or when it is older than it may be.
+/// Returns CLOCK_MONOTONIC in ns, from the processor's counter by the session's line. `None` while
+/// the recorder changes the line, or if the line is older than its span.
 #[inline(always)]
 pub(crate) fn from_line(clock: &Clock) -> Option<u64> {
-    // A counter that stands still would be on every line, also on one that was never drawn.
+    // A counter that stands still would fit every line, even one that was never written.
     if !trackway_sys::clock::HAS_COUNTER {
         return None;
     }
@@ -32,7 +32,7 @@ pub(crate) fn from_line(clock: &Clock) -> Option<u64> {
     Some(base_ns.wrapping_add(scaled as u64))
 }
 
-/// CLOCK_MONOTONIC ns by the line, or else by clock_gettime(2).
+/// Returns CLOCK_MONOTONIC in ns, by the line or else by clock_gettime(2).
 pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
     const TRIES: usize = 3;
     for _ in 0..TRIES {
@@ -43,7 +43,7 @@ pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
     trackway_sys::clock::monotonic_ns()
 }
 
-/// The same, read behind all loads before it: the processor may read its counter early.
+/// Returns the time after all loads before it: otherwise the processor may read its counter early.
 pub(crate) fn in_order(clock: &Clock) -> u64 {
     trackway_sys::clock::after_loads();
     from_line_or_system(clock)

@@ -1,14 +1,14 @@
-//! Where plans lie: a few parts of static memory, of which one is being filled at a time.
+//! The arena of plans: a few parts of static memory, one of which is being filled at a time.
 //!
-//! Nothing is ever freed by itself. When a part is full, its links are taken away, and another part
-//! is filled that was given up before; a part may be used anew when
+//! Nothing is freed alone. When a part is full, the arena removes its links and fills another part
+//! that was retired earlier. A retired part is free when
 //!
-//! 1. some recorder has visited every CPU since it was given up ([`Header::visits_done`]);
-//! 2. nobody is inside ([`super::readers`]);
-//! 3. a second has gone by on this process's own clock: the window is hostile, and who forges the
-//!    visit could have memory written over that a thread is about to enter, if it stands between
-//!    the check of a link and the count for so long, without being preempted;
-//! 4. no fork child may be in its code (see [`pin`]).
+//! 1. some recorder has visited every CPU since then ([`Header::visits_done`]);
+//! 2. no thread is inside ([`super::readers`]);
+//! 3. a second has passed on this process's own clock. The window is hostile: a forged visit could
+//!    otherwise overwrite memory that a thread is about to enter, if that thread stays between the
+//!    check of a link and the count for so long, without being preempted;
+//! 4. no fork child may be in its code ([`pin_occupied`]).
 //!
 //! [`Header::visits_done`]: trackway_abi::window::Header::visits_done
 
@@ -23,94 +23,95 @@ use super::plan::{Filter, Plan};
 use super::{Link, LinkAction, lanes, readers};
 use crate::state::filter_links::{self, place_of};
 
-/// How many parts there are.
+/// Number of parts.
 pub(super) const PARTS: usize = trackway_ring::inside::PARTS;
-/// How many of them each lane of `lanes` has.
+/// Number of parts of each lane ([`lanes`]).
 const PARTS_OF_LANE: usize = PARTS / lanes::LANES;
-/// Size of a part, in bytes.
+/// Bytes of a part.
 const PART_BYTES: usize = 512 << 10;
-/// How long a part rests at least, in ns.
+/// Minimum time between a part's retirement and its next use, in ns.
 const RETIREMENT_NS: u64 = 1_000_000_000;
 
 #[repr(align(64))]
 struct Memory(UnsafeCell<[u8; PARTS * PART_BYTES]>);
 
-// SAFETY: written by who holds the part's lane of `lanes`, in places that no link leads to yet;
-// read by those who came by a link, and are counted.
+// SAFETY: the owner of the part's lane writes, in places that no link leads to yet; readers come by
+// a link, and are counted.
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; PARTS * PART_BYTES]));
 
-/// Parts that are never used anew.
+/// Parts that are never used again.
 static PINNED: [AtomicBool; PARTS] = [const { AtomicBool::new(false) }; PARTS];
 
-/// The part in which the plan at this place lies.
+/// Returns the part of the plan at this place.
 #[inline(always)]
 pub(super) const fn part_of(at: u32) -> usize {
     at as usize / PART_BYTES % PARTS
 }
 
-/// The plan at this place.
+/// Returns the plan at this place.
 ///
 /// # Safety
-/// A link action that there is one, and the caller is inside of its part.
+/// A link leads there, and the caller is inside of its part.
 #[inline(always)]
 pub(super) unsafe fn plan_at<'p>(at: u32) -> &'p Plan {
-    // SAFETY: by contract: it was written before the link, and has_stayed while somebody is inside.
+    // SAFETY: by contract: it was written before the link, and stays while a thread is inside.
     unsafe { &*address_of(at) }
 }
 
-/// Where that is, for who looks at it only when he is inside.
+/// Returns the address of that place, for a caller that reads it only inside.
 #[inline(always)]
 pub(super) const fn address_of(at: u32) -> *const Plan {
     let at = at as usize % (PARTS * PART_BYTES);
     MEMORY.0.get().cast::<u8>().cast_const().wrapping_add(at).cast()
 }
 
-/// Never uses anew what somebody is inside of who is about to fork: in the child, which has the
-/// same code, nobody could say when he has come out. Any thread; async-signal-safe.
+/// Pins every part that has a thread inside, before a fork: the child has the same code, and no
+/// process could tell when the child's thread leaves it. Any thread; async-signal-safe.
 pub(super) fn pin_occupied() {
     for (part, pinned) in PINNED.iter().enumerate() {
-        // Others are inside, too, for nanoseconds each; and one part more or less does not matter.
+        // Other threads may be inside, too, for nanoseconds each. One part more or less does not
+        // matter.
         if !readers::is_empty(part) {
             pinned.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// There is no room.
+/// The arena has no memory left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArenaFull;
 
-/// What has been put into a part.
+/// The contents of a part.
 struct Part {
     used: usize,
-    /// Of its code, by kind.
+    /// Bytes of its code, by kind.
     code_used: [usize; KINDS],
     /// The latest plan.
     plans: *const Plan,
     /// The latest filter.
     filters: *const Filter,
-    /// When it was given up, in ns; 0: it was not.
+    /// Time of its retirement, in ns; 0: it is not retired.
     retired_ns: u64,
-    /// What a visit answers that was asked for then, and in which window.
+    /// Number of the visit that was requested then, and the window of the request.
     visit: u32,
     window: *mut u8,
 }
 
-/// The parts of a lane of `lanes`, for who holds it. (All zeros until it is used.)
+/// The parts of one lane, for the lane's owner. All zeros until it is used.
 pub(super) struct Arena {
-    /// Which lane's.
+    /// Number of the lane.
     lane: usize,
     current: usize,
     parts: [Part; PARTS_OF_LANE],
 }
 
-/// How much had been put into the current part.
+/// A mark in the current part.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     used: usize,
-    /// Of its code, by kind.
+    /// Bytes of its code, by kind.
     code_used: [usize; KINDS],
     filters: *const Filter,
 }
@@ -120,7 +121,7 @@ impl Arena {
         Self { lane: 0, current: 0, parts: [const { Part::new() }; PARTS_OF_LANE] }
     }
 
-    /// Whose parts they are.
+    /// Sets the lane that the parts belong to.
     pub(super) fn set_lane(&mut self, number: usize) {
         self.lane = number;
     }
@@ -129,12 +130,12 @@ impl Arena {
         &mut self.parts[self.current % PARTS_OF_LANE]
     }
 
-    /// The number among all parts of one of the lane's.
+    /// Returns the number, among all parts, of one of the lane's parts.
     const fn number_of(&self, part: usize) -> usize {
         (self.lane % lanes::LANES) * PARTS_OF_LANE + part % PARTS_OF_LANE
     }
 
-    /// Which part is being filled.
+    /// Returns the part that is being filled.
     pub(super) const fn current(&self) -> usize {
         self.number_of(self.current)
     }
@@ -144,18 +145,18 @@ impl Arena {
         Mark { used, code_used, filters }
     }
 
-    /// Takes back what was put there since; no link leads to it.
+    /// Removes everything after the mark; no link leads to it.
     pub(super) fn truncate_to(&mut self, mark: Mark) {
         let part = self.part();
         (part.used, part.code_used, part.filters) = (mark.used, mark.code_used, mark.filters);
     }
 
-    /// Room for `count` values: where it is, and its place in bytes.
+    /// Allocates `count` values. Returns their address, and their place in bytes.
     fn allocate<T>(&mut self, count: usize) -> Result<(*mut T, u32), ArenaFull> {
         const { assert!(align_of::<T>() <= 64) };
         let current = self.current();
         let part = self.part();
-        // Nothing lies at the beginning, whose place is no plan's.
+        // The beginning stays free: its place would be no plan's.
         let at = part.used.max(64).next_multiple_of(align_of::<T>());
         let bytes = size_of::<T>().checked_mul(count).ok_or(ArenaFull)?;
         let end = at.checked_add(bytes).filter(|&end| end <= PART_BYTES).ok_or(ArenaFull)?;
@@ -165,45 +166,46 @@ impl Arena {
         Ok((place, at as u32))
     }
 
-    /// Puts a value into the current part; its place in bytes.
+    /// Stores a value in the current part. Returns its address, and its place in bytes.
     pub(super) fn push<T>(&mut self, value: T) -> Result<(*const T, u32), ArenaFull> {
         let (place, at) = self.allocate::<T>(1)?;
-        // SAFETY: the room is aligned, large enough, and nobody else's.
+        // SAFETY: the memory is aligned, large enough, and not shared.
         unsafe { place.write(value) };
         Ok((place, at))
     }
 
-    /// Likewise copies of values.
+    /// Stores copies of values.
     pub(super) fn push_all<T: Copy>(&mut self, values: &[T]) -> Result<&'static [T], ArenaFull> {
         let (place, _) = self.allocate::<T>(values.len())?;
-        // SAFETY: as above. What is lent for ever is looked at by who is inside only.
+        // SAFETY: as above. Only a thread inside reads the slice, which has no end of life of its
+        // own.
         unsafe {
             core::ptr::copy_nonoverlapping(values.as_ptr(), place, values.len());
             Ok(core::slice::from_raw_parts(place, values.len()))
         }
     }
 
-    /// Room for so many values, which nobody looks at before they are written.
+    /// Allocates `count` values, which no thread reads before they are written.
     pub(super) fn allocate_for<T>(&mut self, count: usize) -> Result<*mut T, ArenaFull> {
         self.allocate(count).map(|(place, _)| place)
     }
 
-    /// Room for code: how much of it is used.
+    /// Returns the used bytes of the part's code memory.
     pub(super) fn code_used(&mut self, kind: Kind) -> usize {
         self.part().code_used[kind as usize]
     }
 
-    /// LinkAction that so much more of it is.
+    /// Adds to the used bytes of the part's code memory.
     pub(super) fn use_code(&mut self, kind: Kind, bytes: usize) {
         let used = &mut self.part().code_used[kind as usize];
         *used = (*used + bytes).next_multiple_of(16);
     }
 
-    /// The filters in the current part, the latest first.
+    /// Returns the filters in the current part, the latest first.
     pub(super) fn filters(&self) -> impl Iterator<Item = &'static Filter> + use<> {
         let mut next = self.parts[self.current % PARTS_OF_LANE].filters;
         core::iter::from_fn(move || {
-            // SAFETY: null, or put there since the part was used anew.
+            // SAFETY: null, or stored since the part's last reuse.
             let filter = unsafe { next.as_ref() }?;
             next = filter.next;
             Some(filter)
@@ -218,7 +220,7 @@ impl Arena {
         Ok(filter)
     }
 
-    /// Puts a plan there; its link, with the number of this tag.
+    /// Stores a plan. Returns its link, with this tag.
     pub(super) fn push_plan(&mut self, plan: Plan, tag: u32) -> Result<Link, ArenaFull> {
         let next = self.part().plans;
         let (place, at) = self.allocate::<Plan>(1)?;
@@ -227,13 +229,13 @@ impl Arena {
         } else {
             Link::new(tag, super::LinkAction::Plan(at))
         };
-        // SAFETY: as in `put`.
+        // SAFETY: as in `push`.
         unsafe { place.write(Plan { next, link: link.0, ..plan }) };
         self.part().plans = place;
         Ok(link)
     }
 
-    /// Goes on in another part, because this one is full.
+    /// Continues in another part, because this one is full.
     pub(super) fn switch_part(&mut self, window: &Window) -> Result<(), ArenaFull> {
         let now_ns = monotonic_ns();
         let current = self.current;
@@ -245,15 +247,15 @@ impl Arena {
         Ok(())
     }
 
-    /// Takes a part's links away, and asks for a visit.
+    /// Removes a part's links, and requests a visit.
     fn retire(&mut self, index: usize, window: &Window, now_ns: u64) {
         let part = &mut self.parts[index % PARTS_OF_LANE];
         let mut next = part.plans;
-        // SAFETY: null, or put there since the part was used anew.
+        // SAFETY: null, or stored since the part's last reuse.
         while let Some(plan) = unsafe { next.as_ref() } {
             let place = place_of(plan.session.into(), plan.event.into());
             if place.load(Ordering::Relaxed) == plan.link {
-                // ORDERING: SeqCst: taken away before who is inside is counted; see `inside`.
+                // ORDERING: SeqCst: the link is removed before readers are counted; see `readers`.
                 place.store(0, Ordering::SeqCst);
             }
             next = plan.next;
@@ -263,7 +265,7 @@ impl Arena {
         part.request_visit(window);
     }
 
-    /// Whether a part may be used anew.
+    /// Returns true if a part may be used again.
     fn is_free(&mut self, index: usize, window: &Window, now_ns: u64) -> bool {
         let number = self.number_of(index);
         let part = &mut self.parts[index % PARTS_OF_LANE];
@@ -271,7 +273,7 @@ impl Arena {
             return true;
         }
         if part.window != window.base() {
-            // The process lives elsewhere, where nobody has heard of it.
+            // The process is in another window now, whose recorder does not know of the request.
             part.retired_ns = now_ns.max(1);
             part.request_visit(window);
         }
@@ -283,9 +285,8 @@ impl Arena {
             && readers::is_empty(number)
     }
 
-    /// Forgets, in a fork child, what only threads of the parent knew: parts that somebody is
-    /// inside of stay as they are, because it may be this thread, which a signal handler has
-    /// interrupted.
+    /// Resets the state of the parent's threads, in a fork child. A part with a thread inside stays
+    /// as it is, because that may be this thread, which a signal handler has interrupted.
     pub(super) fn reset_in_fork_child(&mut self) {
         let first = self.number_of(0);
         for (number, part) in (first..).zip(&mut self.parts) {
@@ -302,13 +303,12 @@ impl Arena {
         self.current = free.unwrap_or(self.current);
     }
 
-    /// Goes on from whatever state somebody has left this in who is gone, in the middle of
-    /// anything: lists may lead to what was never written, and a part that was being given up may
-    /// say that it has rested long ago. So no list is believed. What `used` and `code_used` say was
-    /// stored before any link that leads to there was (Release), so nothing that is in use is
-    /// written over.
+    /// Continues after a gone owner, from any state. A list may lead to unwritten memory, and a
+    /// part that was being retired may carry an old time, so no list is used. `used` and
+    /// `code_used` were stored before any link that leads there (Release), so nothing in use is
+    /// overwritten.
     ///
-    /// Links to all parts are taken away, and made anew when they are needed.
+    /// Links to all parts are removed. They are made again when they are needed.
     pub(super) fn recover(&mut self, window: &Window) {
         let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
         for place in filter_links::all() {
@@ -318,7 +318,7 @@ impl Arena {
                 _ => false,
             };
             if leads_here(link) {
-                // Unless another lane has stored its own there meanwhile.
+                // Another lane may have stored its own link there meanwhile.
                 // ORDERING: SeqCst, as in `retire`.
                 let _ = place.compare_exchange(link, 0, Ordering::SeqCst, Ordering::Relaxed);
             }
@@ -348,7 +348,7 @@ impl Part {
         }
     }
 
-    /// Asks for a visit to every CPU.
+    /// Requests a visit to every CPU.
     fn request_visit(&mut self, window: &Window) {
         // ORDERING: Release pairs with the Acquire of the recorder: the links are gone by then.
         let before = window.header().visits_asked.fetch_add(1, Ordering::Release);

@@ -1,15 +1,15 @@
-//! Memory that is executed: one file without a name, mapped twice when the library starts, so that
-//! later filters need no system call, which a sandbox might forbid.
+//! Executable memory: one file without a name, mapped twice when the library starts, so that later
+//! filters need no system call, which a sandbox might forbid.
 //!
-//! Nobody else can write there: the file is closed at once, and fork children do not get the
-//! mapping that is written through. (They keep_programs: what is executed is their parent's, too.)
+//! No other process can write there: the file is closed at once, and fork children do not get the
+//! writable mapping. (They interpret filters: the executable mapping is their parent's, too.)
 //!
-//! Where it is executed, it lies in the library's own memory, in place of zeros. Unwinders find
-//! what they need of an address by the module that it is in, in a table that was made when that was
-//! linked. So this memory has unwind information as the library's text has; nothing is registered,
-//! which would take locks and memory, and cost the program at each exception. One description has
-//! to hold for all code that will ever lie there, at each instruction; there are two, for two kinds
-//! of code, each of which has memory of its own: [`Kind`].
+//! The executable mapping lies in the library's own memory, in place of zeros. Unwinders find their
+//! data for an address through its module, in a table that the linker made. So this memory has
+//! unwind information as the library's text has. Nothing is registered at run time, which would
+//! take locks and memory and slow the program's exceptions. One description must hold for all code
+//! that will ever lie there, at each instruction. There are two, for two kinds of code, each with
+//! memory of its own: [`Kind`].
 
 #[cfg(target_arch = "x86_64")]
 use core::cell::UnsafeCell;
@@ -20,29 +20,29 @@ use trackway_jit::frame::{Entry, Fill};
 use super::arena::{self, PARTS};
 use super::{linker, single_sequence};
 
-/// Room in front of all parts for code that has_stayed, in bytes: [`single_sequence`].
+/// Bytes before all parts, for code that is never replaced ([`single_sequence`]).
 const STAYING_BYTES: usize = 4096;
-/// Room for code of each kind in each part, in bytes.
+/// Bytes for code of each kind in each part.
 const PART_BYTES: usize = 128 << 10;
-/// Bytes of all code that leaves the stack alone, and of all that there is.
+/// Bytes of all code that leaves the stack alone.
 const LEAVES_BYTES: usize = STAYING_BYTES + PARTS * PART_BYTES;
 const BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
 
-/// What code does with the stack, as unwinders are told.
+/// The use of the stack by code, as unwinders see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing: rsp points to where it returns to, and registers are its caller's. What has_stayed,
-    /// what fills frames, programs that read payloads, and others that call nothing and save
-    /// nothing.
+    /// None: rsp points to the return address, and registers are the caller's. So are the permanent
+    /// code, code that fills frames, programs that read payloads, and others that call nothing and
+    /// save nothing.
     Leaf,
-    /// Anything, within what `trackway_jit::call` sets up, which is where it must be called from.
+    /// Any, within the frame of `trackway_jit::call`, which must call it.
     Program,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 pub(super) const KINDS: usize = 2;
 
-// Where code is executed: memory of the module that this is linked into, with the two descriptions.
+// The executable mapping: memory of the linked module, with the two descriptions.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .bss.trackway_code,\"aw\",@nobits",
@@ -52,11 +52,11 @@ core::arch::global_asm!(
     ".type trackway_code,@object",
     ".size trackway_code,{leaves}+{programs}",
     "trackway_code:",
-    // As everywhere at a function's beginning.
+    // As at the beginning of every function.
     ".cfi_startproc",
     ".zero {leaves}",
     ".cfi_endproc",
-    // rbp points to its caller's, behind which is where to return to.
+    // rbp points to the caller's rbp, which the return address follows.
     ".cfi_startproc",
     ".cfi_def_cfa rbp,16",
     ".cfi_offset rbp,-16",
@@ -71,12 +71,12 @@ core::arch::global_asm!(
     programs = const BYTES - LEAVES_BYTES,
 );
 
-/// Whole pages, which nobody looks at before code is there.
+/// Whole pages, which no thread reads before they hold code.
 #[cfg(target_arch = "x86_64")]
 #[repr(C, align(4096))]
 struct Pages(UnsafeCell<[u8; BYTES]>);
 
-// SAFETY: the kernel alone changes what is there, and instructions alone look at it.
+// SAFETY: only the kernel changes this memory, and only instruction fetches read it.
 #[cfg(target_arch = "x86_64")]
 unsafe impl Sync for Pages {}
 
@@ -89,7 +89,7 @@ unsafe extern "C" {
 static WRITTEN: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static EXECUTED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// These pages, if machine code is made for this processor.
+/// Returns these pages, if the compiler exists for this processor.
 #[cfg(target_arch = "x86_64")]
 fn pages() -> Option<*mut u8> {
     // SAFETY: the memory is there (above).
@@ -101,34 +101,35 @@ const fn pages() -> Option<*mut u8> {
     None
 }
 
-/// Takes the memory, where machine code is made for this processor. Without it all is interpreted.
+/// Maps the memory, if the compiler exists for this processor. Without it all filters are
+/// interpreted.
 pub(crate) fn prepare() {
     let Some(executed) = pages() else { return };
-    // SAFETY: it is whole pages, of zeros that nobody has asked for.
+    // SAFETY: whole pages of zeros, which nothing has used.
     let written = unsafe { trackway_sys::memory::executable(executed, BYTES) };
     let Some(written) = written else { return };
-    // SAFETY: the memory was just mapped, with as much room, and has_stayed.
+    // SAFETY: the memory was just mapped, with as many bytes, and stays.
     unsafe {
         let staying = core::slice::from_raw_parts_mut(written, STAYING_BYTES);
         single_sequence::prepare(staying, executed, LEAVES_BYTES);
     }
-    // SAFETY: the handler may run at any time; it is never taken away, nor is this library.
+    // SAFETY: the handler may run at any time; neither it nor this library is ever removed.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_fork_child)) };
     EXECUTED.store(executed, Ordering::Relaxed);
     WRITTEN.store(written, Ordering::Relaxed);
 }
 
-/// A signal handler that has interrupted a filter may fork. Its child goes on in the same code,
-/// which the parent must not write over; who of the two comes out when is not known to both. (Who
-/// forks there by clone(2) itself is not seen.)
+/// Pins parts before a fork in a signal handler that interrupted a filter. The child continues in
+/// the same code, which the parent must not overwrite; neither process knows when the other leaves
+/// it. (A direct clone(2) there stays unnoticed.)
 unsafe extern "C" fn before_fork() {
     if crate::state::thread::is_in_filter() {
         arena::pin_occupied();
     }
 }
 
-/// A handler that has interrupted who makes a link may fork, too. In the child, which does not have
-/// what he writes through, it is memory of the child's own.
+/// Gives a fork child memory of its own, if its thread was making a link: it does not have the
+/// writable mapping.
 unsafe extern "C" fn in_fork_child() {
     let written = WRITTEN.load(Ordering::Relaxed);
     if linker::is_interrupted() && !written.is_null() {
@@ -137,20 +138,20 @@ unsafe extern "C" fn in_fork_child() {
     }
 }
 
-/// Forgets it, in a fork child, which does not have the mapping that is written through.
+/// Drops the writable mapping, in a fork child, which does not have it.
 pub(super) fn reset_in_fork_child() {
     WRITTEN.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Whether there is such memory.
+/// Returns true if there is executable memory.
 pub(super) fn is_available() -> bool {
     !WRITTEN.load(Ordering::Relaxed).is_null()
 }
 
-/// A part's room for code of a kind, from `used` bytes on.
+/// Returns a part's free memory for code of a kind, from `used` bytes on.
 ///
 /// # Safety
-/// Nobody else has it, and nobody is in code there.
+/// No other thread has it, and none is in code there.
 pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Option<&'r mut [u8]> {
     let written = WRITTEN.load(Ordering::Relaxed);
     let length = PART_BYTES.checked_sub(used)?;
@@ -158,11 +159,11 @@ pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Opti
         return None;
     }
     let begin = written.wrapping_add(place(kind, part, used));
-    // SAFETY: the mapping has room for all parts and has_stayed; it is the caller's alone.
+    // SAFETY: the mapping holds all parts and stays; this memory is the caller's alone.
     Some(unsafe { core::slice::from_raw_parts_mut(begin, length) })
 }
 
-/// The code of a program that was written `used` bytes from the beginning of a part.
+/// Returns the code of a program that was written `used` bytes from the beginning of a part.
 ///
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit`.
@@ -171,7 +172,7 @@ pub(super) unsafe fn entry(kind: Kind, part: usize, used: usize) -> Entry {
     unsafe { core::mem::transmute::<*mut u8, Entry>(executed(kind, part, used)) }
 }
 
-/// The code of a framer that was written there.
+/// Returns the code of a framer that was written there.
 ///
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit_fill`.
@@ -180,7 +181,7 @@ pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
     unsafe { core::mem::transmute::<*mut u8, Fill>(executed(Kind::Leaf, part, used)) }
 }
 
-/// The code of a program that was written there to run on payloads.
+/// Returns the code of a program on payloads that was written there.
 ///
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit_direct`.
@@ -192,7 +193,7 @@ fn executed(kind: Kind, part: usize, used: usize) -> *mut u8 {
     EXECUTED.load(Ordering::Relaxed).wrapping_add(place(kind, part, used))
 }
 
-/// Where that is, in bytes from the beginning.
+/// Returns that place, in bytes from the beginning of the memory.
 const fn place(kind: Kind, part: usize, used: usize) -> usize {
     let begin = match kind {
         Kind::Leaf => STAYING_BYTES,

@@ -1,22 +1,22 @@
-//! The state of filters (`count`, `changed`, `rate`): for each filter one for the whole process.
+//! The state of filters (`count`, `changed`, `rate`): one for each filter of the process.
 //!
-//! A filter goes on with its state when it is linked anew, for other events or in another
-//! generation of its session: its id says which it is. Where there are more filters with state than
-//! places, that which was linked longest ago begins anew. Cells are atomics that nobody's memory
-//! depends on, so whoever still uses a place that was taken away harms nothing.
+//! A filter, identified by its id, keeps its state when it is linked again, for other events or in
+//! another generation of its session. If more filters have state than there are entries, the one
+//! that was linked longest ago loses its state. Cells are atomics that no memory access depends on,
+//! so a late user of a reassigned entry does no harm.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_jit::CELLS_MAX;
 use trackway_jit::frame::Cell;
 
-/// Filters with state that are remembered.
+/// Maximum number of filters with state.
 const FILTERS_MAX: usize = 64;
 
 struct State {
-    /// Of which filter; 0: of none.
+    /// The filter's id; 0: the entry is free.
     id: AtomicU64,
-    /// When it was last_request for last, in requests.
+    /// Number of the latest request for the entry.
     last_request: AtomicU64,
     cells: [Cell; CELLS_MAX],
 }
@@ -30,7 +30,7 @@ static STATES: [State; FILTERS_MAX] = [const {
 }; FILTERS_MAX];
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// The first `count` cells of a filter. For who links, one at a time.
+/// Returns the first `count` cells of a filter. Only the linker calls this.
 pub(super) fn find_cells(id: u64, count: usize) -> &'static [Cell] {
     if count == 0 {
         return &[];
@@ -47,7 +47,7 @@ pub(super) fn find_cells(id: u64, count: usize) -> &'static [Cell] {
     &state.cells[..count.min(CELLS_MAX)]
 }
 
-/// Begins anew, in a fork child: state is a process's.
+/// Resets all state, in a fork child: state belongs to a process.
 pub(super) fn reset() {
     for state in &STATES {
         state.id.store(0, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Lanes: in each of a few, one thread at a time makes links. Nobody waits for it for long, and its
-//! place is taken if it never comes back ([`crate::sync::recoverable_lock`]).
+//! Lanes: in each, one thread at a time makes links. Waits for a lane are short, and a lane becomes
+//! free if its owner is gone ([`crate::sync::recoverable_lock`]).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,39 +10,39 @@ use super::linker::Linker;
 use crate::state::thread;
 use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackOwner};
 
-/// How long somebody waits who finds another one at it, in ns: a few times as long as it takes, if
-/// the other is not preempted. Else the event is counted as discarded, lest a thread of real time
-/// wait for one that is not.
+/// Maximum wait for an occupied lane, in ns: a few times as long as a link takes, if its thread is
+/// not preempted. After that the event is discarded, so that a real-time thread does not wait for
+/// an ordinary one.
 const PATIENCE_NS: u64 = 200_000;
-/// How often it is waited in vain_waits for the end of one guard; then it may never come. (A thread
-/// that is merely preempted is back before, and there are other lanes.)
+/// Maximum number of vain waits for the end of one turn; after that it may never end. (A preempted
+/// thread is back earlier, and there are other lanes.)
 const VAIN_WAITS_MAX: u64 = 8;
-/// How many may be at it at a time. The first lane is everybody's, and waited for; the others are
-/// for those who have interrupted who is at it, for those who find no room there, and where
-/// somebody has left it in the middle who is not known to be gone yet.
+/// Number of lanes. Every thread waits for the first one. The others serve handlers that
+/// interrupted its owner, threads for which it has no memory, and the time in which an abandoned
+/// lane is not yet known to be.
 pub(super) const LANES: usize = 4;
 
-/// Where one at a time makes links.
+/// A lane: its lock and its linker.
 pub(super) struct Lane {
     pub(super) lock: RecoverableLock,
-    /// How often anybody was at it.
+    /// Number of acquisitions.
     turns: AtomicU64,
-    /// The guard for whose end somebody has waited in vain_waits last, and how often (the lowest
+    /// The turn that a thread has waited for in vain last, and the number of such waits (the lowest
     /// eight bits).
     vain_waits: AtomicU64,
     pub(super) linker: UnsafeCell<Linker>,
 }
 
-// SAFETY: the linker is used by who holds the lane alone.
+// SAFETY: only the lane's owner uses the linker.
 unsafe impl Sync for Lane {}
 
 pub(super) static ALL: [Lane; LANES] = [const { Lane::new() }; LANES];
 
-/// Holds a lane.
+/// Ownership of a lane.
 pub(super) struct LaneGuard {
     lane: &'static Lane,
     number: usize,
-    /// Whether who was at it before has left it in the middle.
+    /// True if the last owner abandoned the lane.
     was_left: bool,
 }
 
@@ -56,8 +56,8 @@ impl Lane {
         }
     }
 
-    /// Takes the lane with this number, which this is; `None`: somebody else is at it, for longer
-    /// than he is waited for.
+    /// Acquires the lane, which has this number. `None`: another thread has it for longer than the
+    /// maximum wait.
     pub(super) fn acquire(&'static self, number: usize, me: StackOwner) -> Option<LaneGuard> {
         let mut deadline_ns = None;
         loop {
@@ -71,7 +71,7 @@ impl Lane {
                         was_left: result == LockResult::Recovered,
                     });
                 }
-                // A signal handler does not wait for what it has interrupted.
+                // A signal handler does not wait for the code that it interrupted.
                 LockResult::Held(holder) if holder.shares_thread_with(me) => return None,
                 LockResult::Held(_) => {}
             }
@@ -86,7 +86,7 @@ impl Lane {
                 deadline_ns = Some(thread::wait_deadline_ns(now_ns, PATIENCE_NS)?);
             }
             if deadline_ns.is_some_and(|deadline_ns| now_ns > deadline_ns) {
-                // (Of two that come at once, one may count for both.)
+                // Two concurrent waits may count as one.
                 self.vain_waits.store(vain_waits + 1, Ordering::Relaxed);
                 return None;
             }
@@ -96,9 +96,9 @@ impl Lane {
 }
 
 impl LaneGuard {
-    /// The lane's linker, whatever state somebody has left it in.
+    /// Returns the lane's linker, recovered if its last owner abandoned it.
     pub(super) fn linker(&mut self, window: &Window) -> &mut Linker {
-        // SAFETY: there is one holder.
+        // SAFETY: there is one owner.
         let linker = unsafe { &mut *self.lane.linker.get() };
         linker.arena.set_lane(self.number);
         if core::mem::take(&mut self.was_left) {

@@ -1,10 +1,8 @@
-//! Links: made in the slow path, by one thread at a time in each of a few *lanes*, for whom nobody
-//! waits for long, and whose place is taken if he never comes back
-//! ([`crate::sync::recoverable_lock`]).
+//! The linker: makes links in the slow path, one thread at a time in each lane ([`super::lanes`]).
 //!
-//! Who makes a link copies the session's block of filters, and looks whether the generation is
-//! still the same: then it is the block of that generation, whole. All that follows is done with
-//! the copy, in memory of this process alone.
+//! The linker copies the session's block of filters, then checks that the generation is still the
+//! same. So the copy is the whole block of that generation. All further work uses the copy, in
+//! memory of this process alone.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -29,31 +27,31 @@ use crate::state::thread;
 use crate::state::window_map::MappedWindow;
 use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The session has another generation.
     Stale,
-    /// Somebody else is at it, perhaps what this signal handler has interrupted.
+    /// Another thread has the lane, or the code that this signal handler interrupted.
     Busy,
-    /// Memory is full, and may not be used anew yet.
+    /// Memory is full, and no part is free yet.
     ArenaFull,
 }
 
-/// Whether the calling thread is at it: then this is a signal handler. (Or it has been, and has
-/// left it in the middle.)
+/// Returns true if the calling thread owns a lane: then this is a signal handler. (Or the thread
+/// has abandoned the lane.)
 pub(super) fn is_interrupted() -> bool {
     ALL.iter().any(|lane| lane.lock.is_owned_by_this_thread())
 }
 
-/// Forgets in a fork child what threads were at that it does not have.
+/// Resets, in a fork child, the lanes of threads that the child does not have.
 pub(super) fn reset_in_fork_child() {
     filter_state::reset();
     for (number, lane) in ALL.iter().enumerate() {
-        // If not, a handler has forked, and this thread goes on there afterwards. What it makes is
-        // for a tag of its parent's, which nobody asks for here.
+        // An owned lane means that a handler has forked, and this thread continues there
+        // afterwards. It links for a tag of its parent's, which is void here.
         if !lane.lock.is_owned_by_this_thread() {
-            // SAFETY: whoever held it is not here.
+            // SAFETY: the thread that owned it is not here.
             let linker = unsafe { &mut *lane.linker.get() };
             linker.arena.set_lane(number);
             linker.reset_in_fork_child();
@@ -62,11 +60,12 @@ pub(super) fn reset_in_fork_child() {
     }
 }
 
-/// The link that is wished for: one that was made meanwhile, or a new one.
+/// Returns the requested link: one that another thread made meanwhile, or a new one.
 #[cold]
 #[inline(never)]
 pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, Failure> {
-    // Who is killed in the memory of another process must not hold a lane of it.
+    // A process that runs in another one's memory must not own a lane of it: a kill would leave the
+    // lane locked.
     if thread::runs_in_parent_memory() {
         return Err(Failure::Busy);
     }
@@ -77,9 +76,9 @@ pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, Fail
 }
 
 fn link_in_any_lane(request: &LinkRequest, tag: u32, me: StackOwner) -> Result<Link, Failure> {
-    /// Lanes that a thread may have in its hand, at any depth of its stack; further ones only where
-    /// it is not far from the shallowest that it was ever seen at. It has left them, or is in a
-    /// handler: handlers that interrupt each other and are jumped out of leave as many as they get.
+    /// Number of lanes that a thread may own at any depth of its stack. It gets further ones only
+    /// near the shallowest depth that was ever seen. It has abandoned them, or is in a handler:
+    /// handlers that interrupt each other and jump out take as many lanes as they get.
     const DEEP_MAX: usize = 1;
     let owners = ALL.iter().filter_map(|lane| lane.lock.owner());
     let own =
@@ -105,8 +104,8 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
     let &LinkRequest { mapped, session, event, stamp, .. } = request;
     let window = &mapped.window().ok_or(Failure::Stale)?;
     let place = place_of(session, event);
-    // A signal handler may have forked before, and this be the child, which has not settled: from
-    // here on it would find who it has interrupted (see `forget`).
+    // A signal handler may have forked before this, and this be the child, without a stamp. From
+    // here on the child finds the interrupted owner (see `reset_in_fork_child`).
     if PROCESS.stamp() != stamp {
         return Err(Failure::Busy);
     }
@@ -122,28 +121,28 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
         linker.arena.switch_part(window).map_err(|ArenaFull| Failure::ArenaFull)?;
         made = linker.make(request, tag);
     }
-    // What an empty part has no room for has none anywhere: nobody tries again at each event, and
-    // takes other events' links away for it.
+    // A plan that does not fit an empty part fits none. This link stops further tries at each
+    // event, which would remove other events' links.
     let link = made.unwrap_or(Link::new(tag, LinkAction::Discard));
-    // Another lane's link for it may be there by now: who is inside by that goes on.
-    // ORDERING: Release pairs with the Acquire of who finds it: what it leads to is there.
+    // Another lane's link may be there by now: a thread that entered by that one continues.
+    // ORDERING: Release pairs with the Acquire of readers: the plan is there.
     place.store(link.0, Ordering::Release);
-    // ORDERING: SeqCst: the link, then the look for a context that was declared meanwhile, after
-    // which links are taken away (`filter_links::void_context_dependent`): one of us sees the
-    // other.
+    // ORDERING: SeqCst: the link is stored before the check for a context that was declared
+    // meanwhile, which removes links (`filter_links::void_context_dependent`): one of the two sees
+    // the other.
     fence(Ordering::SeqCst);
     if app_contexts::count() != contexts_count {
         place.store(0, Ordering::Relaxed);
     }
     if link.action() == LinkAction::Discard {
-        // The recorder looks at the events again, and perhaps has something for this one.
+        // The recorder looks at the events again, and may add an alternative for this one.
         // ORDERING: Release, as in `Window::intern_event`.
         window.header().events_revision.fetch_add(1, Ordering::Release);
     }
     Ok(link)
 }
 
-/// A block of filters.
+/// The identity of a block of filters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BlockKey {
     /// The address of its window; 0: no block.
@@ -156,16 +155,16 @@ impl BlockKey {
     const NONE: Self = Self { window: 0, session: 0, generation: 0 };
 }
 
-/// What is needed to make links.
+/// The linker's memory.
 pub(super) struct Linker {
     pub(super) arena: Arena,
-    /// The block that was copied last: of which window, session, generation.
+    /// The block that was copied last.
     copied_block: BlockKey,
     copied_bytes: usize,
     block: [u64; BLOCK_BYTES_MAX / 8],
     /// The verifier's memory.
     states: [MaybeUninit<State>; VERIFIER_STATES],
-    /// Where instructions' code is.
+    /// Offsets of instructions in the machine code.
     places: [u32; INSTRUCTIONS_MAX + 1],
     framer: MaybeUninit<Framer>,
     steps: [MaybeUninit<Step>; STEPS_MAX],
@@ -190,13 +189,13 @@ impl Linker {
         self.arena.reset_in_fork_child();
     }
 
-    /// Goes on from whatever state somebody has left it in who is gone.
+    /// Continues after a gone owner, from any state.
     pub(super) fn recover(&mut self, window: &Window) {
         self.copied_block = BlockKey::NONE;
         self.arena.recover(window);
     }
 
-    /// Copies the session's block, if it is of this generation.
+    /// Copies the session's block, if it is of the request's generation.
     fn copy_block(&mut self, request: &LinkRequest, window: &Window) -> Result<(), Failure> {
         let &LinkRequest { mapped, session, generation, .. } = request;
         let which = BlockKey { window: window.base().addr(), session, generation };
@@ -214,14 +213,14 @@ impl Linker {
         }
         for (index, word) in self.block[..bytes.div_ceil(8)].iter_mut().enumerate() {
             let at = window.base().wrapping_add(offset as usize + 8 * index);
-            // SAFETY: within what is backed of the window; a block lies in memory that is never
-            // given back, and is a multiple of 64 from its beginning.
+            // SAFETY: within the backed part of the window; a block lies in memory that is never
+            // given back, at a multiple of 64 bytes.
             *word = unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Relaxed);
         }
-        // ORDERING: Acquire keeps the bytes before the look at the generation: a block is written
-        // over only after the generation was raised past it.
+        // ORDERING: Acquire keeps the bytes before the check of the generation: a block is
+        // overwritten only after the generation was raised past it.
         fence(Ordering::Acquire);
-        // Nor has the process been elsewhere meanwhile, with zeros in the window's place.
+        // A process that was elsewhere meanwhile has read zeros in the window's place.
         if session.generation.load(Ordering::Relaxed) != generation || PROCESS.moves() != moves {
             return Err(Failure::Stale);
         }
@@ -229,7 +228,7 @@ impl Linker {
         Ok(())
     }
 
-    /// Makes the link of an event, by the block that was copied.
+    /// Makes an event's link from the copied block.
     fn make(&mut self, request: &LinkRequest, tag: u32) -> Result<Link, ArenaFull> {
         let &LinkRequest { mapped, session, generation, event, .. } = request;
         let is_one_of_ours = event_archive::find_description(mapped, event);
@@ -253,7 +252,7 @@ impl Linker {
             generation,
             interprets: false,
         };
-        // SAFETY: the bytes that were copied.
+        // SAFETY: the copied bytes.
         let bytes = unsafe {
             core::slice::from_raw_parts(self.block.as_ptr().cast::<u8>(), self.copied_bytes)
         };
@@ -273,7 +272,7 @@ impl Linker {
     }
 }
 
-/// Counts this process, once, among those that keep_programs filters of the session.
+/// Counts this process, once, among the session's interpreters of filters.
 fn count_interpreter(mapped: &MappedWindow, slot: usize) {
     let Some(window) = &mapped.window() else { return };
     let session = window.session(slot);

@@ -1,14 +1,13 @@
-//! Filters: whether an event is recorded, decided where it happens, before anything is reserved.
+//! Filters: decide whether an event is recorded, where it happens, before anything is reserved.
 //!
-//! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session action
-//! that it has filters ([`flag::FILTERED`]); then an event goes the ordinary way only with a *link*
-//! that was made for this process's decision about the session as it is now
-//! ([`crate::state::filter_links`]). Emitter finds none makes it ([`linker`]): copies the session's
-//! block of filters, verifies the copies, makes machine code of them ([`executable_memory`]) where
-//! memory that is executed is to be had. Plans, and code, lie in parts that are used anew when
-//! nobody is inside ([`arena`], [`readers`]).
+//! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session with
+//! filters sets [`flag::FILTERED`]. Then an event is recorded only by a *link* that was made for
+//! this process's present decision about the session ([`crate::state::filter_links`]). Without one,
+//! the [`linker`] copies the session's block of filters, verifies the copies, and compiles them if
+//! there is executable memory ([`executable_memory`]). Plans and code lie in parts that are reused
+//! when no thread is inside ([`arena`], [`readers`]).
 //!
-//! Whoever evaluates holds nothing, waits for nobody, and has no effect but on the filters' state.
+//! An evaluation owns nothing, waits for nothing, and changes nothing but the state of filters.
 //!
 //! [`flag::FILTERED`]: trackway_abi::session::flag::FILTERED
 
@@ -59,24 +58,24 @@ impl PassedGeneration {
     }
 }
 
-/// How often somebody begins anew emitter finds a link that is gone a moment later.
+/// Maximum number of restarts of an evaluation whose link vanished.
 const TRIES_MAX: usize = 16;
 
-/// A link: the number of a decision (upper half), and what is to be done (lower half).
+/// A link: a decision's tag (upper half), and an action (lower half).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Link(u64);
 
-/// What a link action.
+/// The action of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkAction {
-    /// No filter is about the event.
+    /// Records the event: no filter applies to it.
     Record,
-    /// It lacks something that a filter needs.
+    /// Drops the event: it lacks something that a filter needs.
     Drop,
-    /// Something cannot be evaluated here: the recorder does not know the event well enough yet, or
-    /// a filter is none.
+    /// Discards and counts the event: the recorder does not know it well enough yet, or a filter is
+    /// invalid.
     Discard,
-    /// The plan at this place of the store, in bytes, action it.
+    /// Evaluates the plan at this place of the arena, in bytes.
     Plan(u32),
 }
 
@@ -84,9 +83,9 @@ impl Link {
     const RECORD: u32 = 1;
     const DROP: u32 = 2;
     const DISCARD: u32 = 3;
-    /// Plans begin at multiples of this, in bytes, and not at 0.
+    /// Alignment of plans, in bytes; none begins at 0.
     const PLAN_ALIGNMENT: usize = 16;
-    /// Added to the place of a plan that [`single_sequence`] is for.
+    /// Added to the place of a plan that [`single_sequence`] can run.
     const QUICK: u32 = 8;
 
     const fn new(tag: u32, action: LinkAction) -> Self {
@@ -99,18 +98,18 @@ impl Link {
         Self((tag as u64) << 32 | action as u64)
     }
 
-    /// The same, of a plan that [`single_sequence`] is for.
+    /// Makes a link to a plan that [`single_sequence`] can run.
     const fn quick(tag: u32, at: u32) -> Self {
         Self::new(tag, LinkAction::Plan(at | Self::QUICK))
     }
 
-    /// The number of the decision that it is for.
+    /// Returns the tag of the decision that the link belongs to.
     #[inline(always)]
     const fn tag(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The place of a plan that [`single_sequence`] is for.
+    /// Returns the place of a plan that [`single_sequence`] can run.
     #[inline(always)]
     const fn quick_plan(self) -> Option<u32> {
         let is_quick = self.0 as u32 & Self::QUICK != 0;
@@ -135,22 +134,22 @@ impl Link {
     }
 }
 
-/// What filters say of an event.
+/// The verdict of filters about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilterVerdict {
-    /// It is recorded, in this generation of the session.
+    /// The event is recorded, in this generation of the session.
     Passes(u64),
-    /// It is not.
+    /// The event is not recorded.
     Fails,
-    /// Ask [`judge_slowly`].
+    /// There is no verdict: [`judge_slowly`] gives one.
     Unknown,
 }
 
-/// Judges an event by its filters, if all that this takes is at hand. Calls `note_quick` where the
-/// plan is one that [`single_sequence`] can run.
+/// Judges an event by its filters, if everything that this takes is at hand. Calls `note_quick` if
+/// [`single_sequence`] can run the plan.
 ///
 /// # Safety
-/// `payload` has `size` bytes with headroom before them; `enabled` is the event's word.
+/// The payload is staged for the event; `enabled` is the event's word.
 #[inline(never)] // a frame, of which the stack of those emitter record has nothing
 pub(crate) unsafe fn judge(
     session: usize,
@@ -168,15 +167,16 @@ pub(crate) unsafe fn judge(
         // SAFETY: the caller's payload.
         unsafe { plan.passes_quickly(staged) }
     };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let passes = |plan: &Plan, emitter: &Emitter| Some(unsafe { plan.passes(staged, emitter) });
     judge_by(session, enabled, passes_quickly, passes)
 }
 
-/// The same of an event that is not staged yet.
+/// Judges an event that is not staged yet.
 ///
 /// # Safety
-/// As `trackway_abi_ask_fn`; `enabled` is the event's word, and `known` its description's number.
+/// As `trackway_abi_ask_fn`; `enabled` is the event's word, and `description_number` its
+/// description's number.
 #[inline(never)] // likewise
 pub(crate) unsafe fn judge_unstaged(
     session: usize,
@@ -184,15 +184,15 @@ pub(crate) unsafe fn judge_unstaged(
     arguments: *const Argument,
     description_number: u32,
 ) -> FilterVerdict {
-    // SAFETY: the caller's arguments; the plan looks whether they are those of its event.
+    // SAFETY: the caller's arguments; the plan checks that they are those of its event.
     let passes = |plan: &Plan, emitter: &Emitter| unsafe {
         plan.passes_unstaged(arguments, description_number, emitter)
     };
     judge_by(session, enabled, |_: &Plan| None, passes)
 }
 
-/// What filters say, by two ways to evaluate a plan: without and with emitter emits. `None`: that
-/// is not the way.
+/// Judges an event by two ways to evaluate a plan: without and with the emitter's identity. A
+/// result of `None` means that the way does not apply.
 #[inline(always)] // each caller's code is its own
 fn judge_by(
     session: usize,
@@ -216,7 +216,7 @@ fn judge_by(
     if tag == 0 || !decision.unchanged_since(sequence) {
         return FilterVerdict::Unknown;
     }
-    // What is recorded is checked when it is committed; what is not, only here.
+    // The commit checks the generation of a recorded event; only this checks it for a rejected one.
     // SAFETY: a decision with links names a window, mapped for good; the index is below 32.
     let now = unsafe { AtomicU64::from_ptr(generation_of(base, session).cast_mut()) };
     if now.load(Ordering::Relaxed) != generation {
@@ -227,7 +227,7 @@ fn judge_by(
         return FilterVerdict::Unknown; // the decision is about another window
     }
     let place = place_of(session, event);
-    // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
+    // ORDERING: Acquire pairs with the Release in `linker`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
     if !link.has_tag(tag) {
         return FilterVerdict::Unknown;
@@ -244,20 +244,20 @@ fn judge_by(
     }
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
-    // Before it enters: a handler that forks from here on has the part kept.
+    // Before the entry: a handler that forks from here on pins the part.
     thread::begin_filter(thread);
     let visit = readers::enter_by_sequence(arena::part_of(at), place, link.0, area);
     let Some(visit) = visit else {
         thread::end_filter(thread);
         return FilterVerdict::Unknown;
     };
-    // Not in a fork child, which has come into being since: the code is its parent's.
+    // Not in a fork child, which may exist since then: the code is its parent's.
     if PROCESS.stamp() != stamp {
         visit.leave();
         thread::end_filter(thread);
         return FilterVerdict::Unknown;
     }
-    // SAFETY: the visit keeps the plan where it is, as the link action.
+    // SAFETY: the visit keeps the plan where it is, as the link says.
     let plan = unsafe { arena::plan_at(at) };
     let passes = match passes_quickly(plan) {
         Some(passes) => Some(passes),
@@ -278,8 +278,7 @@ fn judge_by(
     }
 }
 
-/// An event in a session of this generation, for which a link is needed, in the process with this
-/// stamp.
+/// A request for a link: an event in a session of this generation, in the process with this stamp.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkRequest {
     pub(crate) mapped: &'static MappedWindow,
@@ -291,29 +290,29 @@ pub(crate) struct LinkRequest {
     pub(crate) stamp: u64,
 }
 
-/// What filters say of an event, whatever it takes.
+/// The verdict of filters about an event, in the slow path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlowVerdict {
-    /// It is recorded.
+    /// The event is recorded.
     Passes,
-    /// It is not.
+    /// The event is not recorded.
     Fails,
-    /// It cannot be said here and now: the event is counted as discarded.
+    /// There is no verdict: the event is counted as discarded.
     Discarded,
-    /// The session changed meanwhile.
+    /// The session has changed.
     Stale,
 }
 
-/// As [`judge`], in a generation of the session, by whatever way. `stamp` is the process's.
+/// Judges an event in a generation of the session, by whatever way.
 ///
 /// # Safety
-/// As [`crate::emit::fast_path::emit`], with the size of the payload alone.
+/// As [`crate::emit::fast_path::emit`].
 #[cold]
 #[inline(never)] // for the stack of those that do not come here
 pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) -> SlowVerdict {
     let &LinkRequest { mapped, session, generation, event, stamp } = request;
-    // A fork child that is being settled, by another thread or by what a signal handler has
-    // interrupted: decisions and links are still its parent's, and so is the code.
+    // Zero in a fork child whose stamp is being made, by another thread or by the code that this
+    // signal handler interrupted. Its decisions, links and code are still its parent's.
     if stamp == 0 {
         return SlowVerdict::Discarded;
     }
@@ -326,7 +325,7 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
             LinkTag::Stale => return SlowVerdict::Stale,
             LinkTag::InReplacement => return SlowVerdict::Discarded,
         };
-        // ORDERING: Acquire, as in `judge`.
+        // ORDERING: Acquire, as in `judge_by`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.has_tag(tag) {
             match linker::find_or_make(request, tag) {
@@ -350,13 +349,13 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
             thread::end_filter(line);
             continue;
         };
-        // As in `judge`.
+        // As in `judge_by`.
         if PROCESS.stamp() != stamp {
             visit.leave();
             thread::end_filter(line);
             return SlowVerdict::Discarded;
         }
-        // SAFETY: the visit keeps the plan where it is, as the link action.
+        // SAFETY: the visit keeps the plan where it is, as the link says.
         let plan = unsafe { arena::plan_at(at) };
         let thread = thread::identify(stamp, plan.takes_procname);
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
@@ -370,7 +369,7 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
     SlowVerdict::Discarded
 }
 
-/// Forgets in a fork child what only its parent may do or know.
+/// Resets, in a fork child, everything that only its parent may do or know.
 pub(crate) fn reset_in_fork_child() {
     executable_memory::reset_in_fork_child();
     linker::reset_in_fork_child();

@@ -1,4 +1,4 @@
-//! A plan: all filters that are about an event, ready to run.
+//! A plan: all filters that apply to an event, ready to run.
 
 use core::sync::atomic::AtomicU32;
 
@@ -13,16 +13,16 @@ use trackway_jit::verify::Verified;
 use crate::app_contexts;
 use crate::payload::StagedPayload;
 
-/// Where the payload begins in the bytes of a frame: in front of it, in the headroom, are values of
-/// applications' contexts and the thread's name, for as long as filters look at them.
+/// Offset of the payload in the bytes of a frame. The headroom before it holds the values of
+/// application contexts and the thread's name while filters read them.
 const BEGIN: usize = HEADROOM_BYTES;
-/// Room for the thread's name, straight in front of the payload.
+/// Bytes for the thread's name, directly before the payload.
 const NAME_BYTES: usize = 24;
 
 const _: () = assert!(PROCNAME_BYTES <= NAME_BYTES && NAME_BYTES < HEADROOM_BYTES);
 
-/// How far before the payload a context's value is, in bytes, besides those that are there already.
-/// `None`: there is no room.
+/// Allocates a context's value in the headroom, in addition to the present ones. Returns its
+/// distance before the payload, in bytes. `None`: the headroom is full.
 pub(super) fn add_offset(
     staged: &mut app_contexts::StagedOffsets,
     place: app_contexts::ContextIndex,
@@ -31,40 +31,40 @@ pub(super) fn add_offset(
     Some(u16::from(before) + NAME_BYTES as u16)
 }
 
-/// A filter, ready to run on events that have what it needs. It, and all that it points to, lies in
-/// one part of the store.
+/// A filter, ready to run on events that have everything it needs. All that it points to lies in
+/// its part of the arena.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// The next one that lies in the same part.
+    /// The next filter in the same part.
     pub(super) next: *const Self,
-    /// Which it is: its id, and a hash of its bytes.
+    /// The filter's id, and a hash of its bytes.
     pub(super) key: [u64; 2],
-    /// Slots that it needs.
+    /// Number of slots that it needs.
     pub(super) slots: usize,
     pub(super) environment: Environment<'static>,
     /// Its machine code.
     pub(super) entry: Option<Entry>,
-    /// Whether that is a leaf: `executable_memory::Kind`.
+    /// True if that is a leaf (`executable_memory::Kind`).
     pub(super) is_leaf: bool,
-    /// Its programs, where there is none.
+    /// Its programs, if there is no machine code.
     pub(super) programs: *const Verified<'static>,
     pub(super) programs_count: usize,
 }
 
-/// A filter, and how its frame is filled from the event.
+/// A filter, with the rules that fill its frame from the event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) filter: *const Filter,
     /// Machine code that fills slots; `None`: there is none, or nothing for it to do.
     pub(super) fill: Option<Fill>,
-    /// What a payload has at least that it reads, in bytes.
+    /// Minimum bytes of a payload that this code reads.
     pub(super) coded_bytes: u32,
     pub(super) legs_count: u8,
     pub(super) takes_count: u8,
     pub(super) rest_count: u8,
     pub(super) legs: *const Leg,
     pub(super) takes: *const Take,
-    /// What the machine code leaves.
+    /// The slots that the machine code leaves.
     pub(super) rest: *const Rest,
 }
 
@@ -73,62 +73,62 @@ pub(super) struct Step {
 #[repr(align(16))]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "`quick` looks at them"))]
 pub(super) struct Plan {
-    /// The next one that lies in the same part.
+    /// The next plan in the same part.
     pub(super) next: *const Self,
     /// The place of the link that was made with it.
     pub(super) session: u16,
     pub(super) event: u16,
-    /// The number of the description that it was made by, plus one.
+    /// Number of the description that it was made from, plus one.
     pub(super) description_number: u32,
-    /// Most bytes that each of its fields that can be cut may have without being cut, whatever the
-    /// others have.
+    /// Maximum bytes of each variable field that staging never cuts, whatever the other fields
+    /// have.
     pub(super) uncut_bytes: u16,
-    /// Whether something is put in front of the payload for filters to look at: the thread's name,
-    /// or contexts of applications.
+    /// True if the headroom receives values for filters: the thread's name, or application
+    /// contexts.
     pub(super) uses_headroom: bool,
-    /// Whether a filter looks at the thread's name.
+    /// True if a filter reads the thread's name.
     pub(super) takes_procname: bool,
-    /// Contexts of applications that filters look at.
+    /// Application contexts that filters read.
     pub(super) applications: app_contexts::StagedOffsets,
-    /// Whether there is one step, and machine code does all of it.
+    /// True if there is one step, which machine code does completely.
     pub(super) is_quick: bool,
     pub(super) steps_count: u16,
     pub(super) steps: *const Step,
-    /// The link.
+    /// The link to this plan.
     pub(super) link: u64,
-    /// The filter's machine code on payloads, if it is all that there is to do; else null.
-    /// ([`super::single_sequence`] knows where this and what is below lie.)
+    /// The filter's machine code on payloads, if that is all; else null.
+    /// ([`super::single_sequence`] has the offsets of this field and of those below.)
     pub(super) direct: *const u8,
-    /// What a payload has at least that it reads, in bytes.
+    /// Minimum bytes of a payload that this code reads.
     pub(super) direct_bytes: usize,
-    /// The event's enable word: so it says in which window.
+    /// The event's enable word, which also identifies the window.
     pub(super) enabled: *const AtomicU32,
-    /// The session's generation, and what it must be.
+    /// The address of the session's generation, and its required value.
     pub(super) generation: *const u64,
     pub(super) expected: u64,
 }
 
-/// Emitter emits.
+/// The thread that emits.
 pub(super) struct Emitter {
     pub(super) pid: u32,
     pub(super) tid: u32,
-    /// `PROCNAME_BYTES` bytes; looked at only if the plan takes the name.
+    /// `PROCNAME_BYTES` bytes; read only if the plan takes the name.
     pub(super) name: *const u8,
 }
 
 impl Step {
-    /// Whether machine code fills all slots.
+    /// Returns true if machine code fills all slots.
     pub(super) const fn is_coded(&self) -> bool {
         self.fill.is_some() && self.rest_count == 0
     }
 
-    /// Fills a frame from the payload behind [`BEGIN`]; false if the event is not one for the
+    /// Fills a frame from the payload at [`BEGIN`]. Returns false if the event is not one for the
     /// filter.
     ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the step points to is there.
     unsafe fn fill(&self, frame: &mut Frame<'_>, contexts: &Contexts) -> bool {
-        // SAFETY: by contract; `link` has put so many there.
+        // SAFETY: by contract; the plan builder has stored so many there.
         let (legs, takes, rest) = unsafe {
             (
                 core::slice::from_raw_parts(self.legs, self.legs_count.into()),
@@ -143,24 +143,24 @@ impl Step {
         if payload.len() < self.coded_bytes as usize {
             return false;
         }
-        // SAFETY: the framer's code, on a payload with as many bytes; the rest is set behind it.
+        // SAFETY: the framer's code, on a payload with as many bytes; the rest is set afterwards.
         unsafe { frame.fill_by(fill, payload.as_ptr(), takes.len()) };
         FramerView::fill_rest(legs, rest, frame, BEGIN, contexts)
     }
 }
 
 impl Plan {
-    /// Whether [`super::single_sequence`] is for it.
+    /// Returns true if [`super::single_sequence`] can run the plan.
     #[inline(always)]
     pub(super) const fn has_direct(&self) -> bool {
         !self.direct.is_null()
     }
 
-    /// Whether the filter says that the event is recorded, where there is one, and machine code
-    /// does all of it; `None`: see [`Self::passes`].
+    /// Evaluates the plan, if it is one filter that machine code does completely. `None`: see
+    /// [`Self::passes`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Self::passes`].
     #[inline(always)]
     pub(super) unsafe fn passes_quickly(&self, staged: StagedPayload) -> Option<bool> {
         if !self.is_quick {
@@ -172,10 +172,10 @@ impl Plan {
         step.fill.map(|fill| unsafe { step.passes_quickly(fill, staged) })
     }
 
-    /// Whether all filters say that the event is recorded.
+    /// Returns true if all filters pass the event.
     ///
     /// # Safety
-    /// What it points to is there. `payload` has `size` bytes, with headroom before them.
+    /// Everything that the plan points to is there. The payload has headroom.
     pub(super) unsafe fn passes(&self, staged: StagedPayload, emitter: &Emitter) -> bool {
         let (payload, size) = (staged.start, staged.size());
         let bytes = payload.wrapping_sub(BEGIN);
@@ -189,18 +189,19 @@ impl Plan {
             procname.offset = (BEGIN - NAME_BYTES) as u32;
         }
         let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
-        // SAFETY: headroom and payload lie one behind the other, and nobody else writes there.
-        // (What of the headroom nobody has written is not looked at: no word speaks of it.)
+        // SAFETY: headroom and payload are adjacent, and no other thread writes there. (Unwritten
+        // bytes of the headroom are never read: no word refers to them.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };
-        // SAFETY: by contract; `link` has put so many there.
+        // SAFETY: by contract; the plan builder has stored so many there.
         let steps =
             unsafe { core::slice::from_raw_parts(self.steps, usize::from(self.steps_count)) };
         // SAFETY: by contract.
         steps.iter().all(|step| unsafe { step.passes(bytes, &contexts) })
     }
 
-    /// Puts what filters look at besides into the headroom; how long the thread's name is. `None`:
-    /// the thread has not set what a filter looks at, so it does not let the event pass.
+    /// Writes the additional values for filters into the headroom. Returns the length of the
+    /// thread's name. `None`: the thread has not set a value that a filter reads, so the event does
+    /// not pass.
     ///
     /// # Safety
     /// The payload has headroom, and the name `PROCNAME_BYTES` bytes, if the plan takes it.
@@ -209,7 +210,7 @@ impl Plan {
         let mut length = 0;
         if self.takes_procname {
             let at = payload.wrapping_sub(NAME_BYTES);
-            // SAFETY: the headroom is ours, and the name has as many bytes.
+            // SAFETY: the headroom is the caller's, and the name has as many bytes.
             let name = unsafe {
                 core::ptr::copy_nonoverlapping(emitter.name, at, PROCNAME_BYTES);
                 core::slice::from_raw_parts(at, PROCNAME_BYTES)
@@ -217,7 +218,7 @@ impl Plan {
             let end = name.iter().position(|&byte| byte == 0);
             length = end.unwrap_or(PROCNAME_BYTES) as u32;
         }
-        // SAFETY: so is what lies before the name.
+        // SAFETY: so are the bytes before the name.
         let are_set = unsafe {
             app_contexts::write_values(payload.wrapping_sub(NAME_BYTES), &self.applications)
         };
@@ -226,22 +227,24 @@ impl Plan {
 }
 
 impl Step {
+    /// Evaluates one filter.
+    ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the step points to is there.
     unsafe fn passes(&self, bytes: &[u8], contexts: &Contexts) -> bool {
         // SAFETY: by contract.
         let filter = unsafe { &*self.filter };
         let mut frame = Frame::new(&filter.environment, bytes);
         // SAFETY: by contract.
         let is_filled = unsafe { self.fill(&mut frame, contexts) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         is_filled && unsafe { self.run(&frame) }
     }
 
-    /// The filter's answer about a frame that is filled.
+    /// Runs the filter on a filled frame.
     ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the step points to is there.
     #[inline(always)]
     pub(super) unsafe fn run(&self, frame: &Frame<'_>) -> bool {
         // SAFETY: by contract.
@@ -254,10 +257,10 @@ impl Step {
         }
     }
 
-    /// The same, if machine code does all of it.
+    /// Evaluates the filter by machine code alone.
     ///
     /// # Safety
-    /// As above; `payload` has `size` bytes.
+    /// As [`Self::passes`].
     #[inline(always)]
     unsafe fn passes_quickly(&self, fill: Fill, staged: StagedPayload) -> bool {
         // SAFETY: by contract.
@@ -277,10 +280,10 @@ impl Step {
 }
 
 impl Filter {
-    /// Runs its machine code, so that emitter interrupts it can unwind.
+    /// Runs the filter's machine code, so that an interrupting handler can unwind.
     ///
     /// # Safety
-    /// It is that, and what it points to is there.
+    /// `entry` is that code, and everything that the filter points to is there.
     #[inline(always)]
     unsafe fn run(&self, entry: Entry, frame: &Frame<'_>) -> u64 {
         // SAFETY: code of a program that was verified for as many slots.
@@ -293,12 +296,14 @@ impl Filter {
         }
     }
 
+    /// Interprets the filter on a filled frame.
+    ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the filter points to is there.
     #[cold]
     #[inline(never)] // for the stack of those emitter do not come here
     unsafe fn is_interpreted_true(&self, frame: &Frame<'_>) -> bool {
-        // SAFETY: by contract; `link` has put so many there.
+        // SAFETY: by contract; the plan builder has stored so many there.
         let programs = unsafe { core::slice::from_raw_parts(self.programs, self.programs_count) };
         interpret::run(programs, frame).is_ok_and(|outcome| outcome.answer != 0)
     }

@@ -24,12 +24,12 @@ use crate::app_contexts;
 use crate::state::window_map::generation_of;
 use crate::state::{filter_links, thread};
 
-/// Most filters about one event.
+/// Maximum number of filters for one event.
 pub(super) const STEPS_MAX: usize = 64;
-/// Most programs of a filter that are made machine code of: others are interpreted.
+/// Maximum number of a filter's programs that are compiled; with more, the filter is interpreted.
 const ENTRIES_MAX: usize = 32;
 
-/// A plan in the making.
+/// A plan under construction.
 pub(super) struct PlanBuilder<'l> {
     pub(super) arena: &'l mut Arena,
     pub(super) states: &'l mut [MaybeUninit<State>; VERIFIER_STATES],
@@ -40,19 +40,20 @@ pub(super) struct PlanBuilder<'l> {
     /// The session's slot.
     pub(super) session: usize,
     pub(super) takes_procname: bool,
-    /// Contexts of applications that steps look at.
+    /// Application contexts that steps read.
     pub(super) applications: app_contexts::StagedOffsets,
     pub(super) is_quick: bool,
-    /// The code of the one step on payloads, and how long these are at least.
+    /// The code of the only step on payloads, and the minimum bytes of these.
     pub(super) direct: Option<(*const u8, usize)>,
-    /// The window that event and session are in, and the session's generation.
+    /// The window of event and session, and the session's generation.
     pub(super) window: Option<Window>,
     pub(super) generation: u64,
     pub(super) interprets: bool,
 }
 
 impl PlanBuilder<'_> {
-    /// Takes what is about the event from a block. [`LinkAction::Plan`]: there are steps.
+    /// Adds the filters of a block that apply to the event. [`LinkAction::Plan`] means that there
+    /// are steps.
     pub(super) fn add_filters(
         &mut self,
         block: &[u8],
@@ -87,7 +88,7 @@ impl PlanBuilder<'_> {
         Ok(action)
     }
 
-    /// Adds a filter to the steps, if the event has what it needs.
+    /// Adds a filter to the steps, if the event has everything that it needs.
     fn add_filter(
         &mut self,
         entry: &Entry<'_>,
@@ -99,7 +100,7 @@ impl PlanBuilder<'_> {
             return Ok(LinkAction::Discard);
         };
         let mut lacks = true;
-        // Alternatives differ in what they take contexts for, not in which.
+        // Alternatives differ in the kinds of their contexts, not in the contexts.
         let mut lacks_application = false;
         let mut is_full = false;
         for (number, alternative) in object.alternatives().enumerate() {
@@ -120,7 +121,7 @@ impl PlanBuilder<'_> {
                 lacks &= matches!(unfit, Unfit::Lacks(_));
                 continue;
             }
-            // It has all of it, and some of it means something else.
+            // The event has all fields, and one of them means something else.
             if !meanings.are_of(&fields, number, &alternative) {
                 lacks = false;
                 continue;
@@ -147,7 +148,7 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// A filter with its framer.
+    /// Builds the step of a filter, with its framer.
     fn build_step(&mut self, filter: *const Filter) -> Result<Step, ArenaFull> {
         let framer = self.framer.view();
         self.takes_procname |= framer.takes_procname();
@@ -172,7 +173,7 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// Whether the session's records are committed by sequences: these are aborted here.
+    /// Returns true if the session commits records by sequences, which the recorder aborts.
     fn has_sequences(&self) -> bool {
         self.window.is_some_and(|window| {
             let flags = window.session(self.session).flags.load(Ordering::Relaxed);
@@ -180,8 +181,8 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// Machine code of an alternative on payloads of the framer's event, and how long these are at
-    /// least; `None`: that cannot be, or not by a sequence here.
+    /// Compiles an alternative to code on payloads of the framer's event. Returns the code and the
+    /// minimum bytes of these payloads. `None`: that is not possible, or not by a sequence here.
     fn compile_direct(
         &mut self,
         alternative: &Alternative<'_>,
@@ -194,7 +195,7 @@ impl PlanBuilder<'_> {
         let rules = Rules::new(alternative.needs_count());
         let Ok(verified) = verify(program, rules, self.states()) else { return Ok(None) };
         let (part, used) = (self.arena.current(), self.arena.code_used(Kind::Leaf));
-        // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+        // SAFETY: this thread fills the part, and nothing lies beyond `used`.
         let room =
             unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
         let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
@@ -202,19 +203,19 @@ impl PlanBuilder<'_> {
         match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
             Ok(Some(bytes)) => {
                 self.arena.use_code(Kind::Leaf, bytes);
-                // SAFETY: that is what was just emitted there.
+                // SAFETY: that code was just emitted there.
                 Ok(Some((unsafe { executable_memory::direct(part, used) }, framer.coded_bytes())))
             }
             Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
-            // Another part has room for it, or another lane; if an empty one has none, the ordinary
-            // way is one, too.
+            // Another part has memory for it, or another lane. If an empty part has not, the
+            // ordinary way works, too.
             Err(x86::EmitError::NoRoom) if used > 0 => Err(ArenaFull),
             Err(x86::EmitError::NoRoom) => Ok(None),
         }
     }
 
-    /// The filter that an alternative is, from the part that is being filled, or put there. `None`:
-    /// it is none.
+    /// Returns the filter of an alternative: from the part that is being filled, or added to it.
+    /// `None`: it is invalid.
     fn find_or_add_filter(
         &mut self,
         id: u64,
@@ -223,7 +224,7 @@ impl PlanBuilder<'_> {
     ) -> Result<Option<*const Filter>, ArenaFull> {
         let key = [id, hash_of(alternative)];
         let slots = alternative.needs_count();
-        // (Not code of its parent, in a child that was forked in the middle of a link.)
+        // Not its parent's code, in a child that was forked in the middle of a link.
         let is_it = |filter: &&Filter| {
             filter.key == key
                 && filter.slots == slots
@@ -258,7 +259,7 @@ impl PlanBuilder<'_> {
         unsafe { &mut *(core::ptr::from_mut(&mut self.states[..]) as *mut [State]) }
     }
 
-    /// Makes machine code of a filter's programs; false if that cannot be.
+    /// Compiles a filter's programs. Returns false if that is not possible.
     fn compile(
         &mut self,
         filter: &mut Filter,
@@ -272,23 +273,23 @@ impl PlanBuilder<'_> {
         for (number, program) in alternative.programs().enumerate() {
             let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
             let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
-            // Who makes a tail call may come to one that is no leaf.
+            // A tail call may lead to a program that is no leaf.
             let is_leaf = count == 1 && x86::is_leaf(&verified);
             let kind = if is_leaf { Kind::Leaf } else { Kind::Program };
             filter.is_leaf = is_leaf;
             let (part, used) = (self.arena.current(), self.arena.code_used(kind));
-            // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+            // SAFETY: this thread fills the part, and nothing lies beyond `used`.
             let room =
                 unsafe { executable_memory::free_code(kind, part, used) }.ok_or(ArenaFull)?;
-            // Only so much memory is touched.
+            // The compiler touches only these bytes.
             let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
             match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
                 Ok(code) => {
                     self.arena.use_code(kind, code.size_bytes);
-                    // SAFETY: that is what was just emitted there.
+                    // SAFETY: that code was just emitted there.
                     entries[number] = Some(unsafe { executable_memory::entry(kind, part, used) });
                 }
-                // In an empty part, it is too large for any.
+                // A filter that does not fit an empty part fits none.
                 Err(x86::EmitError::NoRoom) if used > 0 => return Err(ArenaFull),
                 Err(_) => return Ok(false),
             }
@@ -296,13 +297,13 @@ impl PlanBuilder<'_> {
         filter.entry = entries[0];
         if count > 1 {
             let entries = self.arena.push_all(&entries[..count])?;
-            // SAFETY: they were just emitted, for as many slots, and stay as long as the filter.
+            // SAFETY: they were just emitted, for as many slots, and live as long as the filter.
             filter.environment = unsafe { filter.environment.with_entries(entries) };
         }
         Ok(filter.entry.is_some())
     }
 
-    /// Keeps a filter's programs, for the interpreter; false if they are none.
+    /// Stores a filter's programs for the interpreter. Returns false if they are invalid.
     fn keep_programs(
         &mut self,
         filter: &mut Filter,
@@ -317,14 +318,14 @@ impl PlanBuilder<'_> {
             };
             let rules = Rules { number: number as u8, ..Rules::new(filter.slots) };
             let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
-            // SAFETY: there is room for as many.
+            // SAFETY: as many were allocated.
             unsafe { kept.add(number).write(verified) };
         }
         (filter.programs, filter.programs_count) = (kept, count);
         Ok(count > 0)
     }
 
-    /// The plan of these steps; its link.
+    /// Stores the plan of these steps. Returns its link.
     pub(super) fn finish(
         &mut self,
         event: usize,
@@ -363,8 +364,8 @@ impl PlanBuilder<'_> {
     }
 }
 
-/// Most bytes that each field that can be cut may have without being cut: its share of the room
-/// that those of fixed size leave (`trackway_i_share` of include/trackway/trackway.h).
+/// Returns the maximum bytes of each variable field that staging never cuts: its share of the bytes
+/// that fixed fields leave (`trackway_i_share` of include/trackway/trackway.h).
 fn uncut_bytes(described: &[u8]) -> u16 {
     let Some(fields) = FieldViews::new(described) else { return 0 };
     let (mut fixed, mut spans) = (0, 0);
@@ -381,18 +382,18 @@ fn uncut_bytes(described: &[u8]) -> u16 {
     (PAYLOAD_BYTES_MAX.saturating_sub(fixed) / spans.max(1)) as u16
 }
 
-/// Machine code that fills frames.
+/// Compiles the code that fills frames.
 fn fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, ArenaFull> {
     if !executable_memory::is_available() {
         return Ok(None);
     }
     let (part, used) = (arena.current(), arena.code_used(Kind::Leaf));
-    // SAFETY: the part is being filled by us, and beyond `used` there is nothing.
+    // SAFETY: this thread fills the part, and nothing lies beyond `used`.
     let room = unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
     match x86::emit_fill(framer, room) {
         Ok(Some(bytes)) => {
             arena.use_code(Kind::Leaf, bytes);
-            // SAFETY: that is what was just emitted there.
+            // SAFETY: that code was just emitted there.
             Ok(Some(unsafe { executable_memory::fill(part, used) }))
         }
         Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
@@ -400,7 +401,7 @@ fn fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, Aren
     }
 }
 
-/// FNV-1a, of all that an alternative is.
+/// Hashes everything in an alternative (FNV-1a).
 fn hash_of(alternative: &Alternative<'_>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |bytes: &[u8]| {

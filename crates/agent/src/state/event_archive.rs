@@ -257,7 +257,9 @@ mod tests {
         assert_eq!(description(number), Some(&b"described twice"[..]));
         PLACES.add_event(7, b"described twice");
         assert_eq!(PLACES.number_of(7), Some(number));
-        assert!(has_description(number, b"described twice") && !is(number, b"described"));
+        assert!(
+            has_description(number, b"described twice") && !has_description(number, b"described")
+        );
     }
 
     /// A user who writes into his window may not decide what is recorded in another one's.

@@ -1,7 +1,7 @@
-//! The traced process: its stamp, its window, its tokens, and which sessions it takes part in.
+//! The traced process: its stamp, its window, its tokens, and the sessions that it takes part in.
 //!
 //! The *stamp* identifies the process in its own memory. It lies in a page that a fork child finds
-//! zeroed, so a child never takes what it copied from its parent for its own.
+//! zeroed, so a child never takes its parent's memory for its own.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -14,25 +14,25 @@ use super::window_map::MappedWindow;
 use super::{executable, thread};
 use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
-/// Bit of the process stamp while it is being made; the others say by whom ([`StackOwner`]). No
-/// real stamp has it: process ids are shorter.
+/// Bit of the process stamp while a thread makes the stamp; the other bits are that thread's
+/// [`StackOwner`]. A real stamp never has it, because process ids are shorter.
 const STAMP_IN_PROGRESS: u64 = 1 << 63;
 
-/// Most tokens that a process may hold: recordings nested in recordings.
+/// Maximum number of a process's tokens: one for each level of nested recordings.
 const TOKENS_MAX: usize = 8;
 
-/// Everything that this process knows of Trackway, besides its threads' lines.
+/// The state of this process, apart from its threads' lines.
 pub(crate) struct Process {
-    /// The window that it is in now; null: none.
+    /// The present window; null: none.
     window: AtomicPtr<MappedWindow>,
-    /// How often that has changed.
+    /// Number of changes of `window`.
     moves: AtomicU64,
-    /// Page that a fork child finds zeroed, with the process stamp in it, and behind that whether
-    /// one of the process's threads is moving.
+    /// The page that a fork child finds zeroed. Its first word is the process stamp; its second
+    /// word is the lock of a move to another window.
     stamp: AtomicPtr<u64>,
-    /// Process id.
+    /// The process id.
     pub(crate) pid: AtomicU32,
-    /// Inode number of its process-id namespace; 0: not known.
+    /// Inode number of the process-id namespace; 0: unknown.
     pid_namespace: AtomicU64,
     tokens: [AtomicU64; TOKENS_MAX],
     /// See [`Self::is_sandboxed`].
@@ -40,7 +40,7 @@ pub(crate) struct Process {
     pub(crate) decisions: [Decision; SESSIONS_MAX],
 }
 
-/// The one instance.
+/// The only instance.
 pub(crate) static PROCESS: Process = Process {
     window: AtomicPtr::new(core::ptr::null_mut()),
     moves: AtomicU64::new(0),
@@ -53,7 +53,7 @@ pub(crate) static PROCESS: Process = Process {
 };
 
 impl Process {
-    /// Begins life in its first mapped. Once, by the thread that loads the library.
+    /// Starts the process in its first window. The thread that loads the library calls this once.
     pub(crate) fn start(
         &self,
         mapped: &'static MappedWindow,
@@ -67,63 +67,65 @@ impl Process {
         self.move_to(Some(mapped));
     }
 
-    /// Lives there from now on, or nowhere. The window of before is left as it is.
+    /// Makes `mapped` the present window, or none. The old window stays as it is.
     pub(crate) fn move_to(&self, mapped: Option<&'static MappedWindow>) {
         let mapped =
             mapped.map_or(core::ptr::null_mut(), |mapped| core::ptr::from_ref(mapped).cast_mut());
-        // ORDERING: SeqCst, both: who reads the new number reads the new mapped after it; and
-        // `register` aims an event at a mapped's window, then looks at the number again, while we
-        // move, then register all events: one of us sees the other (Dekker).
+        // ORDERING: SeqCst, both. A thread that reads the new count reads the new window after it.
+        // `register` points an event at a window, then reads the count again; a move changes the
+        // count, then registers all events: one of them sees the other (Dekker).
         self.window.store(mapped, Ordering::SeqCst);
         self.moves.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often it has moved.
+    /// Returns the number of moves.
     pub(crate) fn moves(&self) -> u64 {
         // ORDERING: SeqCst pairs with `move_to`.
         self.moves.load(Ordering::SeqCst)
     }
 
-    /// Where it lives now.
+    /// Returns the present window.
     pub(crate) fn current_window(&self) -> Option<&'static MappedWindow> {
         // ORDERING: SeqCst pairs with `move_to`.
         let mapped = self.window.load(Ordering::SeqCst);
-        // SAFETY: null or one of the homes, which are static and shared.
+        // SAFETY: null or one of the mapped windows, which are static and shared.
         unsafe { mapped.cast_const().as_ref() }
     }
 
-    /// Whether it lives there now.
+    /// Returns true if `mapped` is the present window.
     pub(crate) fn is_in(&self, mapped: &MappedWindow) -> bool {
         self.current_window().is_some_and(|now| core::ptr::eq(now, mapped))
     }
 
-    /// The number of moves, if the process lives in this mapped: to ask [`Self::has_stayed`] later.
+    /// Returns the number of moves if `mapped` is the present window, for [`Self::has_stayed`].
     fn moves_in(&self, mapped: &MappedWindow) -> Option<u64> {
-        // First: who leaves says so (`mapped`), counts the move (`moves`), then puts zeros there.
+        // Read first: a move changes `window`, then the count, then writes zeros into the old
+        // window.
         let moves = self.moves();
         self.is_in(mapped).then_some(moves)
     }
 
-    /// Whether the process has been in that mapped all the time since: what was read there is no
-    /// mixture of a window and of the zeros in its place, under a generation that holds again when
-    /// the process comes back.
+    /// Returns true if the process has been in that window all the time since [`Self::moves_in`].
+    /// Then nothing read in between mixes the window with the zeros that replace it. (A generation
+    /// alone would hold again when the process comes back.)
     fn has_stayed(&self, stay: Option<u64>) -> bool {
-        // ORDERING: Acquire keeps what was read before this second look. Who read zeros read them
-        // after the change of the mapping, which comes after the count in `move_to`.
+        // ORDERING: Acquire keeps earlier reads before this second look at the count. A thread that
+        // read zeros did so after the change of the mapping, which follows the count in `move_to`.
         fence(Ordering::Acquire);
         stay == Some(self.moves())
     }
 
-    /// Whether the library has started here.
+    /// Returns true if the library has started in this process.
     pub(crate) fn has_started(&self) -> bool {
         !self.stamp.load(Ordering::Relaxed).is_null()
     }
 
-    /// The process stamp. Zero in a fork child that has not noticed yet, or without a window;
-    /// with [`STAMP_IN_PROGRESS`] while it is being made.
+    /// Returns the process stamp. Zero in a fork child before its first event, and without a
+    /// window; with [`STAMP_IN_PROGRESS`] while a thread makes it.
     #[inline(always)]
     pub(crate) fn stamp(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `settle`: pid and slot belong to the stamp.
+        // ORDERING: Acquire pairs with the Release in `make_stamp`: pid and slot belong to the
+        // stamp.
         self.stamp_word().map_or(0, |word| word.load(Ordering::Acquire))
     }
 
@@ -142,23 +144,25 @@ impl Process {
         (!page.is_null()).then(|| unsafe { &*page.add(1).cast::<AtomicU64>() })
     }
 
-    /// Whether it has a stamp: what it remembers of itself is its own.
+    /// Returns true if the process has a stamp: the rest of this state is its own.
     pub(crate) fn has_stamp(&self) -> bool {
         let stamp = self.stamp();
         stamp != 0 && stamp & STAMP_IN_PROGRESS == 0
     }
 
-    /// The process stamp, made if this process has none: at start, and in a fork child at its first
-    /// event. `reset` voids what a fork child must not inherit; its argument is true in one
-    /// ([`crate::fork_child`]). Zero if another thread (or the code that a signal handler
-    /// interrupted) is at it: then nothing may be remembered. A handler does not wait for what it
-    /// interrupted: with signals that come more often than it waits, that would never go on.
+    /// Returns the process stamp, and makes it if this process has none: at start, and in a fork
+    /// child at its first event. `reset` voids everything that a fork child must not inherit; its
+    /// argument is true in one ([`crate::fork_child`]).
+    ///
+    /// Returns zero while another thread, or the code that this signal handler interrupted, makes
+    /// the stamp; then the caller must not store anything. A handler does not wait for the code
+    /// that it interrupted: signals that come faster than it waits would stop that code for ever.
     pub(crate) fn ensure_stamp(&self, reset: fn(bool)) -> u64 {
-        /// How long a thread looks on while another one settles.
+        /// Number of polls while another thread makes the stamp.
         const PATIENCE: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
         if !self.has_stamp() && thread::runs_in_parent_memory() {
-            // What it would remember is its own process id, in the memory of its parent.
+            // A stamp would store this process's own id in its parent's memory.
             return 0;
         }
         for _ in 0..PATIENCE {
@@ -175,15 +179,15 @@ impl Process {
         0
     }
 
-    /// Makes the stamp, if nobody is at it, or who was is gone: what he has done is done once more.
-    /// `None`: to be looked at again.
+    /// Makes the stamp, if no thread is making it or the thread that began is gone; then all steps
+    /// run again. `None`: the caller must poll again.
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
     fn try_make_stamp(&self, word: &AtomicU64, before: u64, reset: fn(bool)) -> Option<u64> {
         let marker = StackMarker::new();
         let (ours, other) = (marker.owner(), StackOwner::from_word(before));
         let may = before == 0 || ours.proves_gone(other);
-        // ORDERING: Acquire: what `settle` does comes after winning.
+        // ORDERING: Acquire: the work of `make_stamp` comes after winning.
         let won = may
             && word
                 .compare_exchange(
@@ -202,8 +206,8 @@ impl Process {
         stamp
     }
 
-    /// Makes what this process remembers its own. In a fork child by getpid and getppid alone: it
-    /// may have been in a sandbox before it forked.
+    /// Makes this state the process's own. A fork child makes only the system calls getpid and
+    /// getppid, because it may be in a sandbox since before the fork.
     fn make_stamp(&self, word: &AtomicU64, reset: fn(bool)) -> u64 {
         let parent = self.pid.load(Ordering::Relaxed);
         let is_fork_child = parent != 0;
@@ -239,8 +243,8 @@ impl Process {
         session_cache::void_all(&self.decisions);
     }
 
-    /// Whether the process is known to be in a sandbox, or was forked there: then it makes no
-    /// system call that it need not make. No process comes out of one.
+    /// Returns true if the process is in a sandbox, or its parent was at the fork. Then the library
+    /// makes no avoidable system call. No process leaves a sandbox.
     pub(crate) fn is_sandboxed(&self) -> bool {
         let window = || self.current_window().and_then(|mapped| Some((mapped, mapped.window()?)));
         let is_seen = |(mapped, window): (&MappedWindow, Window)| {
@@ -253,7 +257,8 @@ impl Process {
         self.sandboxed.load(Ordering::Relaxed)
     }
 
-    /// Process id of the calling thread: a vfork child has its own, though it shares our memory.
+    /// Returns the process id of the calling thread. A vfork child has its own, though it shares
+    /// this memory.
     pub(crate) fn pid_for(&self, thread: &thread::Identity) -> u32 {
         if thread.in_vfork_child || !self.has_stamp() {
             // SAFETY: getpid has no preconditions.
@@ -262,7 +267,7 @@ impl Process {
         self.pid.load(Ordering::Relaxed)
     }
 
-    /// Whether the calling thread is one of a process in the table of its mapped's window.
+    /// Returns true if the window's process table names the calling thread's process.
     pub(crate) fn has_process_slot(
         &self,
         mapped: &MappedWindow,
@@ -272,9 +277,9 @@ impl Process {
         place.slot() != ProcessSlot::NONE
     }
 
-    /// The calling thread's owner word. Before the process has a place of its own in the table,
-    /// its claims cannot be proved dead (its parent's place would prove it so at once), nor can
-    /// those of a vfork child, which is no thread of the process that the table names.
+    /// Returns the calling thread's owner word. Two kinds of claims cannot be proved dead, so their
+    /// word names no process: those of a process without a slot of its own in the table (its
+    /// parent's slot would prove them dead at once), and those of a vfork child.
     pub(crate) fn owner_word(&self, mapped: &MappedWindow, thread: &thread::Identity) -> u64 {
         if thread.in_vfork_child || !self.has_stamp() {
             return ProcessSlot::NONE.owner_word(thread.tid);
@@ -282,8 +287,8 @@ impl Process {
         mapped.slot.load(Ordering::Relaxed) | ProcessSlot::tid_bits(thread.tid)
     }
 
-    /// Decides whether this process takes part in the session in slot `index` of this mapped's
-    /// window, as it is now. Returns the checked layout if so. No system call; async-signal-safe.
+    /// Decides whether this process takes part in the session in slot `index` of this window.
+    /// Returns the checked layout if it does. No system call; async-signal-safe.
     #[inline(always)] // a layout less on the stack of signal handlers
     pub(crate) fn decide(&self, mapped: &MappedWindow, index: usize) -> Option<SessionLayout> {
         let decision = &self.decisions[index % SESSIONS_MAX];
@@ -297,8 +302,8 @@ impl Process {
             SessionLayout::read(window, index).filter(|layout| layout.generation == generation);
         match decision.participation(window, generation) {
             Some(true) => {
-                // Seldom is anything stored then: threads that come this way for every record
-                // (claims) would fight for the cache line.
+                // This rarely stores anything: threads that come here for every record (claims)
+                // would otherwise compete for the cache line.
                 if decision.usable.load(Ordering::Relaxed) != usable && self.has_stayed(stay) {
                     decision.publish(index, window, generation, usable, layout.as_ref());
                 }
@@ -325,7 +330,7 @@ impl Process {
         layout
     }
 
-    /// Whether an active session waits for a token that this process holds.
+    /// Returns true if an active session waits for a token that this process holds.
     pub(crate) fn holds_awaited_token(&self) -> bool {
         self.current_window().and_then(MappedWindow::window).is_some_and(|window| {
             window.active_sessions().any(|index| {
@@ -335,9 +340,10 @@ impl Process {
         })
     }
 
-    /// Whether the session is for this process, as it is now: it is active and not paused, the
-    /// process holds its token if it wants one, and its rules for processes mean it. No system call
-    /// but getpid(2), in a fork child that is not settled; async-signal-safe.
+    /// Returns true if the process takes part in the session now: the session is active and not
+    /// paused, the process holds its token if it has one, and its process rules select this
+    /// process. The only system call is getpid(2), in a fork child without a stamp;
+    /// async-signal-safe.
     pub(crate) fn participates(&self, window: &Window, layout: &SessionLayout) -> bool {
         use trackway_abi::session::state;
         let session = window.session(layout.index);
@@ -358,8 +364,8 @@ impl Process {
             && (rules_bytes == 0 || self.is_selected_by_rules(session, rules_bytes))
     }
 
-    /// Whether the session's rules for processes mean this one. They are rewritten before the
-    /// session's generation is raised: whoever reads a mixture decides for a generation that ends.
+    /// Returns true if the session's process rules select this process. The recorder rewrites them
+    /// before it raises the generation, so a torn read decides only for a generation that ends.
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
     fn is_selected_by_rules(&self, session: &Session, rules_bytes: usize) -> bool {
@@ -368,7 +374,7 @@ impl Process {
         for (byte, shared) in text.iter_mut().zip(&session.process_rules) {
             *byte = shared.load(Ordering::Relaxed);
         }
-        // A vfork child is taken for its parent, in whose memory the decision is kept.
+        // A vfork child counts as its parent, whose memory holds the decision.
         let pid = if self.has_stamp() || thread::in_vfork_child() {
             self.pid.load(Ordering::Relaxed)
         } else {

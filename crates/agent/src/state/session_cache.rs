@@ -1,9 +1,9 @@
-//! What this process decided about each session, remembered in its own memory.
+//! The cache of decisions: whether and how this process records for each session.
 //!
-//! A decision holds for one generation of a session. It is kept under a sequence count, because
-//! threads and signal handlers read it while another thread replaces it: a reader that catches it
-//! in between decides for itself, on its stack. So nobody ever waits for anybody. Who replaces it
-//! is noted ([`PUBLISHERS`]), so that somebody else finishes that if he is gone.
+//! A decision holds for one generation of a session. A sequence count protects it, because threads
+//! and signal handlers read it while another thread replaces it. A reader that meets a replacement
+//! makes the decision itself, on its stack, so no reader waits. The replacing thread owns a lock
+//! ([`PUBLISHERS`]), so that another thread completes the replacement if the owner is gone.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -15,37 +15,37 @@ use trackway_window::{SessionLayout, Window};
 
 use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackMarker};
 
-/// A decision in the form that the recording path wants.
+/// A decision, in the form that the fast path reads.
 #[repr(C, align(64))]
 pub(crate) struct Decision {
-    /// Odd while being replaced; even otherwise.
+    /// Odd during a replacement; even otherwise.
     pub(crate) sequence: AtomicU64,
-    /// The generation that it holds for.
+    /// The generation that the decision holds for.
     pub(crate) generation: AtomicU64,
-    /// CPUs whose sequence regions may be written without further questions; 0: ask
-    /// [`crate::emit::slow_path`].
+    /// Number of CPUs whose sequence regions the fast path may write; 0: only
+    /// [`crate::emit::slow_path`] may.
     pub(crate) cpus: AtomicU32,
-    /// Contexts wanted. With contexts of applications, `cpus` and `filtered_cpus` are 0, and from
-    /// [`CPUS_AT`] on this has what they would be.
+    /// Bits of the session's contexts. With application contexts, `cpus` and `filtered_cpus` are 0,
+    /// and the bits from [`CPUS_AT`] on hold the number of CPUs.
     pub(crate) contexts: AtomicU32,
     /// `Geometry::to_word` of sequence regions.
     pub(crate) geometry: AtomicU64,
     /// Control lines of CPU 0; the table of ids lies before them (`ids_before`).
     pub(crate) controls: AtomicPtr<u8>,
-    /// Where the session's window is mapped.
+    /// The address at which the session's window is mapped.
     pub(crate) base: AtomicPtr<u8>,
-    /// Bytes of that window known to be backed: nothing beyond is touched.
+    /// Backed bytes of that window: the fast path touches nothing beyond.
     pub(crate) usable: AtomicU64,
-    /// The same as `cpus`, where the session has filters: then `cpus` is 0.
+    /// The value of `cpus` for a session with filters, where `cpus` is 0.
     pub(crate) filtered_cpus: AtomicU16,
-    /// Whether the process takes part; meaningful for `generation`.
+    /// True if the process takes part; meaningful for `generation`.
     participates: AtomicBool,
-    /// Number that link_tag carry which are made for this decision; no other has it. 0: the session
+    /// Tag of the links that are made for this decision alone ([`crate::filters`]). 0: the session
     /// has no filters.
     pub(crate) link_tag: AtomicU32,
 }
 
-/// The tag that a decision's link_tag carry.
+/// The tag of the links that belong to a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkTag {
     /// Links of the decision have this tag.
@@ -57,14 +57,14 @@ pub(crate) enum LinkTag {
     InReplacement,
 }
 
-/// See [`Decision::contexts`].
+/// First bit of the number of CPUs in [`Decision::contexts`].
 pub(crate) const CPUS_AT: u32 = 16;
 
-/// Who replaces the decision about each session.
+/// Locks of the threads that replace the decision about each session.
 static PUBLISHERS: [RecoverableLock; SESSIONS_MAX] =
     [const { RecoverableLock::new() }; SESSIONS_MAX];
 
-/// The number of the next decision about a session with filters.
+/// Tag for the next decision about a session with filters.
 static NEXT_LINK_TAG: AtomicU32 = AtomicU32::new(1);
 
 const _: () = assert!(size_of::<Decision>() == 64);
@@ -87,19 +87,19 @@ impl Decision {
         }
     }
 
-    /// Whether what was read since `sequence` was loaded belongs together.
+    /// Returns true if no replacement has changed the decision since the reader loaded `sequence`.
     #[inline(always)]
     pub(crate) fn unchanged_since(&self, sequence: u64) -> bool {
-        // ORDERING: Acquire keeps the loads of the decision before this second look; it pairs
-        // with the Release fence in `publish`.
+        // ORDERING: Acquire keeps the loads of the decision before this second look; it pairs with
+        // the Release fence in `replace`.
         fence(Ordering::Acquire);
         self.sequence.load(Ordering::Relaxed) == sequence && sequence & 1 == 0
     }
 
-    /// What this process has decided about `generation` of the session in `window`: to take part
-    /// or not; `None`: nothing.
+    /// Returns true if the process takes part in `generation` of the session in `window`, false if
+    /// it does not; `None`: there is no decision about that.
     pub(crate) fn participation(&self, window: &Window, generation: u64) -> Option<bool> {
-        // ORDERING: Acquire pairs with the Release in `publish`.
+        // ORDERING: Acquire pairs with the Release in `replace`.
         let sequence = self.sequence.load(Ordering::Acquire);
         let same = self.generation.load(Ordering::Relaxed) == generation
             && self.base.load(Ordering::Relaxed) == window.base();
@@ -107,12 +107,12 @@ impl Decision {
         (same && self.unchanged_since(sequence)).then_some(participates)
     }
 
-    /// Returns the tag of the link_tag that are made for `generation` of the session in `window`.
+    /// Returns the tag of the links that are made for `generation` of the session in `window`.
     pub(crate) fn current_link_tag(&self, window: &Window, generation: u64) -> LinkTag {
-        /// How often it is looked at: for some microseconds at most.
+        /// Number of polls: some microseconds at most.
         const PATIENCE: usize = 100;
         for _ in 0..PATIENCE {
-            // ORDERING: Acquire pairs with the Release in `publish`.
+            // ORDERING: Acquire pairs with the Release in `replace`.
             let sequence = self.sequence.load(Ordering::Acquire);
             let same = self.generation.load(Ordering::Relaxed) == generation
                 && self.base.load(Ordering::Relaxed) == window.base();
@@ -129,11 +129,11 @@ impl Decision {
         LinkTag::InReplacement
     }
 
-    /// The generation of the decision with this number, if this is it, and the event with this
-    /// enable word one of its window.
+    /// Returns the generation of the decision, if the decision has this tag and the event with this
+    /// enable word belongs to its window.
     #[inline(always)]
     pub(crate) fn generation_of(&self, number: u32, enabled: *const AtomicU32) -> Option<u64> {
-        // ORDERING: Acquire pairs with the Release in `publish`.
+        // ORDERING: Acquire pairs with the Release in `replace`.
         let sequence = self.sequence.load(Ordering::Acquire);
         let is_it = self.link_tag.load(Ordering::Relaxed) == number
             && Window::event_at(self.base.load(Ordering::Relaxed), enabled) < EVENTS_MAX;
@@ -141,7 +141,8 @@ impl Decision {
         (is_it && self.unchanged_since(sequence)).then_some(generation)
     }
 
-    /// Replaces the decision about session `index`, which this is, unless somebody else is at it.
+    /// Replaces the decision, which is about session `index`, unless another thread is replacing
+    /// it.
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
     pub(super) fn publish(
@@ -154,7 +155,7 @@ impl Decision {
     ) {
         let publisher = &PUBLISHERS[index % SESSIONS_MAX];
         let marker = StackMarker::new();
-        // Where somebody has left it in the middle, what he has stored is stored once more.
+        // After a gone owner, all stores run again.
         if !matches!(publisher.acquire(marker.owner()), LockResult::Held(_)) {
             self.replace(window, generation, usable, layout);
             publisher.release();
@@ -162,7 +163,7 @@ impl Decision {
         marker.end();
     }
 
-    /// For who is the publisher.
+    /// Replaces the decision. Only the owner of the lock calls this.
     fn replace(
         &self,
         window: &Window,
@@ -170,11 +171,11 @@ impl Decision {
         usable: u64,
         layout: Option<&SessionLayout>,
     ) {
-        // Odd already, if somebody has left it in the middle.
+        // Odd already, if a gone owner left it in the middle.
         let odd = self.sequence.load(Ordering::Relaxed) | 1;
         self.sequence.store(odd, Ordering::Relaxed);
-        // ORDERING: Release keeps the odd count before the stores below, for readers that see
-        // any of them; pairs with the fence in `unchanged_since`.
+        // ORDERING: Release keeps the odd count before the stores below, for readers that see any
+        // of them; pairs with the fence in `unchanged_since`.
         fence(Ordering::Release);
         let is_same = self.generation.load(Ordering::Relaxed) == generation
             && self.base.load(Ordering::Relaxed) == window.base();
@@ -209,9 +210,8 @@ impl Decision {
     }
 }
 
-/// Voids all decisions of a process. A fork child has those of its parent: a namespace or token
-/// rule may decide otherwise here, and a thread that was replacing one when the parent forked does
-/// not exist here.
+/// Voids all decisions. A fork child has its parent's: a namespace rule or a token may decide
+/// differently here, and a thread that was replacing one at the fork does not exist here.
 pub(super) fn void_all(decisions: &[Decision; SESSIONS_MAX]) {
     for (decision, publisher) in decisions.iter().zip(&PUBLISHERS) {
         publisher.release_in_fork_child();
@@ -220,7 +220,7 @@ pub(super) fn void_all(decisions: &[Decision; SESSIONS_MAX]) {
         decision.filtered_cpus.store(0, Ordering::Relaxed);
         decision.link_tag.store(0, Ordering::Relaxed);
         let sequence = decision.sequence.load(Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire of readers, as in `publish`.
+        // ORDERING: Release pairs with the Acquire of readers, as in `replace`.
         decision.sequence.store((sequence | 1) + 1, Ordering::Release);
     }
 }

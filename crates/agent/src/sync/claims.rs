@@ -1,16 +1,17 @@
-//! Which claim regions this process is writing to, and from where: so that a region whose writer is
-//! gone is free again.
+//! Notes of the claim regions that this process writes to, so that an abandoned region becomes free
+//! again.
 //!
-//! A region's owner word says which thread has it. That the thread has ended, or its process, the
-//! recorder finds out. That it lives and has left the region in the middle, because a signal
-//! handler jumped out of there, only this process can know ([`crate::sync::recoverable_lock`]). So
-//! who claims a region takes its *note* before, writes there what his owner word will be, and gives
-//! it back behind that. Invariant: while somebody of this process has a region by an owner word
-//! that others could free, the note says so. Who finds a note whose holder is gone frees what he
-//! had. What was written to the region is whole without the last commit, as where a writer has
-//! died.
+//! A region's owner word names the writing thread. The recorder detects the end of that thread or
+//! of its process. Only this process can detect that a living thread has abandoned a region,
+//! because a signal handler jumped out of it ([`crate::sync::recoverable_lock`]). So a writer takes
+//! the region's *note* before it claims, stores its owner word there, and releases the note after
+//! the claim.
 //!
-//! A place in the notes is several regions'; then one of two writers goes to another region.
+//! Invariant: while a thread of this process owns a region by an owner word that others could free,
+//! the note holds that word. A writer that finds a note with a gone owner frees the abandoned
+//! region. The region's contents are whole without the last commit, as after a writer's death.
+//!
+//! Several regions share a note. Two writers that meet there use different regions.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -19,22 +20,22 @@ use trackway_ring::{Control, Region};
 
 use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackOwner};
 
-/// How many notes there are.
+/// Number of notes.
 const NOTES_MAX: usize = 512;
 
 static NOTES: [ClaimNote; NOTES_MAX] = [const { ClaimNote::new() }; NOTES_MAX];
 
-/// What somebody claims.
+/// The claim of one writer.
 #[repr(align(64))]
 struct ClaimNote {
     lock: RecoverableLock,
-    /// His owner word; written before `control`.
+    /// The writer's owner word; stored before `control`.
     owner: AtomicU64,
-    /// Control lines of the region that he has, or may have; null: none.
+    /// Control lines of the region that the writer owns, or is about to own; null: none.
     control: AtomicPtr<Control>,
 }
 
-/// A claim and its note: the claim ends first.
+/// A claim and its note. The claim ends before the note.
 pub(crate) struct NotedClaim<'window> {
     claim: Option<Claim<'window>>,
     note: Option<&'static ClaimNote>,
@@ -50,23 +51,23 @@ impl ClaimNote {
     }
 
     fn of(region: &Region<'static>) -> &'static Self {
-        // Control lines are 64 bytes apart at least. Multiplied (Fibonacci hashing), because they
-        // mostly are multiples of more.
+        // Control lines are at least 64 bytes apart. Multiplied (Fibonacci hashing), because most
+        // are multiples of more.
         let line = core::ptr::from_ref(region.control).addr() as u64 >> 6;
         let place = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NOTES_MAX.ilog2());
         &NOTES[place as usize % NOTES_MAX]
     }
 
-    /// Frees what somebody had who is gone, if he was of the process that `owner` is of: not in its
-    /// fork child, where it may be a claim of the parent's.
+    /// Frees the region of a gone writer, if that writer belongs to the process of `owner`. A fork
+    /// child finds its parent's claims here, which it must leave alone.
     fn free_abandoned(&self, owner: u64) {
         /// The part of an owner word that names the process.
         const PROCESS: u64 = 0xffff_ffff;
         // ORDERING: Acquire pairs with the Release in `claim`, for the owner word.
         let control = self.control.load(Ordering::Acquire);
         let left = self.owner.load(Ordering::Relaxed);
-        // SAFETY: control lines lie in a window, which is mapped for good; who is gone had found
-        // them there, and they are atomics.
+        // SAFETY: control lines lie in a window, which stays mapped; the gone writer found them
+        // there, and they are atomics.
         if let Some(control) = unsafe { control.cast_const().as_ref() }
             && left & PROCESS == owner & PROCESS
         {
@@ -81,8 +82,8 @@ impl ClaimNote {
     }
 }
 
-/// Claims a region for who has this owner word, and a marker that lives until the claim has
-/// ended. Not `noted`: whose word says nothing that could be proved (a vfork child's).
+/// Claims a region for the thread with this owner word. The marker of `me` lives until the claim
+/// has ended. Without `noted` there is no note: a vfork child's owner word proves nothing.
 pub(crate) fn claim(
     region: Region<'static>,
     owner: u64,
@@ -100,7 +101,8 @@ pub(crate) fn claim(
         LockResult::Held(_) => return None,
     }
     note.owner.store(owner, Ordering::Relaxed);
-    // ORDERING: Release: the owner word before; both before the claim, which is a Release, too.
+    // ORDERING: Release: the owner word is stored before this. Both are stored before the claim,
+    // which is a Release, too.
     note.control.store(core::ptr::from_ref(region.control).cast_mut(), Ordering::Release);
     let claim = Claim::take(region, owner);
     let is_taken = claim.is_some();
@@ -109,12 +111,12 @@ pub(crate) fn claim(
 }
 
 impl<'window> NotedClaim<'window> {
-    /// The claim, while it lasts.
+    /// Returns the claim, while it lasts.
     pub(crate) fn claim(&self) -> Option<&Claim<'window>> {
         self.claim.as_ref()
     }
 
-    /// Leaves the claim to whoever else has it: the parent of a fork child.
+    /// Leaves the claim to its other owner: the parent of a fork child.
     pub(crate) fn abandon(mut self) {
         core::mem::forget(self.claim.take());
     }
@@ -130,7 +132,7 @@ impl Drop for NotedClaim<'_> {
     }
 }
 
-/// Forgets, in a fork child, what threads were at that it does not have.
+/// Releases, in a fork child, the notes of threads that the child does not have.
 pub(crate) fn release_in_fork_child() {
     for note in &NOTES {
         if !note.lock.is_owned_by_this_thread() {
@@ -155,7 +157,7 @@ mod tests {
 
     const OWNER: u64 = 5 << 32 | 7;
 
-    /// Claims it from always the same place, then does this with it.
+    /// Claims the region from a fixed stack depth, then runs `then` with the result.
     #[inline(never)]
     fn there<T>(region: Region<'static>, then: impl FnOnce(Option<NotedClaim<'static>>) -> T) -> T {
         let marker = StackMarker::new();
@@ -164,7 +166,7 @@ mod tests {
         result
     }
 
-    /// As siglongjmp(3) does.
+    /// Abandons the claim as siglongjmp(3) does.
     fn leave(noted: Option<NotedClaim<'static>>) -> bool {
         let was_free = noted.is_some();
         core::mem::forget(noted);
@@ -178,7 +180,8 @@ mod tests {
             assert!(there(region, leave));
             assert_eq!(region.control.owner.load(Ordering::Relaxed), OWNER);
         }
-        // Not for who stands elsewhere, as a handler does that has interrupted it.
+        // A caller with another stack address, such as an interrupting handler, does not get the
+        // region.
         let elsewhere = [const { StackMarker::new() }; 8];
         assert!(claim(region, OWNER, elsewhere[0].owner(), true).is_none());
         elsewhere.iter().for_each(StackMarker::end);

@@ -1,16 +1,19 @@
-//! Who holds what one holds at a time: known by a *marker*, an object on his stack.
+//! A lock whose owner is identified by a stack address, so that an owner that is gone is detected.
 //!
-//! A signal handler may jump out of what it has interrupted (siglongjmp(3)), and a thread may end
-//! in the middle (pthread_exit(3) in a handler, asynchronous cancellation): then nobody lets go.
-//! Invariant: what is held changes hands without that only if who held it is *gone*, and that is
-//! known for certain. It is, when a marker of who comes later shares memory with his: two
-//! objects that live at the same time never do. It does not matter whose stack it is, which way it
-//! grows, or whether handlers and coroutines have stacks of their own; what is there is not looked
-//! at. (It matters to nobody but him who copies stacks away and back again, and does so in a signal
-//! handler.) A thread that comes the same way again stands where it stood, so it knows at once.
+//! A signal handler may jump out of the code that it interrupted (siglongjmp(3)). A thread may end
+//! in the middle (pthread_exit(3) in a handler, asynchronous cancellation). In both cases the owner
+//! never releases the lock.
 //!
-//! What who is gone has done is seen by who finds that out: it was done on the same stack, and so
-//! by the same thread before, or by one whose end whoever gave the stack away has waited for.
+//! Invariant: the lock changes its owner without a release only if the old owner is certainly
+//! *gone*. Each owner has a *marker*, an object on its stack. An owner is gone when the marker of a
+//! later caller overlaps the owner's marker, because two living objects never share memory. This
+//! holds for every stack: the direction of growth does not matter, nor do separate stacks of
+//! handlers and coroutines. Nothing reads the marker's bytes. (The argument fails for a program
+//! that copies stacks away and back in a signal handler.) A thread that takes the same path again
+//! has its marker at the same address, so it detects the gone owner at once.
+//!
+//! The new owner sees everything that the old owner wrote. Both used the same stack: either the
+//! same thread did, or the stack's second thread started after the first one had ended.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -18,20 +21,20 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::tls;
 
-/// Size of a marker: callers whose depths differ by less are told to be the same place. Of a
-/// signal handler's stack, which may be small.
+/// Bytes of a marker. Callers whose depths differ by less count as the same place. Signal handlers'
+/// stacks may be small, so it stays short.
 const MARKER_BYTES: usize = 320;
 
-/// Bits of an address that a [`StackOwner`] has room for.
+/// Bits of an address that a [`StackOwner`] holds.
 const ADDRESS_BITS: u32 = 48;
-/// Footprints begin at multiples of this, as a power of two, in bytes.
+/// Alignment of markers, as a power of two, in bytes.
 const ALIGNMENT_SHIFT: u32 = 4;
-/// Bits of a [`StackOwner`] that say where his marker is.
+/// Bits of a [`StackOwner`] for the marker's address.
 const PLACE_BITS: u32 = ADDRESS_BITS - ALIGNMENT_SHIFT;
-/// Bits that say which thread it is, more or less: the top bit is free.
+/// Bits of a [`StackOwner`] for a hash of the thread; the top bit stays free.
 const THREAD_BITS: u32 = 63 - PLACE_BITS;
 
-/// Lives on the stack of who holds something, all the time.
+/// An object that lives on an owner's stack for as long as the owner holds a lock.
 #[repr(C, align(16))]
 pub(crate) struct StackMarker(UnsafeCell<MaybeUninit<[u8; MARKER_BYTES]>>);
 
@@ -41,35 +44,36 @@ impl StackMarker {
         Self(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
-    /// Who has it. It must not be moved from here on.
+    /// Returns the owner that this marker identifies. The marker must not move from here on.
     #[inline(always)]
     pub(crate) fn owner(&self) -> StackOwner {
         StackOwner::new(core::hint::black_box(self.0.get()).addr(), tls::line::<u8>().addr())
     }
 
-    /// It lives up to here: to be called when nothing is held any more.
+    /// Ends the marker's life: called when the owner has released everything.
     #[inline(always)]
     pub(crate) fn end(&self) {
         core::hint::black_box(self.0.get());
     }
 }
 
-/// Somebody who may hold something, as a word: never zero, and without the top bit.
+/// A possible owner of a lock, as a word: never zero, and without the top bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StackOwner(u64);
 
 impl StackOwner {
-    /// Whose marker is there, and whose thread's line there.
+    /// Makes an owner from the addresses of its marker and of its thread's line.
     const fn new(marker: usize, thread: usize) -> Self {
-        // Of who is farther up (in a larger address space) nothing is known.
+        // An address beyond these bits, in a larger address space, gets no place: it proves
+        // nothing.
         let is_near = marker as u64 >> ADDRESS_BITS == 0;
         let place = if is_near { marker as u64 >> ALIGNMENT_SHIFT } else { 0 };
-        // Threads' lines are 64 bytes long. Not 0, which is nobody.
+        // Threads' lines are 64 bytes long. Zero would mean no owner.
         let thread = (thread as u64 >> 6) % ((1 << THREAD_BITS) - 1) + 1;
         Self(thread << PLACE_BITS | place)
     }
 
-    /// The one that [`Self::word`] was of.
+    /// Restores an owner from its word ([`Self::word`]).
     pub(crate) const fn from_word(word: u64) -> Self {
         Self(word & ((1 << 63) - 1))
     }
@@ -82,31 +86,31 @@ impl StackOwner {
         self.0 & ((1 << PLACE_BITS) - 1)
     }
 
-    /// Whether `other`, who was here before, is gone for certain.
+    /// Returns true if this owner's marker proves that `other`, an earlier owner, is gone.
     pub(crate) const fn proves_gone(self, other: Self) -> bool {
         let distance = self.place().abs_diff(other.place()) << ALIGNMENT_SHIFT;
         self.place() != 0 && other.place() != 0 && distance < MARKER_BYTES as u64
     }
 
-    /// Whether the two are of one thread: then who comes later must not wait for the other. (It may
-    /// be said of two threads that are not one: then nobody waits, either.)
+    /// Returns true if both owners may belong to one thread. Then the later one must not wait. Two
+    /// threads may collide here; then neither waits.
     pub(crate) const fn shares_thread_with(self, other: Self) -> bool {
         self.0 >> PLACE_BITS == other.0 >> PLACE_BITS
     }
 }
 
-/// How something was taken.
+/// The outcome of [`RecoverableLock::acquire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockResult {
-    /// Nobody had it.
+    /// The lock was free.
     Acquired,
-    /// Who had it is gone: it may be in any state that he could leave it in.
+    /// The old owner is gone: the protected state may be half changed.
     Recovered,
-    /// It was not: he has it.
+    /// The lock belongs to this owner.
     Held(StackOwner),
 }
 
-/// Who holds something.
+/// The lock: its owner's word, or 0.
 pub(crate) struct RecoverableLock(AtomicU64);
 
 impl RecoverableLock {
@@ -114,7 +118,7 @@ impl RecoverableLock {
         Self(AtomicU64::new(0))
     }
 
-    /// Takes it for somebody whose marker lives until he lets go.
+    /// Acquires the lock for an owner whose marker lives until the release.
     #[inline]
     pub(crate) fn acquire(&self, me: StackOwner) -> LockResult {
         // ORDERING: Acquire pairs with the Release in `release`.
@@ -129,29 +133,30 @@ impl RecoverableLock {
         if !me.proves_gone(other) {
             return LockResult::Held(other);
         }
-        // Who has this word now is still the same one: others of that place cannot live beside us.
+        // If the word is unchanged, it is still the same owner's: no other owner of that place can
+        // live beside this one.
         let (from, to) = (other.word(), me.word());
-        // ORDERING: Acquire, as above, if he has let go of something that he had not noted.
+        // ORDERING: Acquire, as above, for an old owner that released the lock unnoticed.
         match self.0.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => LockResult::Recovered,
             Err(word) => LockResult::Held(StackOwner::from_word(word)),
         }
     }
 
-    /// Lets go: who holds it only.
+    /// Releases the lock. Only its owner calls this.
     #[inline]
     pub(crate) fn release(&self) {
-        // ORDERING: Release pairs with the Acquire in `take`.
+        // ORDERING: Release pairs with the Acquire in `acquire`.
         self.0.store(0, Ordering::Release);
     }
 
-    /// Who holds it, or has left it.
+    /// Returns the present owner, which may be gone.
     pub(crate) fn owner(&self) -> Option<StackOwner> {
         let word = self.0.load(Ordering::Relaxed);
         (word != 0).then(|| StackOwner::from_word(word))
     }
 
-    /// Whether a frame of the calling thread holds it, or did when it was left.
+    /// Returns true if a frame of the calling thread owns the lock, or owned it when it was left.
     pub(crate) fn is_owned_by_this_thread(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         word != 0
@@ -159,8 +164,8 @@ impl RecoverableLock {
                 .shares_thread_with(StackOwner::new(0, tls::line::<u8>().addr()))
     }
 
-    /// Lets go, in a fork child, of what threads hold that it does not have; whether it has done
-    /// so.
+    /// Releases the lock in a fork child if a thread owns it that the child does not have. Returns
+    /// true if it did.
     pub(crate) fn release_in_fork_child(&self) -> bool {
         let is_others = !self.is_owned_by_this_thread();
         if is_others {
@@ -178,32 +183,32 @@ mod tests {
 
     #[test]
     fn who_stands_where_another_stood_has_it_and_nobody_else() {
-        let held = RecoverableLock::new();
+        let lock = RecoverableLock::new();
         let first = StackOwner::new(BEFORE, 0x7000_0040);
-        assert_eq!(held.take(first), LockResult::Acquired);
-        // A handler on the same stack, a thread of another one, and what is far up.
+        assert_eq!(lock.acquire(first), LockResult::Acquired);
+        // A handler on the same stack, a thread with another stack, and an address beyond the bits.
         for other in [
             StackOwner::new(BEFORE - MARKER_BYTES, 0x7000_0040),
             StackOwner::new(BEFORE + MARKER_BYTES, 0x7000_0040),
             StackOwner::new(0x7fee_0000_0000, 0x7000_0080),
             StackOwner::new(1 << 48 | BEFORE, 0x7000_0040),
         ] {
-            assert_eq!(held.take(other), LockResult::Held(first));
+            assert_eq!(lock.acquire(other), LockResult::Held(first));
         }
         let again = StackOwner::new(BEFORE - MARKER_BYTES + 16, 0x7000_0040);
-        assert_eq!(held.take(again), LockResult::Recovered);
+        assert_eq!(lock.acquire(again), LockResult::Recovered);
         let later = StackOwner::new(BEFORE - 64, 0x7000_0080);
-        assert_eq!(held.take(later), LockResult::Recovered, "of another thread, too");
-        held.release();
-        assert_eq!(held.take(first), LockResult::Acquired);
+        assert_eq!(lock.acquire(later), LockResult::Recovered, "of another thread, too");
+        lock.release();
+        assert_eq!(lock.acquire(first), LockResult::Acquired);
     }
 
     #[test]
     fn who_is_too_far_up_to_be_noted_is_never_gone() {
-        let held = RecoverableLock::new();
+        let lock = RecoverableLock::new();
         let far = StackOwner::new(1 << 48 | BEFORE, 0x7000_0040);
-        assert_eq!(held.take(far), LockResult::Acquired);
-        assert_eq!(held.take(far), LockResult::Held(far));
+        assert_eq!(lock.acquire(far), LockResult::Acquired);
+        assert_eq!(lock.acquire(far), LockResult::Held(far));
     }
 
     #[test]
