@@ -7,11 +7,13 @@ use trackway_sys::Errno;
 use crate::fork_child::ensure_stamp;
 use crate::state::thread;
 
-/// clone(2) as the C library has it, for a child that may share the caller's thread-local storage:
-/// with CLONE_VM and without CLONE_SETTLS. Such a child is what a vfork child is: it sees its
-/// parent's rseq area, which is not registered for it, so both go by claim. Where the parent waits
-/// (CLONE_VFORK) that ends with the call; else it lasts, because nobody says when the child ends.
-/// Which of them is whose is then said by the process id, so that the parent is its own master.
+/// Calls clone(2) as the C library does, for a child that may share the caller's thread-local
+/// storage: with CLONE_VM and without CLONE_SETTLS.
+///
+/// Such a child is like a vfork child: it sees its parent's rseq area, which is not registered for
+/// it. So both record by claim. If the parent waits (CLONE_VFORK), that ends with the call; else it
+/// lasts, because the child's end is never reported. The process id then tells whose memory this
+/// is, so that the parent remains its owner.
 ///
 /// # Safety
 /// As clone(2): the C library's function is called with the same arguments.
@@ -32,7 +34,7 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     if shares_tls && waits {
         thread::begin_shared_tls();
     } else if shares_tls {
-        // Before there are two with this memory: see `thread::runs_in_parent_memory`.
+        // Before two processes have this memory: see `thread::runs_in_parent_memory`.
         let errno = Errno::last();
         ensure_stamp();
         errno.set();
@@ -58,7 +60,7 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     result
 }
 
-/// Arguments of [`clone`]; those that the caller did not give hold anything.
+/// The arguments of [`clone`]; those that the caller did not pass hold anything.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "clone(2) explains them")]
 pub struct CloneArguments {

@@ -1,8 +1,9 @@
-//! Processes that become another user: the old user's window goes, the new user's comes.
+//! Processes that become another user: they leave the old user's window and enter the new user's.
 //!
-//! Called after the C library's set*id functions, never on the recording path.
-//! docs/design/0004-privileges.md says when a window goes, in which order, and what that does to
-//! threads that are recording. One thread at a time moves; who finds it busy asks it to look again.
+//! The wrappers of the C library's set*id functions call this, never the recording path.
+//! docs/design/0004-privileges.md describes when a window goes, in which order, and the effect on
+//! recording threads. One thread at a time moves the process; a second one requests another check
+//! from it.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -46,7 +47,7 @@ impl WrappedFunction {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Looks the wrapped function up: the next one in search order, which may be another wrapper.
+    /// Looks up the wrapped function: the next one in search order, which may be another wrapper.
     fn look_up(&self) -> *mut c_void {
         let name: *const c_char = self.name.as_ptr();
         // SAFETY: the name is a C string.
@@ -55,60 +56,59 @@ impl WrappedFunction {
         address
     }
 
-    /// Its address; null: there is none (then no program can have called us in its place).
+    /// Returns its address; null: there is none (then no program can have called the wrapper).
     pub fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if known.is_null() { self.look_up() } else { known }
     }
 }
 
-/// Looks all wrapped functions up at load, because dlsym(3) may not be called where set*id may: in
-/// a signal handler, or in the fork child of a program with threads.
+/// Looks up all wrapped functions at load, because dlsym(3) may not be called in all places where
+/// set*id may: in a signal handler, or in the fork child of a program with threads.
 pub(crate) fn look_up_wrapped() {
     for wrapped in [&SETUID, &SETEUID, &SETREUID, &SETRESUID] {
         wrapped.look_up();
     }
     unsafe extern "C" {
-        /// pthread_atfork(3). Of the C library's static part.
+        /// pthread_atfork(3), in the static part of the C library.
         fn pthread_atfork(
             prepare: Option<extern "C" fn()>,
             parent: Option<extern "C" fn()>,
             child: Option<extern "C" fn()>,
         ) -> c_int;
     }
-    // If there is no memory for that, children forked in the middle of a change stay as they are.
+    // Without memory for this, children forked in the middle of a change stay as they are.
     // SAFETY: the library, and so the function, is never unloaded.
     unsafe { pthread_atfork(None, None, Some(finish_in_fork_child)) };
 }
 
-/// How often anybody has asked.
+/// Number of requests for a move.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 
-/// How many threads are in a wrapped function now.
+/// Number of threads in a wrapped function.
 static CHANGES_UNDERWAY: AtomicU32 = AtomicU32::new(0);
 
-/// A change of user while it is under way, from before the C library's function to the end of what
-/// follows from it.
+/// A change of user, from before the C library's function to the end of its consequences.
 #[derive(Debug)]
 pub struct UserChange {
-    /// What the window is replaced by, where the new user may not have it any more.
+    /// The zeros that replace the window, if the new user may not have it any more.
     zeros: Option<Zeros>,
-    /// Whether it is one of this process: a vfork child has its parent's memory, and is about to
-    /// call exec.
+    /// True if this process changes its user. False in a vfork child, which has its parent's memory
+    /// and is about to call exec.
     is_ours: bool,
 }
 
 impl UserChange {
-    /// Begins a change to these users (real, effective, saved; `None`: that one has_stayed).
+    /// Begins a change to these users (real, effective, saved; `None`: that one stays).
     pub fn begin(users: [Option<u32>; 3]) -> Self {
         if !PROCESS.has_started() || thread::runs_in_parent_memory() {
             return Self { zeros: None, is_ours: false };
         }
         // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this, too.
         CHANGES_UNDERWAY.fetch_add(1, Ordering::SeqCst);
-        // Root may lock as much memory as it likes (mlockall with MCL_FUTURE makes all that is
-        // mapped such memory); the new user may not. Nothing is done where it may come back, or
-        // where the change will be refused.
+        // Root may lock any amount of memory (mlockall with MCL_FUTURE locks all mapped memory);
+        // the new user may not. So the zeros are mapped before the change, unless root may come
+        // back or the change will be refused.
         let leaves = users.iter().all(|&user| user.is_some_and(|user| user != 0));
         let mapped = PROCESS.current_window().filter(|mapped| leaves && mapped.uid() == 0);
         let mapped = mapped.filter(|_| Users::current().effective() == 0);
@@ -120,7 +120,7 @@ impl UserChange {
         Self { zeros, is_ours: true }
     }
 
-    /// The C library's function has succeeded.
+    /// Completes the change after the C library's function has succeeded.
     pub fn complete(&mut self) {
         if self.is_ours && must_move(Users::current()) {
             users_changed(&mut self.zeros);
@@ -142,10 +142,10 @@ impl Drop for UserChange {
     }
 }
 
-/// In every child that fork(3) makes. Where a thread of the parent was changing its user, which the
-/// child does not have, the child does all of that again, so that it is not left with a window that
-/// its user may not have, nor without one. (It is in no sandbox that forbids this: the parent's
-/// thread was at it.)
+/// Finishes, in a child of fork(3), a change of user that a thread of the parent had begun. The
+/// child does not have that thread, so it repeats all steps. So it does not keep a window that its
+/// user may not have, nor stay without one. (No sandbox forbids this: the parent's thread was doing
+/// it.)
 extern "C" fn finish_in_fork_child() {
     thread::note_fork();
     if CHANGES_UNDERWAY.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
@@ -156,14 +156,14 @@ extern "C" fn finish_in_fork_child() {
     ensure_stamp();
     let opened = UNUSED_WINDOW.swap(core::ptr::null_mut(), Ordering::Relaxed);
     if !opened.is_null() && !MappedWindow::all().any(|(_, window)| window.base() == opened) {
-        // SAFETY: the parent's thread, which is not here, had mapped it and given it to nobody.
+        // SAFETY: the parent's thread, which is not here, mapped it and published it nowhere.
         unsafe {
             libc::munmap(opened.cast(), UNUSED_WINDOW_BYTES.load(Ordering::Relaxed) as usize)
         };
     }
     for (mapped, _) in MappedWindow::all().filter(|(mapped, _)| !PROCESS.is_in(mapped)) {
         let Some(window) = mapped.whole_window() else { continue };
-        // Half left, or half entered. If this fails, there is nothing more to be done.
+        // A window that was half left or half entered. If this fails, nothing more can be done.
         let _ = window.blank(true, mapped.used_bytes_max(&window));
         let _ = window.blank(false, mapped.used_bytes_max(&window));
     }
@@ -175,16 +175,15 @@ extern "C" fn finish_in_fork_child() {
     errno.set();
 }
 
-/// After a set*id function that succeeded: moves to the window of the user whose process this is
-/// now. Any thread, any signal handler; errno is unchanged. Waits for claims, for a few
-/// milliseconds, and for nothing else.
+/// Moves, after a successful set*id function, to the window of the process's present user. Any
+/// thread, any signal handler; errno is unchanged. Waits only for claims, for a few milliseconds.
 #[inline(never)]
 fn users_changed(zeros: &mut Option<Zeros>) {
     let errno = Errno::last();
-    // A handler of this thread that called us in the middle would wait for itself.
+    // A handler of this thread that called this in the middle would wait for itself.
     let before = SignalSet::all().block();
-    // ORDERING: SeqCst, a Dekker pair: we ask, then find nobody moving; or whoever moves lets go,
-    // then finds that somebody has asked.
+    // ORDERING: SeqCst, a Dekker pair: this thread requests, then finds no mover; or the mover
+    // releases the lock, then finds the request.
     REQUESTS.fetch_add(1, Ordering::SeqCst);
     while let Some(lock) = PROCESS.move_lock() {
         if lock.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -203,7 +202,7 @@ fn users_changed(zeros: &mut Option<Zeros>) {
     errno.set();
 }
 
-/// Whether the process is in a window that is not its own, or in none though one is.
+/// Returns true if the process is in a window of another user, or in none though it has one user.
 fn must_move(users: Users) -> bool {
     match PROCESS.current_window() {
         Some(mapped) => !users.contain(mapped.uid()),
@@ -215,13 +214,14 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
     if !must_move(users) {
         return;
     }
-    // A user may truncate his window, which ends those who use it: only what is his for good.
+    // A user may truncate their window, which kills its users. So only a process that is that
+    // user's for good enters it.
     let uid = users.only().filter(|&uid| uid == 0 || !has_more_rights());
-    // Where none can be had, there is none.
+    // If none can be opened, the process is in none.
     let next = uid.and_then(NextWindow::open);
     if let Some(mapped) = PROCESS.current_window() {
         if let Some(next) = next.as_ref().filter(|next| mapped.shows_file(next.file)) {
-            // The same user by another number, in a user namespace.
+            // The same user with another number, in a user namespace.
             mapped.set_uid(next.uid);
             next.discard();
             return;
@@ -238,11 +238,12 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
     }
 }
 
-/// Where a window is mapped that nobody is in yet; null: there is none. For fork children.
+/// The address of a window that is mapped but not yet entered; null: there is none. For fork
+/// children.
 static UNUSED_WINDOW: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static UNUSED_WINDOW_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// A window to move to.
+/// The window to move to.
 struct NextWindow {
     window: Window,
     fd: Fd,
@@ -261,16 +262,16 @@ impl NextWindow {
         Some(Self { window, fd, file, uid })
     }
 
-    /// Gives up the mapping, which nobody has seen.
+    /// Unmaps the window, which no other thread has seen.
     fn discard(&self) {
         UNUSED_WINDOW.store(core::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: it was made in `open`, and nothing of it was given out.
+        // SAFETY: `open` mapped it, and published nothing of it.
         unsafe { self.window.discard() };
     }
 }
 
-/// The sessions of the window that is being left. Not on the stack, which may be a small one:
-/// whoever moves is alone, with its signals blocked, and in a fork child there is nobody else.
+/// The sessions of the window that the process leaves. Not on the stack, which may be small: a
+/// mover is alone, with its signals blocked, and a fork child has no other thread.
 static ABANDONED_LAYOUTS: Layouts = Layouts(UnsafeCell::new([None; SESSIONS_MAX]));
 
 struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
@@ -278,13 +279,13 @@ struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
 // SAFETY: see `ABANDONED_LAYOUTS`.
 unsafe impl Sync for Layouts {}
 
-/// Leaves a window: afterwards there are zeros in its place, and all records of before are whole.
+/// Leaves a window. Afterwards zeros are in its place, and all earlier records are whole.
 fn leave(mapped: &'static MappedWindow, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
     let Some(window) = &mapped.window() else { return Ok(()) };
     if !zeros.as_ref().is_some_and(Zeros::are_whole) {
         *zeros = None;
     }
-    // The window is looked up each time: another thread may be extending it
+    // Another thread may be extending the window, so it is looked up each time
     // (`MappedWindow::extend`).
     let mut blank = |fixed_part| {
         let Some(window) = mapped.whole_window() else { return Ok(()) };
@@ -296,35 +297,35 @@ fn leave(mapped: &'static MappedWindow, zeros: &mut Option<Zeros>) -> Result<(),
             None => window.blank(fixed_part, reach),
         }
     };
-    // SAFETY: whoever moves is the only one who is here (see `ABANDONED_LAYOUTS`).
+    // SAFETY: one thread at a time moves (see `ABANDONED_LAYOUTS`).
     let layouts = unsafe { &mut *ABANDONED_LAYOUTS.0.get() };
     for (index, layout) in layouts.iter_mut().enumerate() {
         *layout = SessionLayout::read(window, index);
     }
-    // Said before the window is gone, and taken back if it cannot be left.
+    // Counted before the window is gone, and reverted if it cannot be left.
     count_departure(mapped, window, layouts);
     PROCESS.move_to(None);
     event_archive::set_abandoned_words(0, Some(mapped));
-    // From here on no site is on, nobody finds a session, and no sequence passes its gate: no
-    // session has the generation zero.
+    // From here on every site is off, no thread finds a session, and no sequence passes its gate:
+    // no session has the generation zero.
     if let Err(errno) = blank(true) {
         uncount_departure(mapped, window);
         PROCESS.move_to(Some(mapped));
         register_events_in(mapped);
         return Err(errno);
     }
-    // Who passed its gate before has committed or starts again. A kernel that cannot do this may
-    // lose a record of each thread that is copying one now.
+    // A thread that passed its gate before has committed or starts again. A kernel that cannot do
+    // this may lose one record of each thread that is copying now.
     let _ = restart_sequences();
     wait_for_claims(mapped, window, layouts);
-    // If this fails the rest has_stayed where it is, and nobody looks there any more.
+    // If this fails, the rest stays where it is, and no thread reads it any more.
     let _ = blank(false);
-    // Those of another mapped would be of another size, and there.
+    // Zeros for another window would have another size and place.
     *zeros = None;
     Ok(())
 }
 
-/// Says to all sessions that count this process that it is going.
+/// Counts this process as departed, in all sessions that count it.
 fn count_departure(
     mapped: &MappedWindow,
     window: &Window,
@@ -342,7 +343,7 @@ fn count_departure(
     }
 }
 
-/// Takes back what [`count_departure`] said, for a process that is here again.
+/// Reverts [`count_departure`], for a process that is back.
 fn uncount_departure(mapped: &MappedWindow, window: &Window) {
     for index in window.active_sessions() {
         let session = window.session(index);
@@ -353,10 +354,10 @@ fn uncount_departure(mapped: &MappedWindow, window: &Window) {
     }
 }
 
-/// Waits until no claim region bears this process's name, for a while: who takes one now finds the
-/// session gone and lets go. A claim that has_stayed is that of a thread which does not run, or of
-/// the code that a signal handler interrupted to call us. The same for slots of lockless buffers,
-/// which do not say whose they are: until there are none for a moment.
+/// Waits a while until no claim region has this process's owner word. A thread that claims now
+/// finds the session gone and releases the claim. A claim that stays belongs to a thread that does
+/// not run, or to the code that a signal handler interrupted to call this. Also waits for a moment
+/// without slots in use in lockless buffers, which have no owner words.
 fn wait_for_claims(
     mapped: &MappedWindow,
     window: &Window,
@@ -369,7 +370,8 @@ fn wait_for_claims(
         (0..layout.cpus).any(|cpu| {
             (0..CLAIM_REGIONS_PER_CPU).any(|which| {
                 let region = layout.region(window, cpu, Way::Claim(which));
-                // ORDERING: Acquire pairs with the Release of whoever lets go: it wrote before.
+                // ORDERING: Acquire pairs with the Release of the claim's end: its writes came
+                // before.
                 let owner = region.map_or(0, |region| region.control.owner.load(Ordering::Acquire));
                 owner != 0 && owner as u32 == slot as u32
             }) || layout.lockless(window, cpu).is_some_and(|buffer| buffer.holes().next().is_some())
@@ -383,10 +385,10 @@ fn wait_for_claims(
     }
 }
 
-/// Moves to a window, if there is a place for it.
+/// Enters a window, if an entry is free for it.
 fn enter(next: &NextWindow) {
     let mapped = if let Some(mapped) = MappedWindow::find_by_file(next.file) {
-        // Back in its old place.
+        // The process is back in a window that it has left.
         next.discard();
         let window = mapped.whole_window();
         let filled = window.is_some_and(|window| window.refill(&next.fd).is_ok());
@@ -403,7 +405,7 @@ fn enter(next: &NextWindow) {
         return;
     };
     mapped.set_uid(next.uid);
-    // Its place in the table of processes is the one that its old claims name, if it still has it.
+    // Keeps the slot in the process table that old claims name, if it is still the process's.
     let place = Owner::from_word(mapped.slot.load(Ordering::Relaxed));
     let who = identity();
     if !window.holds(place, who.pid) {
@@ -414,7 +416,7 @@ fn enter(next: &NextWindow) {
     register_events_in(mapped);
 }
 
-/// Describes in the process's window what it knows, and sends there who aims at another one.
+/// Registers the process's events in the window, and retargets sites that point at another one.
 fn register_events_in(mapped: &'static MappedWindow) {
     register::intern_all(mapped);
     event_archive::set_abandoned_words(event_archive::RETARGET, Some(mapped));

@@ -1,7 +1,7 @@
-//! A program asks for a snapshot of the flight recorders that record it.
+//! Requests of the program for snapshots of the flight recorders that record it.
 //!
-//! A request is an addition to a number in the window, which the session's recorder sees at its
-//! next look: nothing here waits for it, or wakes it.
+//! A request adds one to a number in the window, which the session's recorder reads at its next
+//! poll. Nothing here waits for the recorder or wakes it.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use crate::fork_child::ensure_stamp;
 use crate::state::process::PROCESS;
 use crate::state::window_map::MappedWindow;
 
-/// Asks for a snapshot of each session that overwrites its oldest records and records this process;
-/// of those of this name, if one is given. How many they are: `trackway_abi_snapshot` of
+/// Requests a snapshot of each session that overwrites its oldest records and records this process;
+/// with a name, only of that session. Returns their number: `trackway_abi_snapshot` of
 /// include/trackway/abi/abi.h, which states the contract.
 ///
 /// # Safety
@@ -43,10 +43,10 @@ fn request_in(mapped: &MappedWindow, name: Option<&[u8]>) -> usize {
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }
-        // ORDERING: Release pairs with the recorder's Acquire: what this thread has recorded
-        // before is in the snapshot.
+        // ORDERING: Release pairs with the recorder's Acquire: earlier records of this thread are
+        // in the snapshot.
         session.snapshot_requests.fetch_add(1, Ordering::Release);
-        // A session's channels have one trace, and are one.
+        // A session's channels share one trace, and count once.
         let trace = session.trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed));
         if !traces[..count].contains(&trace) {
             traces[count] = trace;

@@ -1,7 +1,7 @@
-//! The library's start, in its constructor: find the window, take a stamp, register events.
+//! The library's start, in its constructor: maps the window, makes the stamp, registers events.
 //!
-//! Some twenty system calls, no thread, no handler, no wait. Where anything is missing the program
-//! runs on untraced; with `TRACKWAY_DEBUG=1` the reason is written to standard error.
+//! Some twenty system calls, no thread, no signal handler, no wait. If anything is missing, the
+//! program runs untraced; with `TRACKWAY_DEBUG=1` the library writes the reason to standard error.
 
 use core::ffi::{CStr, c_void};
 
@@ -20,17 +20,17 @@ use crate::state::process::PROCESS;
 use crate::state::thread;
 use crate::state::window_map::MappedWindow;
 
-/// Environment read_variable with the tokens that this process holds, in hexadecimal, by colons.
+/// Environment variable for the process's tokens: hexadecimal, separated by colons.
 const TOKEN_VARIABLE: &CStr = c"TRACKWAY_TOKEN";
-/// Environment read_variable that lets sessions make the program wait.
+/// Environment variable that lets sessions make the program wait.
 const BLOCKING_VARIABLE: &CStr = c"TRACKWAY_ALLOW_BLOCKING";
-/// Said where a recorder gave the process a token, and its session is not in this window: it has
-/// ended, or is in the window of another version, or in that of another folder.
+/// The reason for a token without a session in this window: the session has ended, or is in the
+/// window of another version or folder.
 const UNKNOWN_TOKEN: &CStr =
     c"trackway: the recording of TRACKWAY_TOKEN has ended, or its `trackway` \
     and this library are of different versions: not traced by it\n";
 
-/// Starts the library in this process. Called once, by its constructor.
+/// Starts the library in this process. Its constructor calls this once.
 pub fn start() {
     let errno = Errno::last(); // the program's is left as it was
     store_folder();
@@ -45,8 +45,8 @@ pub fn start() {
                 filters::executable_memory::prepare();
                 PROCESS.start(mapped, page, &tokens);
                 let stamp = ensure_stamp();
-                // This thread's line, so that it needs no system call in a sandbox later. Not its
-                // name: programs give their threads names after this.
+                // Fills this thread's line, so that it needs no system call in a sandbox later.
+                // Without its name: programs name their threads after this.
                 thread::identify(stamp, false);
                 register::register_loaded_modules();
                 if tokens != [0; 8] && !PROCESS.holds_awaited_token() {
@@ -68,7 +68,7 @@ pub fn start() {
 fn map_first_window() -> Result<&'static MappedWindow, OpenError> {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
-    // A user may truncate his window, which ends those who use it: not a program with more rights.
+    // A user may truncate their window, which kills its users: not those with more rights.
     if uid != 0 && has_more_rights() {
         return Err(OpenError::NotOurs);
     }
@@ -87,7 +87,8 @@ fn read_tokens(into: &mut [u64; 8]) {
     }
 }
 
-/// Whether what the program finds under this name is in the same module as `own`.
+/// Returns true if the symbol that the program finds under this name is in the same module as
+/// `own`.
 pub fn is_first_copy(name: &CStr, own: *const c_void) -> bool {
     let module = |address: *const c_void| {
         let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
@@ -99,7 +100,7 @@ pub fn is_first_copy(name: &CStr, own: *const c_void) -> bool {
     };
     // SAFETY: the name is a C string.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // An old copy does not have the name; then each believes to be alone.
+    // An old copy does not have the name; then each copy takes itself for the first.
     first.is_null() || module(first) == module(own)
 }
 

@@ -1,9 +1,9 @@
-//! Application contexts: values that a program sets, for the thread that sets them, and that a
-//! session records with each event or a filter asks for (docs/design/0010-application-contexts.md).
+//! Application contexts: values that a program sets for its threads. A session records them with
+//! each event, and filters read them (docs/design/0010-application-contexts.md).
 //!
-//! A context is known by a hash of its name ([`names`]); each thread has a place for its value, in
-//! thread-local memory ([`values`]). Who records or filters reads what the thread has set: nothing
-//! of the program is called. Any thread, any signal handler; no allocation, no system call.
+//! The hash of its name identifies a context ([`names`]). Each thread has a slot for its value, in
+//! thread-local memory ([`values`]). Recording and filtering read the thread's value and call
+//! nothing of the program. Any thread, any signal handler; no allocation, no system call.
 
 mod names;
 mod session_list;
@@ -28,19 +28,19 @@ pub(crate) const NAME_BYTES_MAX: usize = trackway_abi::session::APPLICATION_BYTE
 pub struct Context {
     /// `TRACKWAY_ABI_VERSION` of the header that made it.
     version: u16,
-    /// Its size there, in bytes.
+    /// Its size in that header, in bytes.
     size: u16,
     /// `enum trackway_abi_context_kind`.
     kind: u8,
     reserved: [u8; 3],
-    /// Its place, plus one; 0: not known yet; [`NOWHERE`].
+    /// Its index, plus one; 0: unknown; [`NOWHERE`].
     place: AtomicU32,
     more_reserved: u32,
     provider: *const c_char,
     name: *const c_char,
 }
 
-/// In [`Context::place`]: it has none.
+/// [`Context::place`] of a context without an index.
 const NOWHERE: u32 = u32::MAX;
 
 const _: () = {
@@ -50,7 +50,7 @@ const _: () = {
     assert!(offset_of!(Context, name) == 24);
 };
 
-/// `struct trackway_abi_context_value`: a value, or that there is none.
+/// `struct trackway_abi_context_value`: a value, or none.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SavedValue {
@@ -61,7 +61,8 @@ pub struct SavedValue {
 const _: () = assert!(size_of::<SavedValue>() == 40);
 
 impl Context {
-    /// Where its value is; `None`: of another version, of no kind, or there is no room for it.
+    /// Returns the context's index. `None`: the descriptor has another version or no kind, or all
+    /// indices are taken.
     #[inline]
     fn place(&self) -> Option<ContextIndex> {
         match self.place.load(Ordering::Relaxed) {
@@ -102,8 +103,8 @@ impl Context {
     }
 }
 
-/// Sets the calling thread's value of a context that is a number: an integer, extended to 64 bits
-/// by its own sign, or the bits of an `f64`.
+/// Sets the calling thread's value of a numeric context: an integer, sign-extended to 64 bits, or
+/// the bits of an `f64`.
 pub fn set_number(context: &Context, bits: u64) {
     if let Some(place) = context.place()
         && !place.is_text()
@@ -112,8 +113,8 @@ pub fn set_number(context: &Context, bits: u64) {
     }
 }
 
-/// Sets the calling thread's value of a context that is a string: `length` bytes, or up to the
-/// first NUL among them, cut to what there is room for.
+/// Sets the calling thread's value of a string context: `length` bytes, or fewer up to their first
+/// NUL, cut to the slot's size.
 ///
 /// # Safety
 /// `text` is null, or points to `length` bytes, or to a NUL before.
@@ -126,14 +127,14 @@ pub unsafe fn set_text(context: &Context, text: *const u8, length: usize) {
     }
 }
 
-/// Takes the calling thread's value of a context away.
+/// Clears the calling thread's value of a context.
 pub fn clear(context: &Context) {
     if let Some(place) = context.place() {
         values::clear(place);
     }
 }
 
-/// The calling thread's value of a context, for [`put`].
+/// Returns the calling thread's value of a context, for [`put`].
 pub fn get(context: &Context) -> SavedValue {
     match context.place().and_then(values::get) {
         Some(value) => SavedValue { words: value.words(), is_set: 1 },
@@ -141,7 +142,7 @@ pub fn get(context: &Context) -> SavedValue {
     }
 }
 
-/// Gives the context the value, or none, that [`get`] found.
+/// Restores the value, or its absence, that [`get`] returned.
 pub fn put(context: &Context, saved: &SavedValue) {
     let Some(place) = context.place() else { return };
     if saved.is_set == 0 {
@@ -151,17 +152,17 @@ pub fn put(context: &Context, saved: &SavedValue) {
     }
 }
 
-/// The place of the context of this name, `provider:name`, if the process has it.
+/// Returns the index of the context with this name, `provider:name`, if the process has it.
 pub(crate) fn find_context(name: &[u8]) -> Option<ContextIndex> {
     names::find(hash(name.iter().copied()))
 }
 
-/// How far before the end of a room, in bytes, [`write_values`] puts the value of each place, by
-/// its number; 0: not at all.
+/// Distances of values before the end of a buffer, in bytes, by the index of their context, for
+/// [`write_values`]; 0: not written.
 pub(crate) type StagedOffsets = [u8; CONTEXTS_MAX];
 
-/// Where the value of a place goes, besides those that `staged` has already, in a room of so many
-/// bytes: as far before its end. `None`: it is full.
+/// Allocates the value of a context in a buffer of `room` bytes, in addition to those in `staged`.
+/// Returns its distance before the buffer's end. `None`: the buffer is full.
 pub(crate) fn add_offset(
     staged: &mut StagedOffsets,
     place: ContextIndex,
@@ -181,10 +182,11 @@ pub(crate) fn add_offset(
     Some(before)
 }
 
-/// Puts the calling thread's values before `end`, as this says; false if one of them is not set.
+/// Writes the calling thread's values before `end`, as `staged` says. Returns false if one of them
+/// is not set.
 ///
 /// # Safety
-/// There is the room that was said when it was made.
+/// As many bytes lie before `end` as `staged` was made for.
 pub(crate) unsafe fn write_values(end: *mut u8, staged: &StagedOffsets) -> bool {
     let wanted = (0..).zip(staged).filter(|(_, before)| **before != 0);
     for (place, before) in wanted {
@@ -194,7 +196,7 @@ pub(crate) unsafe fn write_values(end: *mut u8, staged: &StagedOffsets) -> bool 
             return false;
         };
         let at = end.wrapping_sub(usize::from(*before));
-        // SAFETY: the caller's room has as many.
+        // SAFETY: the caller's buffer has as many.
         unsafe {
             if place.is_text() {
                 at.cast::<[u8; TEXT_BYTES]>().write_unaligned(value.bytes().0);

@@ -1,7 +1,7 @@
-//! Which contexts of applications a session records, as places of this process.
+//! The application contexts that a session records, as indices of this process.
 //!
-//! Found out once for a generation of the session, and anew when the process has one more context;
-//! remembered in one word a session, so that nobody reads half of it.
+//! The list is read once for a generation of the session, and again when the process has one more
+//! context. One word for each session caches it, so no thread reads half of it.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -13,33 +13,33 @@ use super::names::{self, ContextIndex};
 use super::values;
 use crate::state::process::PROCESS;
 
-/// For each session what was found out, and for what: [`SessionContexts::key`]. 0: nothing yet.
+/// For each session its list and the list's key ([`SessionContexts::key`]). 0: nothing yet.
 static CACHE: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
 
-/// The contexts that a session records: four bits each, the number of its place plus one, or 0 if
-/// the process does not have it; then how many they are.
+/// The contexts that a session records: for each four bits, its index plus one, or 0 if the process
+/// does not have it; then their number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionContexts(u64);
 
-/// Bits of one.
+/// Bits of one context.
 const PLACE_BITS: usize = 4;
-/// Where their count is, in bits; three of them.
+/// First of the three bits of their number.
 const COUNT_AT: usize = PLACE_BITS * APPLICATIONS_MAX;
-/// Where the key is.
+/// First bit of the key.
 const KEY_AT: usize = COUNT_AT + 4;
 
 const _: () = assert!(names::CONTEXTS_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
 
 impl SessionContexts {
-    /// What it holds for: a generation of the session, the window, the contexts that there are. Of
-    /// the generation the lowest bits: it is raised by one.
+    /// Returns the key of a list: the generation of the session, the window, and the number of
+    /// contexts. The lowest bits of the generation suffice, because it rises by one.
     #[inline(always)]
     fn key(generation: u64) -> u64 {
         let moves = PROCESS.moves() & 0x7f;
         (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | names::count() as u64
     }
 
-    /// That of a session's generation, if it is known; else ask [`read_session_list`].
+    /// Returns the cached list of a session's generation. `None`: [`read_session_list`] reads it.
     #[inline(always)]
     pub(crate) fn cached(session: usize, generation: u64) -> Option<Self> {
         let word = CACHE[session % SESSIONS_MAX].load(Ordering::Relaxed);
@@ -59,9 +59,9 @@ impl SessionContexts {
         }
     }
 
-    /// Writes the calling thread's values so that they end at `end`, backward, as all contexts are;
-    /// how many bytes, and whether there was no room for one, which is then as if it were not set.
-    /// Without `values`: that none is set.
+    /// Writes the calling thread's values backward, as all contexts are, so that they end at `end`.
+    /// Returns their bytes, and true if a value did not fit; that one is written as not set.
+    /// Without `with_values`, all are written as not set.
     ///
     /// # Safety
     /// There is headroom before `end`.
@@ -71,15 +71,15 @@ impl SessionContexts {
         for number in (0..self.count()).rev() {
             let place = self.place(number);
             let value = place.and_then(|place| Some((place, values::get(place)?)));
-            // SAFETY: the headroom has room for so many bytes, the other contexts and the longest
-            // header (asserted in `trackway_abi::record`).
+            // SAFETY: the headroom holds so many bytes, the other contexts and the longest header
+            // (asserted in `trackway_abi::record`).
             unsafe {
                 if let Some((place, value)) = value {
                     let (bytes, length) = value.bytes();
                     let count = if place.is_text() { length + 1 } else { size_of::<u64>() };
-                    // Of those that are still to come each says that it is not set, at least.
+                    // Each context that follows takes at least the byte that means "not set".
                     if 1 + count + number <= left {
-                        // Whatever it is, its bytes are in this order.
+                        // The bytes of a number are in this order, too.
                         at = at.sub(count);
                         core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, count);
                         at = at.sub(1);
@@ -99,7 +99,8 @@ impl SessionContexts {
     }
 }
 
-/// The contexts that a session records in this generation; `None`: the generation is another one.
+/// Returns the contexts that a session records in this generation. `None`: the session has another
+/// generation.
 #[cold]
 #[inline(never)] // for the stack of those that do not come here
 pub(crate) fn read_session_list(
@@ -110,7 +111,7 @@ pub(crate) fn read_session_list(
     if let Some(known) = SessionContexts::cached(index, generation) {
         return Some(known);
     }
-    // First: what is declared behind it makes the key another one.
+    // First: a context that is declared after this changes the key.
     let key = SessionContexts::key(generation);
     let session = window.session(index);
     let mut names = [0; APPLICATIONS_BYTES_MAX];
@@ -119,8 +120,8 @@ pub(crate) fn read_session_list(
     for (byte, shared) in names.iter_mut().zip(&session.applications) {
         *byte = shared.load(Ordering::Relaxed);
     }
-    // ORDERING: Acquire keeps the names before the look at the generation that they belong to: they
-    // are written before it was raised.
+    // ORDERING: Acquire keeps the names before the check of their generation: they are written
+    // before it is raised.
     fence(Ordering::Acquire);
     if session.generation.load(Ordering::Relaxed) != generation {
         return None;

@@ -1,31 +1,32 @@
-//! Who is inside of the parts that plans and their code lie in: `trackway_ring::inside`.
+//! Counts the threads inside of the parts that plans and their code lie in
+//! (`trackway_ring::inside`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_ring::inside::{Line, nobody_is_in};
 use trackway_ring::rseq::{Area, add_one};
 
-/// Lines that there are: threads on CPUs beyond count by atomic instructions.
+/// Number of lines: threads on further CPUs count by atomic instructions.
 const CPUS: usize = 1024;
-/// How often a sequence may be restarted.
+/// Maximum number of restarts of a sequence.
 const RESTARTS_MAX: usize = 16;
 
 static LINES: [Line; CPUS] = [const { Line::new() }; CPUS];
-/// The line of those who have no sequences.
+/// The line of threads that cannot use sequences.
 static WITHOUT_SEQUENCES: Line = Line::new();
-/// What is always as expected.
+/// A word that always has the expected value.
 static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
-/// A stay in a part.
+/// A visit to a part.
 #[must_use = "who has entered must leave"]
 pub(super) struct Visit {
     part: usize,
-    /// How the thread counts; `None`: by atomic instructions.
+    /// The area by which the thread counts; `None`: it counts by atomic instructions.
     area: Option<Area>,
 }
 
-/// Enters a part by one sequence, if `place` still holds `link`. `None` also if the thread was
-/// interrupted meanwhile.
+/// Enters a part by one sequence, if `place` still holds `link`. Returns `None` also if the thread
+/// was interrupted.
 #[inline(always)]
 pub(super) fn enter_by_sequence(
     part: usize,
@@ -35,12 +36,12 @@ pub(super) fn enter_by_sequence(
 ) -> Option<Visit> {
     let cpu = area.cpu()?;
     let counter = LINES.get(cpu as usize)?.entered(part);
-    // SAFETY: both are static; this counter is changed by such sequences only.
+    // SAFETY: both are static; only such sequences change this counter.
     let entered = unsafe { add_one(area, cpu, place.as_ptr(), link, counter.as_ptr()) };
     entered.then_some(Visit { part, area: Some(area) })
 }
 
-/// Enters a part by whatever way; `None` if `place` does not hold `link` any more.
+/// Enters a part by whatever way. Returns `None` if `place` does not hold `link` any more.
 pub(super) fn enter(
     part: usize,
     place: &AtomicU64,
@@ -64,7 +65,7 @@ pub(super) fn enter(
 }
 
 impl Visit {
-    /// Ends it.
+    /// Ends the visit.
     #[inline(always)]
     pub(super) fn leave(self) {
         let by_sequence = self.area.is_some_and(|area| leave_by_sequence(self.part, area));
@@ -86,11 +87,11 @@ impl Visit {
 fn leave_by_sequence(part: usize, area: Area) -> bool {
     let Some(cpu) = area.cpu() else { return false };
     let Some(line) = LINES.get(cpu as usize) else { return false };
-    // SAFETY: both are static; this counter is changed by such sequences only.
+    // SAFETY: both are static; only such sequences change this counter.
     unsafe { add_one(area, cpu, ALWAYS.as_ptr(), 0, line.left(part).as_ptr()) }
 }
 
-/// Whether nobody is inside, of a part that was unlinked, and every CPU visited since.
+/// Returns true if no thread is inside of an unlinked part, and every CPU was visited since.
 pub(super) fn is_empty(part: usize) -> bool {
     nobody_is_in(part, LINES.iter().chain(core::iter::once(&WITHOUT_SEQUENCES)))
 }

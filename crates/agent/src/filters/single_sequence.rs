@@ -1,11 +1,11 @@
-//! Filters that are asked in one restartable sequence: who is inside of one is not counted.
+//! Filters that run in one restartable sequence, in which a thread is not counted.
 //!
 //! Most filters on numbers are machine code that reads a payload and answers
-//! ([`trackway_jit::x86::emit_direct`]). Such code is entered by a few instructions of ours that
-//! *stay* at the beginning of the memory that is executed, and all that memory is one sequence, by
-//! one description that never changes. So a visit to a CPU ends whoever is inside there, as it ends
-//! who is about to be counted (`trackway_ring::inside`), and a thread that was preempted inside
-//! goes on in this library's own text, however long it slept and whatever lies there by then.
+//! ([`trackway_jit::x86::emit_direct`]). A few permanent instructions at the beginning of the
+//! executable memory enter such code. All that memory is one sequence, with one description that
+//! never changes. So a visit to a CPU ends every run there, as it ends a thread's attempt to be
+//! counted (`trackway_ring::inside`). A thread that was preempted inside continues in this
+//! library's own text, however long it slept and whatever the memory holds by then.
 //!
 //! docs/design/0008-filters.md, "Asked in one sequence", has the argument.
 
@@ -21,33 +21,33 @@ use crate::state::process::PROCESS;
 use crate::state::thread;
 pub(super) use sequence::{is_available, prepare};
 
-/// What a filter says of an event.
+/// The verdict of a filter in one sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuickVerdict {
-    /// It is recorded, by the decision of this number.
+    /// The event is recorded, by the decision with this tag.
     Passes(u32),
-    /// It is not.
+    /// The event is not recorded.
     Fails,
-    /// Nothing was asked: another way knows.
+    /// No filter ran: another way gives the verdict.
     Unknown,
-    /// Nor will it be known here as long as nothing changes.
+    /// No filter ran, and none will here as long as nothing changes.
     Unsupported,
 }
 
-/// A filter's answers, and that there is none.
+/// Answers of a filter, and the word for none.
 const FAILS: u64 = 0;
 const PASSES: u64 = 1;
 const NONE: u64 = 2;
 
-/// An event and its payload, as `emit` has them.
+/// The arguments of `emit`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Emitted {
     pub(crate) event: *mut Event,
     pub(crate) payload: StagedPayload,
 }
 
-/// What filters say of an event in a session, if it is one filter that is asked in this way. Gives
-/// the event back: so nothing has to be kept elsewhere while it asks.
+/// Judges an event in a session, if one filter decides that runs in a sequence. Returns the
+/// arguments, too, so that the caller keeps nothing elsewhere while the filter runs.
 ///
 /// # Safety
 /// As [`crate::emit::fast_path::emit`]; `enabled` is the event's word.
@@ -57,16 +57,16 @@ pub(crate) unsafe fn judge(
     enabled: *const AtomicU32,
     emitted: Emitted,
 ) -> (QuickVerdict, Emitted) {
-    // Where to look. (Whose the plan is that is found there, it says itself.)
+    // A hint: the plan that is found there identifies its event itself.
     // SAFETY: the caller's event.
     let event = unsafe { (&raw const (*emitted.event).index).read_volatile() } as usize;
     let place = place_of(session, event);
-    // ORDERING: Acquire pairs with the Release in `link`: the plan is there.
+    // ORDERING: Acquire pairs with the Release in `linker`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
-    // Of a decision of this process's own: a fork child has others than its parent.
+    // The tag of a decision of this very process: a fork child has others than its parent.
     let tag = PROCESS.decisions[session % SESSIONS_MAX].link_tag.load(Ordering::Relaxed);
     if !link.has_tag(tag) {
-        // Without a number there are no filters.
+        // Tag 0: the session has no filters.
         return (if tag == 0 { QuickVerdict::Unsupported } else { QuickVerdict::Unknown }, emitted);
     }
     let Some(at) = link.quick_plan() else { return (QuickVerdict::Unsupported, emitted) };
@@ -74,10 +74,10 @@ pub(crate) unsafe fn judge(
     if stamp == 0 {
         return (QuickVerdict::Unknown, emitted);
     }
-    // SAFETY: links are made when the library has started, for good.
+    // SAFETY: links are made after the library has started, for good.
     let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
     let query = sequence::Query { emitted, place, link, at, enabled, stamp_word, stamp };
-    // SAFETY: the caller's event; a link to such a plan is only made where the sequence is there.
+    // SAFETY: the caller's event; a link to such a plan is only made if there is the sequence.
     let Answer { answer, emitted, link } = unsafe { sequence::run(query) };
     match answer {
         FAILS => (QuickVerdict::Fails, emitted),
@@ -86,7 +86,7 @@ pub(crate) unsafe fn judge(
     }
 }
 
-/// A filter's answer, or [`NONE`], with what was passed in.
+/// A filter's answer, or [`NONE`], with the arguments of the query.
 struct Answer {
     answer: u64,
     emitted: Emitted,
@@ -107,19 +107,19 @@ mod sequence {
     use super::{Answer, Emitted, NONE};
     use crate::payload::StagedPayload;
 
-    /// Where the sequence is entered; null: it is not there.
+    /// The entry of the sequence; null: there is none.
     static ENTRY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-    /// Of all memory behind that, up to its end.
+    /// Describes all memory after the entry, up to its end.
     static DESCRIPTOR: Descriptor = Descriptor::none();
-    /// Where threads' rseq areas are, in bytes from the thread pointer.
+    /// Offset of threads' rseq areas from the thread pointer, in bytes.
     static AREA: AtomicIsize = AtomicIsize::new(0);
 
-    // The entry, to be copied: it jumps nowhere but into itself and to what a register says.
-    // Between the store of the descriptor and the next instruction nothing can come: where the
-    // thread is interrupted behind the store, it is in the sequence.
+    // The entry, to be copied: it jumps only within itself and to addresses in registers. No
+    // interruption is possible between the store of the descriptor and the next instruction: a
+    // thread that is interrupted after the store is in the sequence.
     //
-    //   rsi payload | r10 its size | rdi the link's place | rdx what it must hold | r9 its plan
-    //   r11 the process stamp's place | rax what it must be | rcx AREA | r8 descriptor
+    //   rsi payload | r10 its size | rdi the link's place | rdx its required value | r9 its plan
+    //   r11 the process stamp's place | rax its required value | rcx AREA | r8 descriptor
     //   at rsp - 8 the event's enable word
     global_asm!(
         ".pushsection .text.trackway_quick,\"ax\",@progbits",
@@ -128,20 +128,20 @@ mod sequence {
         ".hidden trackway_quick_begin",
         "trackway_quick_begin:",
         "endbr64",
-        // Not where there are no sequences, which would not be aborted.
+        // Not without sequences, which would not be aborted.
         "cmp dword ptr fs:[rcx+{cpu}],0",
         "jl 22f",
         "mov qword ptr fs:[rcx+{sequence}],r8",
         ".globl trackway_quick_start",
         ".hidden trackway_quick_start",
         "trackway_quick_start:",
-        // The plan is there, and what it says, until the sequence ends.
+        // The plan and its contents are there until the sequence ends.
         "cmp qword ptr [rdi],rdx",
         "jne 22f",
-        // Nor is this a fork child, which has come into being since: the code is its parent's.
+        // Not in a fork child, which may exist since then: the code is its parent's.
         "cmp qword ptr [r11],rax",
         "jne 22f",
-        // It is this event's in this window, and of the generation that there is.
+        // The plan is for this event in this window, and for the present generation.
         "mov rcx,qword ptr [rsp-8]",
         "cmp rcx,qword ptr [r9+{enabled}]",
         "jne 22f",
@@ -149,10 +149,10 @@ mod sequence {
         "mov r8,qword ptr [r9+{expected}]",
         "cmp qword ptr [rcx],r8",
         "jne 22f",
-        // With a sign: of a record that was cut, which is to be counted, the size is below 0.
+        // Signed: a record that was cut, which must be counted, has a size below 0.
         "cmp r10,qword ptr [r9+{bytes}]",
         "jl 22f",
-        // Payload in rdi, the answer in rax. It ends by `ret`, which leaves the sequence.
+        // Payload in rdi, the answer in rax. The code ends by `ret`, which leaves the sequence.
         "mov rdi,rsi",
         "jmp qword ptr [r9+{direct}]",
         "22:",
@@ -162,9 +162,9 @@ mod sequence {
         ".hidden trackway_quick_end",
         "trackway_quick_end:",
         ".popsection",
-        // Abort handler, behind the signature that glibc registered (RSEQ_SIG). Nothing in the
-        // sequence moves the stack, so it returns to who has called the entry; and so does who
-        // unwinds in a signal handler, which finds an interrupted thread here.
+        // Abort handler, after the signature that glibc registered (RSEQ_SIG). Nothing in the
+        // sequence moves the stack, so the handler returns to the entry's caller; and so does an
+        // unwinder in a signal handler, which finds an interrupted thread here.
         ".pushsection .text.trackway_quick,\"ax\",@progbits",
         ".byte 0x0f,0xb9,0x3d",
         ".long 0x53053053",
@@ -193,10 +193,10 @@ mod sequence {
         static trackway_quick_aborted: u8;
     }
 
-    /// Puts the entry into the beginning of memory that is executed at `executed`, so many bytes.
+    /// Copies the entry to the beginning of the `bytes` bytes of executable memory at `executed`.
     ///
     /// # Safety
-    /// `written` is the beginning of that memory, and has_stayed as it is from now on.
+    /// `written` is the beginning of that memory, and does not change from now on.
     pub(in super::super) unsafe fn prepare(written: &mut [u8], executed: *mut u8, bytes: usize) {
         let Some(area) = trackway_sys::thread::rseq_offset() else { return };
         let (begin, start, end) = (
@@ -211,16 +211,16 @@ mod sequence {
         let start = executed.wrapping_add(before);
         DESCRIPTOR.describe(start, bytes - before, &raw const trackway_quick_aborted);
         AREA.store(area, Ordering::Relaxed);
-        // Whoever enters has found a link, which is stored with Release, later.
+        // A thread that enters has found a link, which is stored with Release, later.
         ENTRY.store(executed, Ordering::Relaxed);
     }
 
-    /// Whether the sequence is there.
+    /// Returns true if there is the sequence.
     pub(in super::super) fn is_available() -> bool {
         !ENTRY.load(Ordering::Relaxed).is_null()
     }
 
-    /// What is asked about, and what must hold.
+    /// The arguments of a run, and the values that must hold.
     pub(super) struct Query {
         pub(super) emitted: Emitted,
         pub(super) place: &'static AtomicU64,
@@ -231,8 +231,8 @@ mod sequence {
         pub(super) stamp: u64,
     }
 
-    /// The filter's answer, or [`NONE`]: something did not hold, or the thread was interrupted; and
-    /// what was asked about.
+    /// Runs the filter. Returns its answer, or [`NONE`] if a value did not hold or the thread was
+    /// interrupted; and the arguments.
     ///
     /// # Safety
     /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
@@ -240,15 +240,14 @@ mod sequence {
     #[inline(always)]
     pub(super) unsafe fn run(query: Query) -> Answer {
         let (answer, event, start, size_and_flags, link);
-        // SAFETY: where the link holds, in the sequence, the plan is what was put there, with code
-        // of `emit_direct` for the event, which reads so many bytes of the payload, changes
-        // no memory and no register but those that calls change, and leaves the stack alone.
+        // SAFETY: while the link holds, in the sequence, the plan is unchanged, with code of
+        // `emit_direct` for the event. That code reads so many bytes of the payload, changes no
+        // memory and only caller-saved registers, and leaves the stack alone.
         unsafe {
             asm!(
-                // Below the stack pointer, which has_stayed: where it is, is said by unwind
-                // information that knows nothing of this. Signal handlers leave 128 bytes there
-                // alone, and so does what is called here, which keeps nothing on the stack but
-                // where to return.
+                // Saved below the stack pointer, which stays: unwind information describes its
+                // place and knows nothing of this. Signal handlers leave 128 bytes there alone, and
+                // so does the called code, which keeps only its return address on the stack.
                 "mov qword ptr [rsp-16],rcx",
                 "mov qword ptr [rsp-24],rdx",
                 "mov qword ptr [rsp-32],r10",
@@ -257,7 +256,7 @@ mod sequence {
                 "mov rcx,qword ptr [rip+{area}]",
                 "lea r8,[rip+{descriptor}]",
                 "call qword ptr [rip+{entry}]",
-                // No descriptor has_stayed behind.
+                // No descriptor stays behind.
                 "mov rcx,qword ptr [rip+{area}]",
                 "mov qword ptr fs:[rcx+{sequence}],0",
                 "mov rdx,qword ptr [rsp-24]",
@@ -284,7 +283,7 @@ mod sequence {
     }
 }
 
-/// Where no machine code is made, there are no such plans.
+/// Without a compiler for this processor, there are no such plans.
 #[cfg(not(target_arch = "x86_64"))]
 mod sequence {
     use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -1,12 +1,13 @@
 //! Events described at run time: include/trackway/dynamic.h, which states the contract.
 //!
-//! For languages that have no C preprocessor. The library keeps what it needs to pack values, two
-//! bytes of type and a length for each field, in a table of its own; descriptions are in the window
-//! and in [`crate::state::event_archive`]. Invariant: each number of an entry is written once; who
-//! describes an event writes those that are not there, and gets the entry if all are its own. So
-//! describers need no lock, in whatever thread or handler they are, and a handle's plan never
-//! changes, though which entry an event gets is decided by the window, which others of the user may
-//! write.
+//! For languages without a C preprocessor. A static table holds the data for packing values: two
+//! bytes of type and a length for each field. Descriptions are in the window and in
+//! [`crate::state::event_archive`].
+//!
+//! Invariant: each number of an entry is written once. A describing thread writes the numbers that
+//! are missing, and gets the entry if all numbers are its own. So describing takes no lock, in any
+//! thread or handler. A handle's plan never changes, though the window, which other processes of
+//! the user may write, decides which entry an event gets.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -23,40 +24,40 @@ use crate::state::window_map::MappedWindow;
 
 /// `TRACKWAY_DYNAMIC_MAX`.
 const DYNAMIC_MAX: usize = 1024;
-/// What null strings are recorded as.
+/// The recorded form of null strings.
 const NULL: &[u8] = b"(null)";
-/// How strings that were cut end: "…".
+/// The end of a string that was cut: "…".
 const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
 
-/// An event that was described: `struct trackway_dynamic`.
+/// An event described at run time: `struct trackway_dynamic`.
 #[derive(Debug)]
 pub struct Dynamic {
-    /// Its enable word, in a window that is mapped for good, or in [`crate::state::event_archive`];
-    /// null: the entry is free.
+    /// Its enable word, in a window that stays mapped, or in [`crate::state::event_archive`]; null:
+    /// the entry is free.
     word: AtomicPtr<AtomicU32>,
-    /// How many fields it has, plus one; 0: not known yet.
+    /// Number of its fields, plus one; 0: unknown yet.
     field_count: AtomicU32,
-    /// Its fields: [`FieldPlan::to_word`]; 0: not known yet.
+    /// Its fields ([`FieldPlan::to_word`]); 0: unknown yet.
     fields: [AtomicU32; FIELDS_MAX],
 }
 
 static TABLE: [Dynamic; DYNAMIC_MAX] = [const { Dynamic::new() }; DYNAMIC_MAX];
 
-/// What packing a field takes.
+/// The data for packing a field.
 #[derive(Clone, Copy)]
 struct FieldPlan {
     shape: Shape,
-    /// Any, for `Str` and `Text`.
+    /// Any value for `Str` and `Text`.
     scalar: Scalar,
     /// Elements of an array.
     length: u16,
 }
 
 impl FieldPlan {
-    /// Any.
+    /// A placeholder.
     const NONE: Self = Self { shape: Shape::Scalar, scalar: Scalar::U8, length: 0 };
 
-    /// The plan of a described field; `None` if the description breaks a rule.
+    /// Makes the plan of a field. `None`: the description breaks a rule.
     fn from_field(field: &Field) -> Option<Self> {
         let shape = Shape::from_code(field.shape)?;
         let scalar = Scalar::from_code(field.scalar);
@@ -79,7 +80,7 @@ impl FieldPlan {
         })
     }
 
-    /// Never 0.
+    /// Encodes the plan as a word, which is never 0.
     const fn to_word(self) -> u32 {
         (self.shape as u32 + 1) | (self.scalar as u32) << 8 | (self.length as u32) << 16
     }
@@ -93,7 +94,7 @@ impl FieldPlan {
         })
     }
 
-    /// Bytes that the field takes whatever its value.
+    /// Returns the bytes that the field takes whatever its value.
     fn fixed_bytes(self) -> usize {
         match self.shape {
             Shape::Scalar | Shape::Enumeration => self.scalar.size_bytes(),
@@ -113,7 +114,7 @@ impl Dynamic {
         }
     }
 
-    /// The entry of the event with this enable word: the one it has, or a free one that it takes.
+    /// Returns the entry of the event with this enable word: its present one, or a free one.
     fn entry(word: &AtomicU32) -> Option<&'static Self> {
         let key = core::ptr::from_ref(word).cast_mut();
         let first = key as usize / size_of::<trackway_abi::window::Event>();
@@ -126,7 +127,7 @@ impl Dynamic {
         })
     }
 
-    /// The entry of the event with this description that had a word in a window of before.
+    /// Returns the entry of the event with this description that had a word in an earlier window.
     #[cold]
     fn find_by_description(encoded: &[u8]) -> Option<&'static Self> {
         TABLE.iter().find(|entry| {
@@ -135,8 +136,8 @@ impl Dynamic {
         })
     }
 
-    /// Makes it the entry of an event with these fields ([`FieldPlan::to_word`]); false if it is
-    /// one of other fields, or is on the way to be.
+    /// Fills the entry with these fields ([`FieldPlan::to_word`]). Returns false if it has other
+    /// fields, or another thread is filling it with others.
     fn fill(&self, fields: &[u32]) -> bool {
         let set = |number: &AtomicU32, value: u32| {
             let set = number.compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed);
@@ -146,7 +147,7 @@ impl Dynamic {
             && self.fields.iter().zip(fields).all(|(number, &field)| set(number, field))
     }
 
-    /// The plans of `count` fields; `None` if the event has another number of fields.
+    /// Returns the plans of `count` fields. `None`: the event has another number of fields.
     #[inline(never)] // returned to where they stay
     fn plans(&self, count: usize) -> Option<FieldPlans> {
         if count > FIELDS_MAX || self.field_count.load(Ordering::Relaxed) as usize != count + 1 {
@@ -165,13 +166,13 @@ impl Dynamic {
         unsafe { &*self.word.load(Ordering::Relaxed) }
     }
 
-    /// Aims at another word, unless another thread has.
+    /// Replaces the enable word, unless another thread has.
     fn retarget(&self, from: *const AtomicU32, to: *const AtomicU32) {
         let (from, to) = (from.cast_mut(), to.cast_mut());
         let _ = self.word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether a session wants it: `trackway_dynamic_enabled`.
+    /// Returns true if a session records the event: `trackway_dynamic_enabled`.
     pub fn is_enabled(&self) -> bool {
         match self.word().load(Ordering::Relaxed) {
             0 => false,
@@ -180,7 +181,8 @@ impl Dynamic {
         }
     }
 
-    /// The same, for a process that has become another user since it described the event.
+    /// Returns true if a session records the event, for a process that has become another user
+    /// since it described it.
     #[cold]
     fn retarget_and_check(&self) -> bool {
         let word = self.word();
@@ -194,7 +196,7 @@ impl Dynamic {
 struct FieldPlans {
     plans: [FieldPlan; FIELDS_MAX],
     count: usize,
-    /// Their sum: not more than a payload has.
+    /// Sum of their fixed bytes: at most a payload's.
     fixed_bytes: usize,
 }
 
@@ -204,7 +206,7 @@ impl FieldPlans {
     }
 }
 
-/// `trackway_dynamic_describe`; the error is a negative errno.
+/// Describes an event: `trackway_dynamic_describe`. The error is a negative errno.
 ///
 /// # Safety
 /// The names are null or C strings, and `fields` has `count` elements that are as the header says.
@@ -255,7 +257,7 @@ pub unsafe fn describe(
     found.unwrap_or(Err(-libc::EINVAL))
 }
 
-/// The entry of the event with this description, names and fields.
+/// Returns the entry of the event with this description, names and fields.
 fn entry_of(
     mapped: Option<&'static MappedWindow>,
     moves: u64,
@@ -263,40 +265,40 @@ fn entry_of(
     fields: &[u32],
 ) -> Result<&'static Dynamic, c_int> {
     let word = register::find_or_intern_word(mapped, encoded).ok_or(-libc::ENOSPC)?;
-    // Else it may be a number in zeros that are in the window's place.
+    // Otherwise the number may come from the zeros that replace the window.
     if PROCESS.moves() != moves {
         return Err(-libc::EAGAIN);
     }
-    /// What a process has that has never been another user's.
+    /// Number of moves of a process that has always been the same user's.
     const MOVES_OF_START: u64 = 1;
     let before = if moves > MOVES_OF_START { Dynamic::find_by_description(encoded) } else { None };
     if let Some(entry) = before.filter(|entry| entry.fill(fields)) {
         entry.retarget(entry.word(), word);
         return Ok(entry);
     }
-    // Another event's where somebody has changed the window.
+    // The entry may be another event's if the window was changed.
     Dynamic::entry(word).filter(|entry| entry.fill(fields)).ok_or(-libc::ENOSPC)
 }
 
-/// Bytes that a str, text or sequence would like to have beyond its fixed ones, and that it gets.
+/// The variable bytes of a str, text or sequence: all of them, and those that it gets.
 #[derive(Clone, Copy, Default)]
 struct Span {
     wanted: u16,
     granted: u16,
 }
 
-/// What the values of a record take.
+/// The sizes of a record's values.
 struct Sizes {
     /// Of strs, texts and sequences, in their order.
     spans: [Span; FIELDS_MAX],
-    /// All in all, at most: a str may turn out to be shorter.
+    /// Maximum bytes of the payload: a str may turn out to be shorter.
     bytes: usize,
-    /// Whether something is cut to fit.
+    /// True if a value is cut to fit.
     is_cut: bool,
 }
 
-/// Shares `room` among spans that want more: none gets more than it wants, and those that are cut
-/// all get the same, as `trackway_i_share` of the header has it.
+/// Divides `room` among spans that want more. No span gets more than it wants, and all cut spans
+/// get the same, as `trackway_i_share` of the header defines it.
 fn share(spans: &mut [Span], room: usize) {
     const OPEN: u16 = u16::MAX;
     let mut left = room;
@@ -304,7 +306,7 @@ fn share(spans: &mut [Span], room: usize) {
     for span in &mut *spans {
         span.granted = OPEN;
     }
-    // Each turn but the last settles one span at least.
+    // Each turn but the last closes at least one span.
     for _ in 0..=spans.len() {
         let part = left / open.max(1);
         let before = open;
@@ -324,10 +326,10 @@ fn share(spans: &mut [Span], room: usize) {
     }
 }
 
-/// Room that the contract asks for around a payload.
+/// Bytes around a payload that the contract requires.
 const ROOM_BYTES: usize = HEADROOM_BYTES + TAILROOM_BYTES;
 
-/// A payload while it is put together, in zeros.
+/// A payload under construction, in zeros.
 struct PayloadBuilder<'room> {
     bytes: &'room mut [u8],
     end: usize,
@@ -345,14 +347,14 @@ impl PayloadBuilder<'_> {
     /// `from` has `count` readable bytes.
     unsafe fn copy(&mut self, from: *const u8, count: usize) {
         let room = &mut self.bytes[self.end..self.end + count];
-        // SAFETY: the caller's bytes; the slice bounds the room. Another thread may be writing to
-        // them, so that they are copied as bytes and nothing is believed of them.
+        // SAFETY: the caller's bytes; the slice bounds the copy. Another thread may be writing to
+        // them, so they are copied as bytes and not interpreted.
         unsafe { core::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), count) };
         self.end += count;
     }
 
-    /// Copies as much of a string as its span says, with "…" behind it if that is less than all.
-    /// A character that the cut has split goes.
+    /// Copies as much of a string as its span says, with "…" at its end if that is not all. Removes
+    /// a character that the cut has split.
     ///
     /// # Safety
     /// `from` has `span.wanted` readable bytes.
@@ -365,7 +367,7 @@ impl PayloadBuilder<'_> {
             unsafe { self.copy(from, count) };
             return;
         }
-        // SAFETY: the caller's promise: it is less than is wanted.
+        // SAFETY: the caller's promise: these are fewer than `wanted`.
         unsafe { self.copy(from, granted - ELLIPSIS.len()) };
         for back in 1..=3.min(self.end - start) {
             let needed = match self.bytes[self.end - back] {
@@ -384,7 +386,7 @@ impl PayloadBuilder<'_> {
     }
 }
 
-/// Where a value's bytes are, and how many; what null is recorded as.
+/// Returns the address and length of a string value; those of "(null)" for null.
 fn string_of(value: &Value) -> (*const u8, usize) {
     let data: *const u8 = value.data();
     if data.is_null() {
@@ -393,8 +395,8 @@ fn string_of(value: &Value) -> (*const u8, usize) {
     (data, usize::try_from(value.length).unwrap_or(usize::MAX).min(PAYLOAD_BYTES_MAX))
 }
 
-/// What the field wants beyond its fixed bytes; `None` where it is of one size. The error is a
-/// negative errno.
+/// Returns the variable bytes of a field; `None` if it has a fixed size. The error is a negative
+/// errno.
 ///
 /// # Safety
 /// The value's data is as the contract says.
@@ -408,7 +410,7 @@ unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>,
         Shape::Text => Ok(Some(string_of(value).1)),
         Shape::Str => {
             let (data, length) = string_of(value);
-            // SAFETY: the caller's promise; strnlen looks at no more than that.
+            // SAFETY: the caller's promise; strnlen reads no more than that.
             Ok(Some(unsafe { libc::strnlen(data.cast(), length) }))
         }
         Shape::Sequence if value.data::<u8>().is_null() => Ok(Some(0)),
@@ -420,7 +422,7 @@ unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>,
     }
 }
 
-/// Whether an integer is within its type's range; other scalars always are.
+/// Returns true if an integer is within its type's range; other scalars always are.
 const fn fits(scalar: Scalar, bits: u64) -> bool {
     let unused = 64 - 8 * scalar.size_bytes() as u32;
     if scalar.is_float() || matches!(scalar, Scalar::Bool) {
@@ -433,7 +435,7 @@ const fn fits(scalar: Scalar, bits: u64) -> bool {
     }
 }
 
-/// `trackway_dynamic_record`.
+/// Records an event: `trackway_dynamic_record`.
 ///
 /// # Safety
 /// `values` has `count` elements, whose data is as the header says.
@@ -445,6 +447,8 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
     unsafe { record_enabled(event, values, count as usize) }
 }
 
+/// Records an enabled event.
+///
 /// # Safety
 /// As [`record()`].
 #[inline(never)] // its stack is only taken while somebody records
@@ -465,7 +469,7 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
     }
     /// Enough for nearly all.
     const SHORT_BYTES: usize = 512;
-    // SAFETY: likewise; the values have been measured.
+    // SAFETY: as above; the values have been measured.
     unsafe {
         if sizes.bytes <= SHORT_BYTES {
             emit_within::<{ SHORT_BYTES + ROOM_BYTES }>(event, &plans, values, &sizes);
@@ -476,10 +480,10 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
     0
 }
 
-/// Puts a record's payload together in so many bytes of stack, and emits it.
+/// Builds a record's payload in `BYTES` bytes of stack, and emits it.
 ///
 /// # Safety
-/// As [`record()`]; `sizes` are those of the values, and there is room for them.
+/// As [`record()`]; `sizes` are those of the values, which fit.
 #[inline(never)] // a stack frame for each size
 unsafe fn emit_within<const BYTES: usize>(
     event: &Dynamic,
@@ -495,14 +499,14 @@ unsafe fn emit_within<const BYTES: usize>(
             Shape::Str | Shape::Text | Shape::Sequence => spans.next().unwrap_or_default(),
             _ => Span::default(),
         };
-        // SAFETY: the caller's promise is the same; the spans fit the room.
+        // SAFETY: the caller's promise is the same; the spans fit the buffer.
         unsafe { append_field(&mut staged, plan, value, span) };
     }
     let size = staged.end - HEADROOM_BYTES;
     let word = event.word();
     let mut handle = Event::handle(word);
-    // SAFETY: the payload has its room around it; the handle has the enable word, which is all that
-    // is looked at.
+    // SAFETY: the payload has headroom and tailroom; the handle has the enable word, which is all
+    // that `emit` reads.
     unsafe {
         let payload = bytes.as_mut_ptr().add(HEADROOM_BYTES);
         fast_path::emit(&raw mut handle, payload, size | if sizes.is_cut { CUT } else { 0 });
@@ -512,8 +516,8 @@ unsafe fn emit_within<const BYTES: usize>(
     }
 }
 
-/// Says what the values take, in `sizes`, which were of none: once on the stack, not twice. The
-/// error is a negative errno.
+/// Measures the values. Writes the result to the empty `sizes`, so that it is on the stack once,
+/// not twice. The error is a negative errno.
 ///
 /// # Safety
 /// The values' data is as the header says.
@@ -577,7 +581,7 @@ unsafe fn append_field(
             }
             Shape::Str => {
                 staged.copy_string(string_of(value).0, span);
-                // Another thread may have shortened it meanwhile: the copy decides.
+                // Another thread may have shortened the string meanwhile: the copy decides.
                 let copied = &staged.bytes[start..staged.end];
                 if let Some(end) = copied.iter().position(|&byte| byte == 0) {
                     staged.end = start + end;
@@ -609,7 +613,7 @@ mod tests {
         assert!(FieldPlan::from_word(0).is_none() && FieldPlan::from_word(u32::MAX).is_none());
     }
 
-    /// Somebody who changes the window can have two events described into one entry.
+    /// A changed window may give two events one entry.
     #[test]
     fn an_entry_is_of_one_event_for_good() {
         let (array, text) = (plan(Shape::Array, 400), plan(Shape::Text, 0));
@@ -629,8 +633,8 @@ mod tests {
         assert!(empty.fill(&[]) && empty.plans(0).is_some() && !empty.fill(&[array]));
     }
 
-    /// Two who describe different events into one entry at a time: one of them gets it, and it is
-    /// as that one has it.
+    /// Two threads fill one entry with different events at the same time. EXPECT that one of them
+    /// gets it, with that one's fields.
     #[test]
     fn an_entry_that_two_fill_at_a_time_is_one_of_them() {
         extern crate std;

@@ -1,4 +1,4 @@
-//! A module's events, found when it is loaded.
+//! Registration of a module's events, when it is loaded.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -23,7 +23,7 @@ pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
     if !PROCESS.has_started() {
         return;
     }
-    /// How often the process may move meanwhile.
+    /// Maximum number of moves of the process meanwhile.
     const MOVES_MAX: usize = 4;
     for _ in 0..MOVES_MAX {
         let moves = PROCESS.moves();
@@ -38,13 +38,16 @@ pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
             }
             at = at.wrapping_add(1);
         }
-        // Else another thread made the process another user's, and may not have seen us.
+        // Otherwise another thread moved the process to another window, and may have missed these
+        // events.
         if PROCESS.moves() == moves {
             return;
         }
     }
 }
 
+/// Registers one event.
+///
 /// # Safety
 /// `event` is an event of a loaded module.
 unsafe fn register_event(mapped: Option<&'static MappedWindow>, event: *mut Event, moves: u64) {
@@ -66,33 +69,33 @@ unsafe fn register_event(mapped: Option<&'static MappedWindow>, event: *mut Even
             .filter(|&number| event_archive::has_description(number, encoded));
         Some((word, known))
     };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let word = unsafe { with_encoding(provider, name, event.level, fields, word) };
     let Ok(Some((word, known))) = word else { return };
-    // The number is good for that window for ever, unless it was taken in zeros that are in the
-    // window's place since the process moved.
+    // The number is good for that window for ever, unless it was read from the zeros that replace
+    // the window since a move.
     if PROCESS.moves() != moves {
         return;
     }
     event.index = mapped
         .and_then(MappedWindow::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
-    // SAFETY: the caller's event. (Sites may be at it: a module may say so again.)
+    // SAFETY: the caller's event. Sites may be using it, because a module may register again.
     unsafe { fast_path::set_emit_function(event, false) };
     if usize::from(event.size) >= size_of::<AskingEvent>() {
-        // SAFETY: it is as long as that.
+        // SAFETY: its size says that it is as long as that.
         let event = unsafe { &*core::ptr::from_mut(event).cast::<AskingEvent>() };
         event.known.store(known.map_or(0, |known| known as u32 + 1), Ordering::Relaxed);
         event.library.store((&raw const LIBRARY).cast_mut(), Ordering::Relaxed);
     }
-    // SAFETY: `enabled` is a pointer of the module's that sites only read.
+    // SAFETY: `enabled` is a pointer in the module that sites only read.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
-    // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and whoever
-    // aims it looks at the process's mapped afterwards (see `Process::move_to`).
+    // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and the
+    // thread that sets it reads the process's window afterwards (see `Process::move_to`).
     enabled.store(core::ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
 }
 
-/// The enable word of this description, in the window of a mapped or in none.
+/// Returns the enable word of this description, in a window or outside of windows.
 pub(crate) fn find_or_intern_word(
     mapped: Option<&'static MappedWindow>,
     encoded: &[u8],
@@ -104,13 +107,13 @@ pub(crate) fn find_or_intern_word(
     Some(&window.event(index).enabled)
 }
 
-/// Says, once, that events of a header of another version stay off.
+/// Prints once that events of another header version stay off.
 fn report_version(version: u32) {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if IS_REPORTED.swap(true, Ordering::Relaxed) {
         return;
     }
-    // A size that is too small is an old header's, too.
+    // A size that is too small means an older header, too.
     print_reason(if version > u32::from(VERSION) {
         c"trackway: events declared by a newer header than this library's: they stay off\n"
     } else {
@@ -118,16 +121,16 @@ fn report_version(version: u32) {
     });
 }
 
-/// Interns a description in a mapped's window, and enables it in the sessions that select it; its
+/// Interns a description in a window, and enables it in the sessions that select it. Returns its
 /// number.
 ///
-/// Not in those that are for other processes: theirs do it when they describe the same, and the
-/// recorder for all, when it has changed its rules for processes.
+/// Sessions for other processes are left out: those processes enable it when they register the same
+/// event, and so does the recorder after a change of its process rules.
 fn intern(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
     let heading = Heading::read(encoded)?;
     let index = mapped.window()?.intern_event(encoded)?;
-    // After the event is there: the control lines of a session that begins meanwhile may lie
-    // beyond what is mapped.
+    // Read after the event is there: the control lines of a session that begins meanwhile may lie
+    // beyond the mapped bytes.
     let window = &mapped.extended_window()?;
     for session in window.active_sessions() {
         let layout = SessionLayout::read(window, session);
@@ -138,8 +141,7 @@ fn intern(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
     Some(index)
 }
 
-/// Interns every description that this process has in the window of a mapped that it is about to
-/// enter.
+/// Interns every description that this process has in a window that it is about to enter.
 pub(crate) fn intern_all(mapped: &MappedWindow) {
     for (number, encoded) in event_archive::all() {
         if let Some(index) = intern(mapped, encoded) {
@@ -148,6 +150,8 @@ pub(crate) fn intern_all(mapped: &MappedWindow) {
     }
 }
 
+/// Returns an event's fields.
+///
 /// # Safety
 /// `fields` has `count` elements that live as long as their module, or is null.
 unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
@@ -158,7 +162,7 @@ unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
     unsafe { core::slice::from_raw_parts(fields, usize::from(count)) }
 }
 
-/// Encodes a description and hands it to `user`. Only a long one takes a lot of stack.
+/// Encodes a description and calls `user` with it. Only a long one takes much stack.
 ///
 /// # Safety
 /// As [`encode`].
@@ -182,6 +186,8 @@ pub(crate) unsafe fn with_encoding<Result>(
     }
 }
 
+/// Encodes a description in `BYTES` bytes of stack, and calls `user` with it.
+///
 /// # Safety
 /// As [`encode`].
 #[inline(never)] // a stack frame for each length
@@ -197,8 +203,10 @@ unsafe fn with_encoding_within<const BYTES: usize, Result>(
     unsafe { encode(&mut buffer, provider, name, level, fields) }.map(user)
 }
 
+/// Encodes a description.
+///
 /// # Safety
-/// The fields have valid names, and enumerations as many labels as they say, or null: such a
+/// The fields have valid names, and enumerations have as many labels as they say, or null: such a
 /// description is refused. (A Rust site that can never have a value has none.)
 unsafe fn encode<'buffer>(
     buffer: &'buffer mut [u8],
@@ -233,7 +241,7 @@ unsafe fn encode<'buffer>(
     Ok(encoder.finish())
 }
 
-/// The bytes of a C string; none for null.
+/// Returns the bytes of a C string; none for null.
 ///
 /// # Safety
 /// `text` is null or a C string that lives as long as its module.
@@ -245,10 +253,10 @@ pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }
 
-/// Registers the events of all modules that are loaded now: each carries an ELF note of the owner
-/// "Trackway", type 1, that says where its array of events begins and ends.
+/// Registers the events of all loaded modules. Each module has an ELF note of the owner "Trackway",
+/// type 1, with the range of its array of events.
 pub(crate) fn register_loaded_modules() {
-    // SAFETY: the callback only reads what the loader shows it.
+    // SAFETY: the callback only reads the loader's data.
     unsafe { libc::dl_iterate_phdr(Some(visit_module), core::ptr::null_mut()) };
 }
 
@@ -276,6 +284,8 @@ unsafe extern "C" fn visit_module(
     0
 }
 
+/// Registers the events of the notes in a segment.
+///
 /// # Safety
 /// `start` has `length` readable bytes.
 unsafe fn visit_notes(start: *const u8, length: usize, align: usize) {
@@ -308,6 +318,8 @@ unsafe fn visit_notes(start: *const u8, length: usize, align: usize) {
     }
 }
 
+/// Registers the events of a module's note.
+///
 /// # Safety
 /// `description` is that of a module's note: version, then two offsets relative to themselves.
 unsafe fn visit_note(description: *const u8) {

@@ -1,13 +1,14 @@
-//! What this process has described: kept in its own memory, for the window of its next user.
+//! The archive of this process's event descriptions, in its own memory, for the window of its next
+//! user.
 //!
-//! A process that becomes another user (see [`crate::setuid`]) describes everything again in
-//! that user's window, from here: what stood in the old window was its old user's to change. Sites
-//! that still aim at words of the old window find [`RETARGET`] there, which no recorder means, and
-//! are aimed at the new one by the first record that they emit: so nobody has to know where they
-//! are, which only the loader does, under a lock.
+//! A process that becomes another user ([`crate::setuid`]) registers its events again in that
+//! user's window, from this archive: the old window was its old user's to change. Sites that still
+//! point at words of the old window find [`RETARGET`] there, which no recorder writes. The first
+//! record that such a site emits points it at the new window. So nothing has to find the sites,
+//! which only the loader could, under a lock.
 //!
-//! Invariant: an event's number here (`number`) stands for the same bytes for the process's life;
-//! whatever is not certain about a word is not followed, and then its events stay off.
+//! Invariant: an event's number in the archive stands for the same bytes for the process's life. An
+//! uncertain word is not retargeted, and then its events stay off.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -18,24 +19,24 @@ use trackway_window::Window;
 use crate::state::process::PROCESS;
 use crate::state::window_map::MappedWindow;
 
-/// What an enable word holds in the place of a window that the process has left, while it is in
-/// another one: look where the event is now.
+/// The value of enable words of a window that the process has left, while it is in another one: the
+/// event's word is elsewhere.
 pub(crate) const RETARGET: u32 = u32::MAX;
 
-/// Most bytes of descriptions that are kept. Events that find no room are off in windows to come.
+/// Maximum bytes of all descriptions. Events beyond it are off in later windows.
 const POOL_BYTES: usize = 512 << 10;
-/// Most descriptions: as many as a window has.
+/// Maximum number of descriptions: as many as a window has.
 const DESCRIPTIONS_MAX: usize = EVENTS_MAX;
-/// In [`EventNumbers::number`]: not kept, or more than one event has that word.
+/// In [`EventNumbers::numbers`]: the event is not archived, or several events have the word.
 const UNCERTAIN: u16 = u16::MAX;
 
-/// The descriptions, one behind the other.
+/// The descriptions, one after the other.
 static POOL: Pool = Pool(UnsafeCell::new([0; POOL_BYTES]));
 static POOL_USED: AtomicU32 = AtomicU32::new(0);
-/// Where each begins, and how long it is: [`Extent`]. 0: not there, or not yet.
+/// The [`Extent`] of each description. 0: there is none yet.
 static EXTENTS: [AtomicU64; DESCRIPTIONS_MAX] = [const { AtomicU64::new(0) }; DESCRIPTIONS_MAX];
 static COUNT: AtomicU32 = AtomicU32::new(0);
-/// Enable words of events that were described while the process was in no window.
+/// Enable words of events that were registered while the process was in no window.
 static WINDOWLESS_WORDS: [AtomicU32; DESCRIPTIONS_MAX] =
     [const { AtomicU32::new(0) }; DESCRIPTIONS_MAX];
 
@@ -44,8 +45,8 @@ static OFF: AtomicU32 = AtomicU32::new(0);
 
 struct Pool(UnsafeCell<[u8; POOL_BYTES]>);
 
-// SAFETY: bytes are written once, by whoever took their place, before their extent is published
-// with Release; they are read by those who saw the extent with Acquire.
+// SAFETY: the thread that allocated bytes writes them once, before it publishes their extent with
+// Release; readers saw the extent with Acquire.
 unsafe impl Sync for Pool {}
 
 /// A place in the pool, as a word: never 0, because no description is empty.
@@ -62,7 +63,7 @@ impl Extent {
     fn bytes(word: u64) -> Option<&'static [u8]> {
         let (at, length) = ((word >> 32) as usize, (word & 0xffff_ffff) as usize);
         let inside = length > 0 && at + length <= POOL_BYTES;
-        // SAFETY: extents are made by `add` alone, inside the pool; their bytes were written
+        // SAFETY: only `store_description` makes extents, inside the pool; their bytes were written
         // before and never again.
         inside.then(|| unsafe {
             core::slice::from_raw_parts(POOL.0.get().cast::<u8>().cast_const().add(at), length)
@@ -70,14 +71,14 @@ impl Extent {
     }
 }
 
-/// The description with this number.
+/// Returns the description with this number.
 fn description(number: usize) -> Option<&'static [u8]> {
-    // ORDERING: Acquire pairs with the Release in `add`: the bytes are there.
+    // ORDERING: Acquire pairs with the Release in `store_description`: the bytes are there.
     Extent::bytes(EXTENTS.get(number)?.load(Ordering::Acquire))
 }
 
-/// The description of the event that has this number in the window of a mapped, and its number
-/// here, if this process has described it, and knows that it is the only one.
+/// Returns the archive number and the description of the event with this number in a window.
+/// `None`: this process has not registered it, or it may not be the only such event.
 pub(crate) fn find_description(
     mapped: &MappedWindow,
     event: usize,
@@ -90,23 +91,24 @@ pub(crate) fn find_description(
     Some((number, description(number)?))
 }
 
-/// Takes `count` of `most`, if as many are left: where they begin. Who finds too few has never
-/// taken any: else what another thread takes meanwhile would be given out again.
+/// Allocates `count` of `most`, if as many are left. Returns their beginning. A failed call
+/// allocates nothing at any moment: otherwise another thread's allocation could be given out again.
 fn allocate(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
     let more = |used: u32| {
         let end = used as usize + count;
         (end <= most).then_some(end as u32)
     };
-    // ORDERING: SeqCst, for the count of descriptions: see `keep`.
+    // ORDERING: SeqCst, for the count of descriptions: see `add_event`.
     let at = used.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more);
     at.ok().map(|at| at as usize)
 }
 
-/// Keeps a description; its number.
+/// Archives a description. Returns its number.
 fn store_description(encoded: &[u8]) -> Option<usize> {
     let at = allocate(&POOL_USED, encoded.len(), POOL_BYTES)?;
     let number = allocate(&COUNT, 1, DESCRIPTIONS_MAX)?;
-    // SAFETY: the place was taken by us alone, and nobody reads it before the extent is there.
+    // SAFETY: this thread alone allocated the place, and no thread reads it before the extent is
+    // there.
     unsafe {
         let place = POOL.0.get().cast::<u8>().add(at);
         core::ptr::copy_nonoverlapping(encoded.as_ptr(), place, encoded.len());
@@ -117,11 +119,11 @@ fn store_description(encoded: &[u8]) -> Option<usize> {
     Some(number)
 }
 
-/// Which number event has which number in a mapped's window.
+/// The numbers that archived events have in a window.
 pub(crate) struct EventNumbers {
-    /// By number there: number here, plus one; 0: none.
+    /// By number in the window: number in the archive, plus one; 0: none.
     numbers: [AtomicU16; EVENTS_MAX],
-    /// By number here: number there, plus one; 0: it has none.
+    /// By number in the archive: number in the window, plus one; 0: it has none.
     window_numbers: [AtomicU16; DESCRIPTIONS_MAX],
 }
 
@@ -133,10 +135,10 @@ impl EventNumbers {
         }
     }
 
-    /// Notes that the event of this description has the number `index` there.
+    /// Archives the event of this description, which has the number `index` in the window.
     ///
-    /// Whoever then aims a site at it looks at the process's moves afterwards; who moves counts the
-    /// move first, then looks here. All of it is SeqCst, so that one of them sees the other.
+    /// A thread that then points a site at it reads the process's moves afterwards; a move counts
+    /// first, then reads this table. All of it is SeqCst, so that one of them sees the other.
     pub(crate) fn add_event(&self, index: usize, encoded: &[u8]) {
         let entry = &self.numbers[index % EVENTS_MAX];
         if entry.load(Ordering::Relaxed) == 0 {
@@ -146,16 +148,16 @@ impl EventNumbers {
                 entry.store(UNCERTAIN, Ordering::Relaxed);
             }
         } else if self.number_of(index).and_then(description) != Some(encoded) {
-            // Somebody has changed the window, and gives two events one word.
+            // The window was changed so that two events have one word.
             entry.store(UNCERTAIN, Ordering::Relaxed);
         }
     }
 
-    /// Notes that a number event has the number `index` there.
+    /// Stores that an archived event has the number `index` in the window.
     pub(crate) fn note(&self, index: usize, number: usize) {
         let entry = &self.numbers[index % EVENTS_MAX];
         let word = number as u16 + 1;
-        // ORDERING: SeqCst: see `keep`.
+        // ORDERING: SeqCst: see `add_event`.
         if let Err(other) = entry.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed) {
             let is_same =
                 other == UNCERTAIN || description(usize::from(other) - 1) == description(number);
@@ -166,13 +168,13 @@ impl EventNumbers {
         self.window_numbers[number % DESCRIPTIONS_MAX].store(index as u16 + 1, Ordering::Relaxed);
     }
 
-    /// The number here of the event that has the number `index` there.
+    /// Returns the archive number of the event with the number `index` in the window.
     fn number_of(&self, index: usize) -> Option<usize> {
         let word = self.numbers[index % EVENTS_MAX].load(Ordering::Relaxed);
         (word != UNCERTAIN).then(|| usize::from(word).checked_sub(1))?
     }
 
-    /// The enable word there of a number event.
+    /// Returns the enable word of an archived event in the window.
     fn word_of(&self, window: &Window, number: usize) -> Option<&'static AtomicU32> {
         let index = self.window_numbers[number % DESCRIPTIONS_MAX]
             .load(Ordering::Relaxed)
@@ -181,43 +183,43 @@ impl EventNumbers {
     }
 }
 
-/// Returns the descriptions that this process has, with their numbers here.
+/// Returns the archived descriptions, with their numbers.
 pub(crate) fn all() -> impl Iterator<Item = (usize, &'static [u8])> {
-    // ORDERING: SeqCst: see `keep`.
+    // ORDERING: SeqCst: see `add_event`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
     (0..count.min(DESCRIPTIONS_MAX)).filter_map(|number| Some((number, description(number)?)))
 }
 
-/// Writes `value`, 0 or [`RETARGET`], where sites look that aim at a window which the process has
-/// left, or at none: at every mapped but `except`, which may show its window.
+/// Writes `value`, 0 or [`RETARGET`], to the enable words of all windows but `except`, and to the
+/// words outside of windows. Sites that still point there read it.
 pub(crate) fn set_abandoned_words(value: u32, except: Option<&MappedWindow>) {
     for (mapped, window) in MappedWindow::all() {
         if except.is_some_and(|except| core::ptr::eq(except, mapped)) {
             continue;
         }
         for (index, number) in mapped.event_numbers.numbers.iter().enumerate() {
-            // ORDERING: SeqCst: see `keep`.
+            // ORDERING: SeqCst: see `add_event`.
             if !matches!(number.load(Ordering::SeqCst), 0 | UNCERTAIN) {
                 window.event(index).enabled.store(value, Ordering::Relaxed);
             }
         }
     }
-    // ORDERING: SeqCst: see `keep`.
+    // ORDERING: SeqCst: see `add_event`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
     for word in &WINDOWLESS_WORDS[..count.min(DESCRIPTIONS_MAX)] {
         word.store(value, Ordering::Relaxed);
     }
 }
 
-/// The word of an event that is described while the process is in no window: off, until it is in
-/// one. `None`: there is no room.
+/// Returns the word of an event that is registered while the process is in no window; it is off
+/// until the process enters one. `None`: the archive is full.
 pub(crate) fn word_without_window(encoded: &[u8]) -> Option<&'static AtomicU32> {
     let count = COUNT.load(Ordering::Relaxed) as usize;
     let found = (0..count.min(DESCRIPTIONS_MAX)).find(|&number| has_description(number, encoded));
     found.or_else(|| store_description(encoded)).map(|number| &WINDOWLESS_WORDS[number])
 }
 
-/// The number event whose word this is, if that is certain.
+/// Returns the archived event with this word, if that is certain.
 pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<usize> {
     if let Some((mapped, _, index)) = MappedWindow::find_by_word(word) {
         return mapped.event_numbers.number_of(index);
@@ -227,13 +229,13 @@ pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<usize> {
     (at < DESCRIPTIONS_MAX).then_some(at)
 }
 
-/// Whether the number event's description is this.
+/// Returns true if the archived event has this description.
 pub(crate) fn has_description(number: usize, encoded: &[u8]) -> bool {
     description(number) == Some(encoded)
 }
 
-/// Where the event that has had `word` is now. What cannot be found in the process's window is off
-/// for good. `None`: the process is in no window.
+/// Returns the present word of the event that had `word`. An event that the present window does not
+/// have is off for good. `None`: the process is in no window.
 pub(crate) fn current_word(word: *const AtomicU32) -> Option<&'static AtomicU32> {
     let mapped = PROCESS.current_window()?;
     let window = &mapped.window()?;
@@ -262,7 +264,7 @@ mod tests {
         );
     }
 
-    /// A user who writes into his window may not decide what is recorded in another one's.
+    /// A user who writes to the old window must not decide about records in another user's window.
     #[test]
     fn a_word_that_two_events_are_given_is_nobodys() {
         static PLACES: EventNumbers = EventNumbers::new();
@@ -271,7 +273,7 @@ mod tests {
         assert_eq!(PLACES.number_of(9), None);
         PLACES.add_event(9, b"one");
         assert_eq!(PLACES.number_of(9), None, "for good");
-        // Nor where it is found out later.
+        // Nor if it is found out later.
         PLACES.add_event(10, b"third");
         PLACES.note(10, store_description(b"fourth").expect("room"));
         assert_eq!(PLACES.number_of(10), None);

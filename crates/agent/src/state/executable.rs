@@ -1,11 +1,11 @@
-//! What program this process runs: looked up once, so that rules for processes can be evaluated in
-//! a signal handler, in a sandbox, without a system call.
+//! The program of this process: read once, so that process rules can be evaluated in a signal
+//! handler, in a sandbox, without a system call.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Longest path that is kept (PATH_MAX, linux/limits.h). A longer one is not known, and no rule
-/// means it.
+/// Maximum length of the path (PATH_MAX, linux/limits.h). A longer one stays unknown, and no rule
+/// selects it.
 const PATH_BYTES: usize = 4096;
 
 static PATH: Path = Path(UnsafeCell::new([0; PATH_BYTES]));
@@ -13,11 +13,11 @@ static LENGTH: AtomicUsize = AtomicUsize::new(0);
 
 struct Path(UnsafeCell<[u8; PATH_BYTES]>);
 
-// SAFETY: written once, by the thread that loads the library, before `LENGTH` is published with
-// Release; read by those who saw the length with Acquire, as far as that goes.
+// SAFETY: the thread that loads the library writes it once, before it publishes `LENGTH` with
+// Release; readers saw the length with Acquire, and read as far as that goes.
 unsafe impl Sync for Path {}
 
-/// The name that the thread had which loaded the library.
+/// The name of the thread that loaded the library.
 static NAME: Name = Name(UnsafeCell::new([0; 17]));
 
 struct Name(UnsafeCell<[u8; 17]>);
@@ -25,8 +25,8 @@ struct Name(UnsafeCell<[u8; 17]>);
 // SAFETY: as above.
 unsafe impl Sync for Name {}
 
-/// The name of the thread that loaded the library, as it was then: the program's, mostly, in 15
-/// bytes. What is said in a sandbox of threads whose name is not known.
+/// Returns the name of the thread that loaded the library, at that time: mostly the program's, in
+/// 15 bytes. In a sandbox it stands for threads with unknown names.
 pub(crate) fn loader_thread_name() -> [u8; 17] {
     // ORDERING: Acquire pairs with the Release in `look_up`.
     LENGTH.load(Ordering::Acquire);
@@ -34,18 +34,18 @@ pub(crate) fn loader_thread_name() -> [u8; 17] {
     unsafe { *NAME.0.get() }
 }
 
-/// Looks it up. Once, by the thread that loads the library.
+/// Reads path and name. The thread that loads the library calls this once.
 pub(crate) fn look_up() {
-    // SAFETY: nobody reads it before the length is published below.
+    // SAFETY: no thread reads it before the length is published below.
     unsafe { *NAME.0.get() = crate::state::thread::read_name() };
-    // SAFETY: nobody reads it before the length is published below.
+    // SAFETY: no thread reads it before the length is published below.
     let path = unsafe { &mut *PATH.0.get() };
     let length = trackway_sys::process::executable(path);
-    // ORDERING: Release pairs with the Acquire in `executable`.
+    // ORDERING: Release pairs with the Acquire in `path`.
     LENGTH.store(length.min(PATH_BYTES), Ordering::Release);
 }
 
-/// The path of the executable; empty: not known.
+/// Returns the path of the executable; empty: unknown.
 pub(crate) fn path() -> &'static [u8] {
     // ORDERING: Acquire pairs with the Release in `look_up`.
     let length = LENGTH.load(Ordering::Acquire);

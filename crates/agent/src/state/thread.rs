@@ -1,8 +1,4 @@
-//! One line of thread-local memory, in the initial-exec model.
-//!
-//! Lazily allocated TLS would call malloc at the first event of a thread, which may be inside
-//! malloc. Rust's `thread_local!` in a shared library is of that kind; so the line is defined in
-//! assembly, in static TLS (64 bytes of the surplus that glibc keeps for such libraries).
+//! A thread's state: one line of thread-local memory ([`crate::tls`]).
 
 use core::sync::atomic::Ordering;
 
@@ -10,30 +6,30 @@ use crate::state::executable;
 use crate::state::process::PROCESS;
 use crate::tls;
 
-/// What a thread remembers.
+/// The state of a thread.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Thread {
     /// The process stamp for which the rest holds; zero: nothing holds. A fork child has another
-    /// stamp, so a thread that it copied refreshes itself.
+    /// stamp, so a copied thread refreshes its line.
     pub(crate) stamp: u64,
     /// Thread id in its own namespace.
     pub(crate) tid: u32,
-    /// Not zero in a vfork child: it shares this memory with its parent, whose rseq area it
-    /// sees but does not have. How many such children are under way, and [`SHARED`].
+    /// Number of vfork children under way, and [`SHARED`]. Not zero in a vfork child: it shares
+    /// this memory with its parent, and sees the parent's rseq area but does not have it.
     pub(crate) vfork_depth: u32,
     /// The process stamp for which `name` holds.
     pub(crate) name_stamp: u64,
-    /// Name, NUL-padded; asked for only where a session wants it, because the system call may be
-    /// one that a sandbox forbids. In a fork child what it was in the parent.
+    /// Name, NUL-padded. It is read only if a session records it, because a sandbox may forbid the
+    /// system call. A fork child begins with its parent's.
     pub(crate) name: [u8; 17],
-    /// How many filters are being evaluated: more than one where signal handlers emit.
+    /// Number of filters under evaluation: more than one if signal handlers emit.
     filter_depth: u8,
-    /// Where [`random`] is.
+    /// The count of [`random`].
     random: u32,
-    /// Until when it waits for another thread, or has waited last, in ns.
+    /// Deadline of the thread's present or last wait for another thread, in ns.
     last_deadline_ns: u64,
-    /// The highest address of its stack that [`is_shallow`] was asked about.
+    /// The highest stack address that [`is_shallow`] was called with.
     shallowest: usize,
 }
 
@@ -42,19 +38,19 @@ pub const THREAD_STAMP_OFFSET: usize = core::mem::offset_of!(Thread, stamp);
 /// Offset of `vfork_depth`, for the vfork wrapper.
 pub const THREAD_VFORK_OFFSET: usize = core::mem::offset_of!(Thread, vfork_depth);
 
-/// In `vfork_depth`: there was a child whose end nobody says, or the memory is a copy of what a
-/// vfork child had. Then the process id says whose memory this is.
+/// In `vfork_depth`: a child was made whose end is never reported, or the memory is a copy of a
+/// vfork child's. Then the process id tells whose memory this is.
 const SHARED: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Thread>() <= tls::LINE_BYTES);
 
-/// The calling thread's line.
+/// Returns the calling thread's line.
 #[inline(always)]
 pub(crate) fn current() -> *mut Thread {
     tls::line()
 }
 
-/// Its stamp: zero until the line was filled in.
+/// Returns the line's stamp: zero until the line is filled in.
 #[inline(always)]
 pub(crate) fn stamp() -> u64 {
     const _: () = assert!(THREAD_STAMP_OFFSET == 0);
@@ -66,36 +62,36 @@ fn vfork_depth() -> u32 {
     unsafe { (&raw const (*current()).vfork_depth).read_volatile() }
 }
 
-/// Whether the calling thread may be a vfork child's, and then has no rseq area. After a clone(2)
-/// that shares memory and does not wait, its parent is taken for one, too.
+/// Returns true if the calling thread may be a vfork child's, and then has no rseq area. After a
+/// clone(2) that shares memory and does not wait, this is true of its parent, too.
 pub(crate) fn in_vfork_child() -> bool {
     vfork_depth() != 0
 }
 
-/// Whether the calling thread's process has the memory of another one, which is its parent: what
-/// it remembered there would be remembered by both. Costs a system call after a clone(2) as above,
-/// else none. (There, who is number 1 of its namespace as its parent is of its own is not told
-/// from it.)
+/// Returns true if the calling thread's process runs in the memory of its parent: both would read
+/// everything that it stores there. Makes a system call after such a clone(2), else none. (A child
+/// that is number 1 of its namespace, as its parent is of its own, is not detected there.)
 pub(crate) fn runs_in_parent_memory() -> bool {
     let depth = vfork_depth();
     if depth & SHARED != 0 && PROCESS.has_stamp() {
         // SAFETY: getpid has no preconditions.
         return PROCESS.pid.load(Ordering::Relaxed) != unsafe { libc::getpid() }.cast_unsigned();
     }
-    // A fork child that has not settled: `clone` settles before it makes a child that goes on
+    // A fork child without a stamp: `clone` makes the stamp before it makes a child that runs
     // beside its parent, so there is none.
     depth & !SHARED != 0
 }
 
-/// What the calling thread is, from its line if that holds for `stamp`, else afresh.
+/// Returns the calling thread's identity, from its line if that holds for `stamp`, else from the
+/// kernel.
 ///
-/// In a vfork child the line is the parent's: it is left alone.
+/// A vfork child's line is its parent's, so this leaves it alone.
 pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
     let thread = current();
     let in_vfork_child = in_vfork_child();
     let mut identity = Identity { tid: 0, name: [0; 17], in_vfork_child };
-    // SAFETY: the line is the calling thread's. A signal handler that comes in between writes the
-    // same values; a stamp is stored last, so that it never vouches for values not there yet.
+    // SAFETY: the line is the calling thread's. A signal handler that interrupts this writes the
+    // same values. A stamp is stored last, so it never stands for values that are not there yet.
     unsafe {
         if stamp != 0 && !in_vfork_child && (*thread).stamp == stamp {
             identity.tid = (*thread).tid;
@@ -127,7 +123,7 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
     identity
 }
 
-/// The calling thread's name, by a system call.
+/// Reads the calling thread's name, by a system call.
 pub(crate) fn read_name() -> [u8; 17] {
     let mut name = [0; 17];
     // SAFETY: PR_GET_NAME writes at most 16 bytes, NUL included (prctl(2)).
@@ -135,17 +131,17 @@ pub(crate) fn read_name() -> [u8; 17] {
     name
 }
 
-/// Notes that the calling thread, whose line is given, begins to evaluate filters.
+/// Notes that the calling thread, with this line, begins to evaluate filters.
 #[inline(always)]
 pub(crate) fn begin_filter(line: *mut Thread) {
-    // SAFETY: the line is the calling thread's, or its parent's, who waits for it.
+    // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe {
         let depth = &raw mut (*line).filter_depth;
         depth.write_volatile(depth.read_volatile().wrapping_add(1));
     }
 }
 
-/// Notes that it is through with it.
+/// Notes that the calling thread ends an evaluation of filters.
 #[inline(always)]
 pub(crate) fn end_filter(line: *mut Thread) {
     // SAFETY: as above.
@@ -155,21 +151,20 @@ pub(crate) fn end_filter(line: *mut Thread) {
     }
 }
 
-/// Whether it evaluates filters: then this is a signal handler.
+/// Returns true if the calling thread evaluates filters: then this is a signal handler.
 pub(crate) fn is_in_filter() -> bool {
     // SAFETY: as above.
     unsafe { (&raw const (*current()).filter_depth).read_volatile() != 0 }
 }
 
-/// Until when, in ns, the calling thread may wait for another one that it has found at something,
-/// for `patience_ns` at most; `None`: not at all, because it has waited in vain a moment ago. So
-/// signal handlers that interrupt who waits wait no longer than he does, and do not come faster
-/// than they end.
+/// Returns the time, in ns, until which the calling thread may wait for another one, at most
+/// `patience_ns` from now. `None`: not at all, because its last wait ended in vain a moment ago. So
+/// signal handlers that interrupt a wait do not prolong it, and end faster than they come.
 pub(crate) fn wait_deadline_ns(now_ns: u64, patience_ns: u64) -> Option<u64> {
-    /// How many times as long as it has waited it waits no more.
+    /// Length of the pause after a wait, in waits.
     const REST: u64 = 4;
-    // SAFETY: the line is the calling thread's, or its parent's, who waits for it. What a handler
-    // writes that comes in between is as good.
+    // SAFETY: the line is the calling thread's, or that of its parent, which waits for it. A value
+    // that an interrupting handler writes is as good.
     unsafe {
         let until_ns = &raw mut (*current()).last_deadline_ns;
         let before_ns = until_ns.read_volatile();
@@ -184,12 +179,13 @@ pub(crate) fn wait_deadline_ns(now_ns: u64, patience_ns: u64) -> Option<u64> {
     }
 }
 
-/// Whether a place on the calling thread's stack is about as high as the highest that this was ever
-/// asked about: likely to be no signal handler's. A guess, for what is only to be shared out.
+/// Returns true if a place on the calling thread's stack is about as high as the highest in all
+/// calls: it probably does not belong to a signal handler. A guess, which only decides about
+/// shares.
 pub(crate) fn is_shallow(place: usize) -> bool {
-    /// How far from there, in bytes.
+    /// Maximum distance from there, in bytes.
     const NEAR: usize = 2048;
-    // SAFETY: the line is the calling thread's, or its parent's, who waits for it.
+    // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe {
         let shallowest = &raw mut (*current()).shallowest;
         let before = shallowest.read_volatile();
@@ -200,12 +196,11 @@ pub(crate) fn is_shallow(place: usize) -> bool {
     }
 }
 
-/// 64 random bits, for what takes samples. SplitMix64 (Steele, Lea, Flood 2014) of a count that
-/// each thread has, of the counter of time, and of the thread.
+/// Returns 64 random bits, for samples: SplitMix64 (Steele, Lea, Flood 2014) of the thread's count,
+/// the time counter, and the thread.
 pub(crate) fn random() -> u64 {
     let thread = current();
-    // SAFETY: as above. A signal handler that comes in between takes the same number, at another
-    // time.
+    // SAFETY: as above. An interrupting signal handler uses the same count, at another time.
     let count = unsafe {
         let count = &raw mut (*thread).random;
         let next = count.read_volatile().wrapping_add(1);
@@ -224,7 +219,7 @@ pub(crate) fn random() -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Notes that the calling thread is about to have a child that shares its thread-local storage.
+/// Notes that the calling thread is about to make a child that shares its thread-local storage.
 pub(crate) fn begin_shared_tls() {
     // SAFETY: the line is the calling thread's.
     unsafe {
@@ -235,21 +230,21 @@ pub(crate) fn begin_shared_tls() {
     }
 }
 
-/// Notes that the child is gone.
+/// Notes that the child has ended.
 pub(crate) fn end_shared_tls() {
-    // SAFETY: the line is the calling thread's, and has it alone again.
+    // SAFETY: the line is the calling thread's, which has it alone again.
     unsafe {
         let depth = &raw mut (*current()).vfork_depth;
         let before = depth.read_volatile();
-        // Who shared this line may have counted at the same time.
+        // A child that shared this line may have counted at the same time.
         if before & !SHARED != 0 {
             depth.write_volatile(before - 1);
         }
     }
 }
 
-/// Notes that the calling thread is about to have such a child, and that nobody will say when it is
-/// gone; what there was before, for [`unshare_tls`].
+/// Notes that the calling thread is about to make such a child, whose end will not be reported.
+/// Returns the earlier value for [`unshare_tls`].
 pub(crate) fn share_tls() -> u32 {
     let before = vfork_depth();
     // SAFETY: the line is the calling thread's.
@@ -260,14 +255,14 @@ pub(crate) fn share_tls() -> u32 {
     before
 }
 
-/// Undoes [`share_tls`]: there is no child.
+/// Reverts [`share_tls`]: no child was made.
 pub(crate) fn unshare_tls(before: u32) {
     // SAFETY: the line is the calling thread's.
     unsafe { (&raw mut (*current()).vfork_depth).write_volatile(before) };
 }
 
-/// Notes in a fork child that its memory is its own, whatever its parent was. Whether it has an
-/// rseq area is not known if its parent was a vfork child.
+/// Notes in a fork child that its memory is its own, whatever its parent's was. If its parent was a
+/// vfork child, it is unknown whether this thread has an rseq area.
 pub(crate) fn note_fork() {
     if vfork_depth() != 0 {
         // SAFETY: the line is the calling thread's.
@@ -275,7 +270,7 @@ pub(crate) fn note_fork() {
     }
 }
 
-/// What contexts and claims need of a thread.
+/// The identity of a thread, for contexts and claims.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identity {
     pub(crate) tid: u32,

@@ -1,15 +1,14 @@
-//! What the calling thread has set.
+//! The values that the calling thread has set.
 //!
-//! A place has two copies of its value and a *state*: which copy is valid, whether there is a value
-//! at all, and a count that never stands still. The thread alone writes there, and reads; but a
-//! signal handler may come in between anywhere, read, set, and be interrupted itself. Invariant:
-//! **nobody writes the copy that is valid**, so that whoever reads finds a whole value.
+//! A slot has two copies of its value and a *state*: which copy is valid, whether there is a value,
+//! and a count that changes with every write. Only the thread reads and writes its slots. A signal
+//! handler may interrupt it anywhere, read, set, and be interrupted itself. Invariant: **nothing
+//! writes the valid copy**, so every reader finds a whole value.
 //!
-//! Who sets writes the other copy, and makes it valid by one instruction, if the state is still
-//! what it was; then does the same once more with the copy of before. So the copy that is valid
-//! when he is through is the one that was when he began: whoever he has interrupted goes on writing
-//! a copy that is not, finds another state, and begins anew. Who reads looks at the state again,
-//! too.
+//! A set writes the other copy and makes it valid by one instruction, if the state is unchanged.
+//! Then it does the same once more, with the first copy. So the copy that is valid at its end is
+//! the one that was valid at its beginning. A set that it has interrupted continues to write the
+//! invalid copy, finds another state, and starts again. A reader compares the state, too.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -18,23 +17,23 @@ use crate::tls;
 
 /// Bytes of a string, its NUL included.
 pub(crate) const TEXT_BYTES: usize = 32;
-/// The same in words.
+/// Words of a string.
 pub(super) const TEXT_WORDS: usize = TEXT_BYTES / 8;
 
-/// What strings end with that were cut: "…".
+/// The end of a string that was cut: "…".
 const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
-/// What null is set as.
+/// The string that a null pointer sets.
 const NULL: &[u8] = b"(null)";
 
-/// How often it is begun anew: each time because signal handlers have set the same context in the
-/// few instructions that it takes.
+/// Maximum number of tries. Each fails because signal handlers set the same context within a few
+/// instructions.
 const TRIES_MAX: usize = 64;
 
-/// In a state: the number of the copy that is valid.
+/// Bit of a state: the number of the valid copy.
 const COPY: u64 = 1;
-/// In a state: there is a value.
+/// Bit of a state: there is a value.
 const SET: u64 = 2;
-/// What a state is counted by.
+/// Increment of a state's count.
 const STEP: u64 = 4;
 
 #[repr(C)]
@@ -55,13 +54,13 @@ const _: () = assert!(VALUES_BYTES == 240);
 
 tls::define!("trackway_values", bytes = VALUES_BYTES, alignment = 8);
 
-/// The calling thread's values. As [`crate::state::thread::current`].
+/// Returns the calling thread's values, as [`crate::state::thread::current`] does its line.
 #[inline(always)]
 fn current() -> *mut Values {
     tls::address_of!("trackway_values")
 }
 
-/// A value: a number is the first word alone, a string all of them, with a NUL at its end.
+/// A value. A number is the first word alone; a string is all words, and ends with a NUL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Value {
     words: [u64; TEXT_WORDS],
@@ -80,7 +79,7 @@ impl Value {
         Self { words }
     }
 
-    /// A string of these bytes, up to the first NUL among them; cut where there is no room for it.
+    /// Makes a string of these bytes, up to their first NUL, cut to the slot's size.
     ///
     /// # Safety
     /// `text` is null, or points to `length` bytes, or to a NUL before.
@@ -90,9 +89,9 @@ impl Value {
         let mut bytes = [0; TEXT_BYTES];
         let mut count = 0;
         let mut is_whole = false;
-        // One more than there is room for, which says that it is cut.
+        // One byte more than fits shows that the string is cut.
         for (at, place) in bytes.iter_mut().enumerate() {
-            // SAFETY: by contract, and nothing is read behind a NUL.
+            // SAFETY: by contract, and nothing is read after a NUL.
             let byte = if at < length { unsafe { text.add(at).read_volatile() } } else { 0 };
             if byte == 0 {
                 is_whole = true;
@@ -111,26 +110,25 @@ impl Value {
         Self { words }
     }
 
-    /// The bits of a number.
+    /// Returns the bits of a number.
     pub(crate) const fn bits(&self) -> u64 {
         self.words[0]
     }
 
-    /// The bytes of a string, and how many of them come before the NUL.
+    /// Returns the bytes of a string, and the number of bytes before the NUL.
     pub(crate) fn bytes(&self) -> ([u8; TEXT_BYTES], usize) {
         let mut bytes = [0; TEXT_BYTES];
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(self.words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        // Whatever `put` was given.
+        // Also after `put` with arbitrary words.
         bytes[TEXT_BYTES - 1] = 0;
         let length = bytes.iter().position(|&byte| byte == 0);
         (bytes, length.unwrap_or(TEXT_BYTES - 1))
     }
 }
 
-/// Ends `length` bytes of UTF-8 that were cut with "…", and NULs behind it. Steps back over a
-/// character that the cut has split.
+/// Ends `length` bytes of cut UTF-8 with "…" and NULs. Removes a character that the cut has split.
 fn append_ellipsis(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
     for back in 1..=length.min(3) {
         let byte = bytes[length - back];
@@ -159,7 +157,7 @@ fn append_ellipsis(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
 pub(super) fn set(place: ContextIndex, value: Value) {
     let values = current();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
-    // SAFETY: the thread's own, for as long as it runs; places are in bounds.
+    // SAFETY: the thread's own, for as long as it runs; indices are in bounds.
     unsafe {
         if place.is_text() {
             Slot::set((&raw mut (*values).texts).cast::<Slot<TEXT_WORDS>>().add(text), value.words);
@@ -170,7 +168,7 @@ pub(super) fn set(place: ContextIndex, value: Value) {
     }
 }
 
-/// Takes the calling thread's value away.
+/// Clears the calling thread's value.
 pub(super) fn clear(place: ContextIndex) {
     // SAFETY: as in `set`.
     unsafe {
@@ -186,7 +184,7 @@ pub(super) fn clear(place: ContextIndex) {
     }
 }
 
-/// The calling thread's value, if it has one.
+/// Returns the calling thread's value, if it has one.
 #[inline]
 pub(crate) fn get(place: ContextIndex) -> Option<Value> {
     let values = current();
@@ -217,20 +215,23 @@ fn state_of(place: ContextIndex) -> *mut u64 {
 }
 
 impl<const WORDS: usize> Slot<WORDS> {
+    /// Sets the slot's value.
+    ///
     /// # Safety
     /// It is the calling thread's.
     unsafe fn set(slot: *mut Self, value: [u64; WORDS]) {
+        // Returns if handlers set the slot all the time: their value is as recent as this one.
         // SAFETY: the caller's promise is the same.
         if !unsafe { Self::write_inactive_copy(slot, |_| (value, SET)) } {
             return; // handlers set it all the time: one of theirs is as late as this one
         }
-        // And back. Whatever is valid by now: a handler's, too, or none.
-        // SAFETY: likewise.
+        // Once more, with the value that is valid now, which may be a handler's, or none.
+        // SAFETY: as above.
         if !unsafe {
             Self::write_inactive_copy(slot, |state| (Self::copy(slot, state), state & SET))
         } {
-            // Whoever we have interrupted may write the copy that is valid.
-            // SAFETY: likewise.
+            // An interrupted set may write the valid copy.
+            // SAFETY: as above.
             unsafe {
                 let state = &raw mut (*slot).state;
                 state.write_volatile(state.read_volatile() & !SET);
@@ -238,8 +239,8 @@ impl<const WORDS: usize> Slot<WORDS> {
         }
     }
 
-    /// Writes the copy that is not valid, with the value for a state, and makes it so; false if
-    /// handlers have always been faster.
+    /// Writes the invalid copy, with the value for a state, and makes it valid. Returns false if
+    /// handlers have been faster each time.
     ///
     /// # Safety
     /// It is the calling thread's.
@@ -250,7 +251,7 @@ impl<const WORDS: usize> Slot<WORDS> {
     ) -> bool {
         for _ in 0..TRIES_MAX {
             // SAFETY: the caller's promise; handlers on the same thread see, at each instruction,
-            // all that comes before it.
+            // everything before it.
             unsafe {
                 let state = &raw mut (*slot).state;
                 let now = state.read_volatile();
@@ -273,7 +274,7 @@ impl<const WORDS: usize> Slot<WORDS> {
         false
     }
 
-    /// The copy that is valid in this state.
+    /// Returns the copy that is valid in this state.
     fn copy(slot: *mut Self, state: u64) -> [u64; WORDS] {
         // SAFETY: the caller's slot, of the calling thread.
         unsafe {
@@ -283,6 +284,8 @@ impl<const WORDS: usize> Slot<WORDS> {
         }
     }
 
+    /// Returns the slot's value, if it has one.
+    ///
     /// # Safety
     /// It is the calling thread's.
     #[inline(always)]
@@ -294,9 +297,9 @@ impl<const WORDS: usize> Slot<WORDS> {
                 return None;
             }
             let words = Self::copy(slot, state);
-            // ORDERING: likewise: the words before the second look.
+            // ORDERING: SeqCst, for the compiler alone: the words are read before the second look.
             compiler_fence(Ordering::SeqCst);
-            // SAFETY: likewise.
+            // SAFETY: as above.
             if unsafe { (&raw mut (*slot).state).read_volatile() } == state {
                 return Some(words);
             }
@@ -305,8 +308,8 @@ impl<const WORDS: usize> Slot<WORDS> {
     }
 }
 
-/// Puts `next` in the place of `expected`, by one instruction; false if something else is there.
-/// Not for other threads to see: without a lock prefix.
+/// Replaces `expected` by `next`, in one instruction. Returns false if the word holds something
+/// else. Without a lock prefix: other threads do not see it.
 ///
 /// # Safety
 /// The word is the calling thread's.

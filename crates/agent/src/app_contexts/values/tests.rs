@@ -1,5 +1,5 @@
-//! Values are whole, whatever a signal handler does in between: here it comes in at each place
-//! where a value has been written in part.
+//! Values are whole whatever a signal handler does: here it interrupts at each place where a value
+//! is partly written.
 
 extern crate std;
 
@@ -56,14 +56,14 @@ fn strings_are_cut_where_there_is_no_room() {
     assert_eq!(read(place).as_deref(), Some("(null)"));
 }
 
-/// RUN a set, interrupted behind its look at the state, by a handler that reads, sets, clears, or
-/// sets and puts back. EXPECT that the handler finds a whole value, that what it leaves has_stayed
-/// until what was interrupted, which goes on writing, is through, and that its value is there then.
+/// RUN a set that a handler interrupts after its look at the state; the handler reads, sets,
+/// clears, or sets and restores. EXPECT that the handler finds a whole value, that its result stays
+/// until the interrupted set ends, and that the set's value is there then.
 #[test]
 fn whoever_interrupts_a_set_finds_a_whole_value() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
-    // SAFETY: places of strings are as many.
+    // SAFETY: there are as many slots of strings.
     let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     for what in 0..4 {
         set(place, value(1));
@@ -83,7 +83,7 @@ fn whoever_interrupts_a_set_finds_a_whole_value() {
                     }
                 }
             } else {
-                // It has written all of its copy meanwhile.
+                // The interrupted set has written all of its copy meanwhile.
                 let left = [None, Some(value(3)), None, Some(value(1))];
                 assert_eq!(get(place), left[what], "{what}");
             }
@@ -96,13 +96,13 @@ fn whoever_interrupts_a_set_finds_a_whole_value() {
     }
 }
 
-/// RUN handlers that set whenever a set has looked. EXPECT that it gives up, and that what is there
-/// is whole.
+/// RUN handlers that set whenever a set has read the state. EXPECT that the set gives up, and that
+/// the value is whole.
 #[test]
 fn a_set_that_is_always_interrupted_ends() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
-    // SAFETY: places of strings are as many.
+    // SAFETY: there are as many slots of strings.
     let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     let turn = |_| {
         set(place, value(5));

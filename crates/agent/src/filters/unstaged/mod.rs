@@ -1,9 +1,9 @@
-//! Plans on events that are not staged: their fields are where the program has them.
+//! Plans on events that are not staged: the fields are still in the program's memory.
 //!
-//! What a filter takes is read, or copied, once, before it runs: another thread may be writing to a
-//! string. What it does not take is not looked at. Strings and sequences are copied to a buffer;
-//! where they find none, or are so long that staging may cut them, the event is staged as ever: so
-//! filters give the same answer, whoever asks.
+//! Before a filter runs, each field that it takes is read or copied once, because another thread
+//! may be writing to it. Other fields are not read. Strings and sequences are copied to a buffer.
+//! If they do not fit, or are so long that staging may cut them, the event is staged as usual. So
+//! filters give the same verdict in both ways.
 
 mod chunk;
 
@@ -20,32 +20,32 @@ use super::plan::{Emitter, Plan, Step};
 use crate::abi::Argument;
 use crate::app_contexts;
 
-/// CopyBuffer for copies, in bytes: some chunks.
+/// Bytes of the buffer: some chunks.
 const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
 /// Bytes of the largest scalar.
 const SCALAR_BYTES_MAX: usize = 8;
 
 const _: () = assert!(ROOM_BYTES.is_multiple_of(CHUNK_BYTES));
 
-/// Why a frame is not filled.
+/// The reason why a frame is not filled.
 enum FrameError {
     /// The event is not one for the filter.
     Unfit,
-    /// There is no buffer.
+    /// The buffer is full.
     NoRoom,
 }
 
-/// Where copies go, one behind the other; first, the thread's name.
+/// The buffer for copies, one after the other; the thread's name comes first.
 ///
-/// Each begins with a chunk of its own, and is written a chunk at a time, so that a filter that
-/// reads some bytes of a short one finds them in one store: a processor waits until a load that
-/// takes from several stores can be had from the cache.
+/// Each copy begins with a chunk of its own and is written by chunks, so a filter that reads a few
+/// bytes of a short one finds them in one store. (A load that takes bytes from several stores waits
+/// for the cache.)
 #[repr(C, align(16))]
 struct CopyBuffer {
     bytes: [MaybeUninit<u8>; ROOM_BYTES],
-    /// A multiple of a chunk; all before it was written.
+    /// A multiple of a chunk; everything before it is written.
     used: usize,
-    /// Most bytes of one field.
+    /// Maximum bytes of one field.
     uncut_bytes: usize,
 }
 
@@ -55,10 +55,10 @@ impl CopyBuffer {
         Self { bytes, used: 0, uncut_bytes }
     }
 
-    /// Copies `size` bytes there; where they are.
+    /// Copies `size` bytes. Returns their place.
     ///
     /// # Safety
-    /// There must be so many at `from`; it may be null if there are none.
+    /// There are as many bytes at `from`, which may be null if there are none.
     #[inline]
     unsafe fn copy(&mut self, from: *const u8, size: usize) -> Result<u32, FrameError> {
         let at = self.used;
@@ -66,7 +66,7 @@ impl CopyBuffer {
         let end = end.ok_or(FrameError::NoRoom)?;
         let place = self.bytes.get_mut(at..end).ok_or(FrameError::NoRoom)?;
         if let Some(last) = place.last_chunk_mut::<CHUNK_BYTES>() {
-            // What is behind the copy is written, too.
+            // The bytes after the copy are written, too.
             *last = [MaybeUninit::new(0); CHUNK_BYTES];
             // SAFETY: by contract, and the place has as many bytes.
             unsafe { core::ptr::copy_nonoverlapping(from, place.as_mut_ptr().cast(), size) };
@@ -75,10 +75,10 @@ impl CopyBuffer {
         Ok(at as u32)
     }
 
-    /// Copies a string up to its NUL, reading each byte once: where it is, and how long.
+    /// Copies a string up to its NUL, reading each byte once. Returns its place and its length.
     ///
     /// # Safety
-    /// There must be one at `from`.
+    /// There is a string at `from`.
     #[inline]
     unsafe fn copy_string(&mut self, from: *const u8) -> Result<(u32, usize), FrameError> {
         let (at, most) = (self.used, self.left());
@@ -102,21 +102,21 @@ impl CopyBuffer {
         Err(FrameError::NoRoom)
     }
 
-    /// Most bytes of the next field.
+    /// Returns the maximum bytes of the next field.
     fn left(&self) -> usize {
         self.uncut_bytes.min(self.bytes.len() - self.used)
     }
 
-    /// What was copied.
+    /// Returns all copies.
     fn filled(&self) -> &[u8] {
-        // SAFETY: all that is before `used` was written.
+        // SAFETY: everything before `used` is written.
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.used) }
     }
 
-    /// The word of elements that are copied there.
+    /// Copies elements. Returns their word.
     ///
     /// # Safety
-    /// There must be as many bytes at `from`, if that is not null.
+    /// There are as many bytes at `from`, if that is not null.
     #[inline]
     unsafe fn word(
         &mut self,
@@ -129,7 +129,7 @@ impl CopyBuffer {
         Ok(Word { offset, length, is_constant: false }.to_bits())
     }
 
-    /// The word of a string, of "(null)" if there is none: as it is recorded.
+    /// Copies a string, or "(null)" for a null pointer, as it is recorded. Returns its word.
     ///
     /// # Safety
     /// As [`Self::copy_string`], if it is not null.
@@ -138,20 +138,21 @@ impl CopyBuffer {
         let from = if from.is_null() { c"(null)".as_ptr().cast() } else { from };
         // SAFETY: by contract.
         let (offset, length) = unsafe { self.copy_string(from)? };
-        // (What finds buffer is shorter than 2^32.)
+        // A string that fits is shorter than 2^32.
         Ok(Word { offset, length: length as u32, is_constant: false }.to_bits())
     }
 }
 
 impl Plan {
-    /// As [`Plan::passes`], of an event whose description has the number `description_number`;
+    /// Evaluates the plan on an event whose description has the number `description_number`.
     /// `None`: it has to be staged.
     ///
-    /// One filter only: one that counts must not be asked again when the next one finds no buffer.
-    /// And none that looks at contexts of applications, which have their place before a payload.
+    /// Only plans of one filter: a stateful filter must not run again when the next one finds the
+    /// buffer full. And only filters without application contexts, whose place is before a payload.
     ///
     /// # Safety
-    /// What it points to is there. `arguments` are those of an event with that description.
+    /// Everything that the plan points to is there. `arguments` are those of an event with that
+    /// description.
     pub(super) unsafe fn passes_unstaged(
         &self,
         arguments: *const Argument,
@@ -175,7 +176,7 @@ impl Plan {
             let name = unsafe { core::slice::from_raw_parts(emitter.name, PROCNAME_BYTES) };
             let end = name.iter().position(|&byte| byte == 0);
             procname.length = end.unwrap_or(PROCNAME_BYTES) as u32;
-            // SAFETY: they are those of a slice.
+            // SAFETY: the bytes of a slice.
             let copied = unsafe { buffer.copy(name.as_ptr(), name.len()) };
             procname.offset = copied.ok()?;
         }
@@ -186,6 +187,8 @@ impl Plan {
 }
 
 impl Step {
+    /// Evaluates the filter on the arguments.
+    ///
     /// # Safety
     /// As [`Plan::passes_unstaged`].
     unsafe fn passes_unstaged(
@@ -194,7 +197,7 @@ impl Step {
         buffer: &mut CopyBuffer,
         contexts: &Contexts,
     ) -> Option<bool> {
-        // SAFETY: by contract; `link` has put so many there.
+        // SAFETY: by contract; the plan builder has stored so many there.
         let (filter, takes) = unsafe {
             (&*self.filter, core::slice::from_raw_parts(self.takes, self.takes_count.into()))
         };
@@ -203,7 +206,7 @@ impl Step {
             let (field, source) = take.source(contexts);
             // SAFETY: the framer has found the field in the event's description.
             let argument = unsafe { &*arguments.add(field) };
-            // SAFETY: by contract it is what the description says.
+            // SAFETY: by contract it has the type in the description.
             let value = match unsafe { value_of(source, argument, buffer) } {
                 Ok(value) => value,
                 Err(FrameError::Unfit) => return Some(false),
@@ -217,7 +220,7 @@ impl Step {
     }
 }
 
-/// What a slot is filled with.
+/// Returns the value of a slot.
 ///
 /// # Safety
 /// The argument is of a field as the source says.
@@ -268,10 +271,10 @@ unsafe fn value_of(
     }
 }
 
-/// The scalar that lies `within` bytes behind `at`; that of an array that is null is zero.
+/// Returns the scalar that lies `within` bytes after `at`; zero for an array that is null.
 ///
 /// # Safety
-/// It must be there, if `at` is not null.
+/// It is there, if `at` is not null.
 #[inline]
 unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64, FrameError> {
     let mut bytes = [0; SCALAR_BYTES_MAX];
