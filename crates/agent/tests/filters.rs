@@ -212,7 +212,7 @@ fn events_without_what_is_needed_are_not_recorded() {
 }
 
 #[test]
-fn contexts_are_those_of_who_emits() {
+fn contexts_are_those_of_the_emitting_thread() {
     let (_alone, world) = (alone(), world());
     let recording = world.session("context:*", Sizes::default(), |_| {});
     let event = world.event(c"context", c"number");

@@ -14,7 +14,7 @@ fn pid_namespace() -> u64 {
 }
 
 #[test]
-fn rules_for_processes_say_who_takes_part() {
+fn process_rules_select_the_processes() {
     let world = world();
     let recording = world.session("who:*", Sizes::default(), |_| {});
     let event = world.event(c"who", c"takes_part");
@@ -85,7 +85,7 @@ fn a_fork_child_decides_for_itself() {
 }
 
 #[test]
-fn nobody_takes_part_in_a_pause() {
+fn no_process_takes_part_in_a_pause() {
     let world = world();
     let recording = world.session("pause:*", Sizes::default(), |_| {});
     let event = world.event(c"pause", c"now");
@@ -280,7 +280,7 @@ fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there(
 }
 
 #[test]
-fn who_finds_the_bits_of_both_records_once() {
+fn a_site_that_finds_the_bits_of_both_records_once() {
     let world = world();
     let old = world.session("both:*", Sizes::default(), |_| {});
     let event = world.event(c"both", c"bits");
@@ -402,7 +402,7 @@ fn records_wait_for_room_where_program_and_session_want_it() {
 }
 
 #[test]
-fn nobody_waits_beyond_the_timeout_or_for_a_recorder_that_is_gone() {
+fn no_record_waits_beyond_the_timeout_or_for_a_dead_recorder() {
     let world = world();
     let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
     let recording = world.session("late:*", sizes, |session| {

@@ -41,8 +41,7 @@ enum Attempt {
 ///
 /// Any thread, any signal handler; never blocks or allocates; errno is unchanged (the only calls
 /// out are gettid, getpid and prctl, which cannot fail here). A `size` with [`CUT`] set is too
-/// large for the fast path: such records, which are rare, are counted in
-/// [`slow_path`](crate::emit::slow_path).
+/// large for the fast path: such records, which are rare, are counted in [`slow_path`].
 ///
 /// [`CUT`]: trackway_abi::record::CUT
 ///

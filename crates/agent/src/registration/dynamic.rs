@@ -12,9 +12,10 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX, TAILROOM_BYTES};
+use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX};
 use trackway_schema::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape};
 
+use super::dynamic_payload::{PayloadBuilder, ROOM_BYTES, Sizes, Span, append_field, measure};
 use crate::abi::{Event, Field, Value};
 use crate::emit::fast_path;
 use crate::registration::register;
@@ -24,11 +25,6 @@ use crate::state::window_map::MappedWindow;
 
 /// `TRACKWAY_DYNAMIC_MAX`.
 const DYNAMIC_MAX: usize = 1024;
-/// The recorded form of null strings.
-const NULL: &[u8] = b"(null)";
-/// The end of a string that was cut: "…".
-const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
-
 /// An event described at run time: `struct trackway_dynamic`.
 #[derive(Debug)]
 pub struct Dynamic {
@@ -45,12 +41,12 @@ static TABLE: [Dynamic; DYNAMIC_MAX] = [const { Dynamic::new() }; DYNAMIC_MAX];
 
 /// The data for packing a field.
 #[derive(Clone, Copy)]
-struct FieldPlan {
-    shape: Shape,
+pub(super) struct FieldPlan {
+    pub(super) shape: Shape,
     /// Any value for `Str` and `Text`.
-    scalar: Scalar,
+    pub(super) scalar: Scalar,
     /// Elements of an array.
-    length: u16,
+    pub(super) length: u16,
 }
 
 impl FieldPlan {
@@ -95,7 +91,7 @@ impl FieldPlan {
     }
 
     /// Returns the bytes that the field takes whatever its value.
-    fn fixed_bytes(self) -> usize {
+    pub(super) fn fixed_bytes(self) -> usize {
         match self.shape {
             Shape::Scalar | Shape::Enumeration => self.scalar.size_bytes(),
             Shape::Str => 1,
@@ -193,15 +189,15 @@ impl Dynamic {
 }
 
 /// The plans of an event's fields.
-struct FieldPlans {
-    plans: [FieldPlan; FIELDS_MAX],
-    count: usize,
+pub(super) struct FieldPlans {
+    pub(super) plans: [FieldPlan; FIELDS_MAX],
+    pub(super) count: usize,
     /// Sum of their fixed bytes: at most a payload's.
-    fixed_bytes: usize,
+    pub(super) fixed_bytes: usize,
 }
 
 impl FieldPlans {
-    fn as_slice(&self) -> &[FieldPlan] {
+    pub(super) fn as_slice(&self) -> &[FieldPlan] {
         &self.plans[..self.count]
     }
 }
@@ -278,161 +274,6 @@ fn entry_of(
     }
     // The entry may be another event's if the window was changed.
     Dynamic::entry(word).filter(|entry| entry.fill(fields)).ok_or(-libc::ENOSPC)
-}
-
-/// The variable bytes of a str, text or sequence: all of them, and those that it gets.
-#[derive(Clone, Copy, Default)]
-struct Span {
-    wanted: u16,
-    granted: u16,
-}
-
-/// The sizes of a record's values.
-struct Sizes {
-    /// Of strs, texts and sequences, in their order.
-    spans: [Span; FIELDS_MAX],
-    /// Maximum bytes of the payload: a str may turn out to be shorter.
-    bytes: usize,
-    /// True if a value is cut to fit.
-    is_cut: bool,
-}
-
-/// Divides `room` among spans that want more. No span gets more than it wants, and all cut spans
-/// get the same, as `trackway_i_share` of the header defines it.
-fn share(spans: &mut [Span], room: usize) {
-    const OPEN: u16 = u16::MAX;
-    let mut left = room;
-    let mut open = spans.len();
-    for span in &mut *spans {
-        span.granted = OPEN;
-    }
-    // Each turn but the last closes at least one span.
-    for _ in 0..=spans.len() {
-        let part = left / open.max(1);
-        let before = open;
-        for span in spans.iter_mut().filter(|span| span.granted == OPEN) {
-            if usize::from(span.wanted) <= part {
-                span.granted = span.wanted;
-                left -= usize::from(span.wanted);
-                open -= 1;
-            }
-        }
-        if open == before {
-            break;
-        }
-    }
-    for span in spans.iter_mut().filter(|span| span.granted == OPEN) {
-        span.granted = (left / open) as u16;
-    }
-}
-
-/// Bytes around a payload that the contract requires.
-const ROOM_BYTES: usize = HEADROOM_BYTES + TAILROOM_BYTES;
-
-/// A payload under construction, in zeros.
-struct PayloadBuilder<'room> {
-    bytes: &'room mut [u8],
-    end: usize,
-}
-
-impl PayloadBuilder<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
-        self.end += bytes.len();
-    }
-
-    /// Copies from the program's memory.
-    ///
-    /// # Safety
-    /// `from` has `count` readable bytes.
-    unsafe fn copy(&mut self, from: *const u8, count: usize) {
-        let room = &mut self.bytes[self.end..self.end + count];
-        // SAFETY: the caller's bytes; the slice bounds the copy. Another thread may be writing to
-        // them, so they are copied as bytes and not interpreted.
-        unsafe { core::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), count) };
-        self.end += count;
-    }
-
-    /// Copies as much of a string as its span says, with "…" at its end if that is not all. Removes
-    /// a character that the cut has split.
-    ///
-    /// # Safety
-    /// `from` has `span.wanted` readable bytes.
-    unsafe fn copy_string(&mut self, from: *const u8, span: Span) {
-        let start = self.end;
-        let granted = usize::from(span.granted);
-        if span.granted == span.wanted || granted < ELLIPSIS.len() {
-            let count = if span.granted == span.wanted { granted } else { 0 };
-            // SAFETY: the caller's promise.
-            unsafe { self.copy(from, count) };
-            return;
-        }
-        // SAFETY: the caller's promise: these are fewer than `wanted`.
-        unsafe { self.copy(from, granted - ELLIPSIS.len()) };
-        for back in 1..=3.min(self.end - start) {
-            let needed = match self.bytes[self.end - back] {
-                0xf0.. => 4,
-                0xe0.. => 3,
-                0xc0.. => 2,
-                0x80.. => continue,
-                _ => break,
-            };
-            if back < needed {
-                self.end -= back;
-            }
-            break;
-        }
-        self.put(ELLIPSIS);
-    }
-}
-
-/// Returns the address and length of a string value; those of "(null)" for null.
-fn string_of(value: &Value) -> (*const u8, usize) {
-    let data: *const u8 = value.data();
-    if data.is_null() {
-        return (NULL.as_ptr(), NULL.len());
-    }
-    (data, usize::try_from(value.length).unwrap_or(usize::MAX).min(PAYLOAD_BYTES_MAX))
-}
-
-/// Returns the variable bytes of a field; `None` if it has a fixed size. The error is a negative
-/// errno.
-///
-/// # Safety
-/// The value's data is as the contract says.
-unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>, c_int> {
-    match plan.shape {
-        Shape::Scalar | Shape::Enumeration if fits(plan.scalar, value.bits) => Ok(None),
-        Shape::Scalar | Shape::Enumeration => Err(-libc::ERANGE),
-        Shape::Array if value.data::<u8>().is_null() => Ok(None),
-        Shape::Array if value.length == u64::from(plan.length) => Ok(None),
-        Shape::Array => Err(-libc::EINVAL),
-        Shape::Text => Ok(Some(string_of(value).1)),
-        Shape::Str => {
-            let (data, length) = string_of(value);
-            // SAFETY: the caller's promise; strnlen reads no more than that.
-            Ok(Some(unsafe { libc::strnlen(data.cast(), length) }))
-        }
-        Shape::Sequence if value.data::<u8>().is_null() => Ok(Some(0)),
-        Shape::Sequence => {
-            let size = plan.scalar.size_bytes();
-            let most = (PAYLOAD_BYTES_MAX / size + 1) as u64;
-            Ok(Some(value.length.min(most) as usize * size))
-        }
-    }
-}
-
-/// Returns true if an integer is within its type's range; other scalars always are.
-const fn fits(scalar: Scalar, bits: u64) -> bool {
-    let unused = 64 - 8 * scalar.size_bytes() as u32;
-    if scalar.is_float() || matches!(scalar, Scalar::Bool) {
-        true
-    } else if scalar.is_signed() {
-        let value = bits.cast_signed();
-        value << unused >> unused == value
-    } else {
-        bits << unused >> unused == bits
-    }
 }
 
 /// Records an event: `trackway_dynamic_record`.
@@ -513,82 +354,6 @@ unsafe fn emit_within<const BYTES: usize>(
     }
     if !core::ptr::eq(handle.enabled, word) {
         event.retarget(word, handle.enabled);
-    }
-}
-
-/// Measures the values. Writes the result to the empty `sizes`, so that it is on the stack once,
-/// not twice. The error is a negative errno.
-///
-/// # Safety
-/// The values' data is as the header says.
-#[inline(never)] // likewise
-unsafe fn measure(plans: &FieldPlans, values: &[Value], sizes: &mut Sizes) -> Result<(), c_int> {
-    let spans = &mut sizes.spans;
-    let (mut span_count, mut wanted_bytes) = (0, 0);
-    for (&plan, value) in plans.as_slice().iter().zip(values) {
-        // SAFETY: the caller's promise is the same.
-        if let Some(wanted) = unsafe { measure_field(plan, value)? } {
-            // At most a payload and one element more.
-            spans[span_count] = Span { wanted: wanted as u16, granted: wanted as u16 };
-            span_count += 1;
-            wanted_bytes += wanted;
-        }
-    }
-    let room = PAYLOAD_BYTES_MAX.saturating_sub(plans.fixed_bytes);
-    let is_cut = wanted_bytes > room;
-    if is_cut {
-        share(&mut spans[..span_count], room);
-    }
-    (sizes.bytes, sizes.is_cut) = (plans.fixed_bytes + wanted_bytes.min(room), is_cut);
-    Ok(())
-}
-
-/// Appends a field.
-///
-/// # Safety
-/// The value's data is as the header says, and the span was made from it.
-unsafe fn append_field(
-    staged: &mut PayloadBuilder<'_>,
-    plan: FieldPlan,
-    value: &Value,
-    span: Span,
-) {
-    let size = plan.scalar.size_bytes();
-    let start = staged.end;
-    // SAFETY: in all cases the caller's promise: data has as many bytes.
-    unsafe {
-        match plan.shape {
-            Shape::Scalar if plan.scalar == Scalar::Bool => staged.put(&[(value.bits != 0).into()]),
-            Shape::Scalar | Shape::Enumeration => staged.put(&value.bits.to_le_bytes()[..size]),
-            Shape::Array if value.data::<u8>().is_null() => {
-                // The buffer is zeros.
-                staged.end += plan.fixed_bytes();
-            }
-            Shape::Array => staged.copy(value.data(), plan.fixed_bytes()),
-            Shape::Sequence => {
-                let count = usize::from(span.granted) / size;
-                staged.put(&(count as u32).to_le_bytes());
-                if count > 0 {
-                    staged.copy(value.data(), count * size);
-                }
-            }
-            Shape::Text => {
-                staged.put(&[0; size_of::<u32>()]);
-                staged.copy_string(string_of(value).0, span);
-                let length = staged.end - start - size_of::<u32>();
-                let prefix = &mut staged.bytes[start..start + size_of::<u32>()];
-                prefix.copy_from_slice(&(length as u32).to_le_bytes());
-            }
-            Shape::Str => {
-                staged.copy_string(string_of(value).0, span);
-                // Another thread may have shortened the string meanwhile: the copy decides.
-                let copied = &staged.bytes[start..staged.end];
-                if let Some(end) = copied.iter().position(|&byte| byte == 0) {
-                    staged.end = start + end;
-                }
-                staged.put(&[0]);
-            }
-        }
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
 
     /// A user who writes to the old window must not decide about records in another user's window.
     #[test]
-    fn a_word_that_two_events_are_given_is_nobodys() {
+    fn a_word_of_two_events_is_uncertain() {
         static PLACES: EventNumbers = EventNumbers::new();
         PLACES.add_event(9, b"one");
         PLACES.add_event(9, b"another");

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_was_left_in_the_middle_is_free_for_who_comes_the_same_way() {
+    fn an_abandoned_region_is_free_for_a_caller_at_the_same_depth() {
         let region = region();
         for _ in 0..10 {
             assert!(there(region, leave));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_proved_gone_is_not() {
+    fn an_owner_without_a_note_is_never_gone() {
         let region = region();
         let marker = StackMarker::new();
         core::mem::forget(claim(region, OWNER, marker.owner(), false));

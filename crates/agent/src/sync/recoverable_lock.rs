@@ -182,7 +182,7 @@ mod tests {
     const BEFORE: usize = 0x7ffd_1234_5670;
 
     #[test]
-    fn who_stands_where_another_stood_has_it_and_nobody_else() {
+    fn only_a_marker_at_the_same_address_recovers_the_lock() {
         let lock = RecoverableLock::new();
         let first = StackOwner::new(BEFORE, 0x7000_0040);
         assert_eq!(lock.acquire(first), LockResult::Acquired);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_far_up_to_be_noted_is_never_gone() {
+    fn an_owner_beyond_the_address_bits_is_never_gone() {
         let lock = RecoverableLock::new();
         let far = StackOwner::new(1 << 48 | BEFORE, 0x7000_0040);
         assert_eq!(lock.acquire(far), LockResult::Acquired);

@@ -60,7 +60,7 @@ fn strings_are_cut_where_there_is_no_room() {
 /// clears, or sets and restores. EXPECT that the handler finds a whole value, that its result stays
 /// until the interrupted set ends, and that the set's value is there then.
 #[test]
-fn whoever_interrupts_a_set_finds_a_whole_value() {
+fn a_handler_that_interrupts_a_set_finds_a_whole_value() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
     // SAFETY: there are as many slots of strings.
