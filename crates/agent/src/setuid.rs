@@ -187,7 +187,7 @@ fn users_changed(zeros: &mut Option<Zeros>) {
     REQUESTS.fetch_add(1, Ordering::SeqCst);
     while let Some(lock) = PROCESS.move_lock() {
         if lock.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            break; // another thread of this process is at it, and will look again
+            break; // another thread is moving the process, and will check again
         }
         ensure_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.

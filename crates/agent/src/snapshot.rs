@@ -38,8 +38,8 @@ fn request_in(mapped: &MappedWindow, name: Option<&[u8]>) -> usize {
     let mut count = 0;
     for slot in window.active_sessions() {
         let session = window.session(slot);
-        let has_process_slot = name.is_none_or(|name| has_name(session, name));
-        let layout = if has_process_slot { prefilter::decide(mapped, slot) } else { None };
+        let is_requested = name.is_none_or(|name| has_name(session, name));
+        let layout = if is_requested { prefilter::decide(mapped, slot) } else { None };
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }

@@ -32,7 +32,7 @@ const UNKNOWN_TOKEN: &CStr =
 
 /// Starts the library in this process. Its constructor calls this once.
 pub fn start() {
-    let errno = Errno::last(); // the program's is left as it was
+    let errno = Errno::last(); // restored at the end
     store_folder();
     blocking::set_allowed(read_variable(BLOCKING_VARIABLE));
     setuid::look_up_wrapped();

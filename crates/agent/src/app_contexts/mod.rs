@@ -33,20 +33,20 @@ pub struct Context {
     /// `enum trackway_abi_context_kind`.
     kind: u8,
     reserved: [u8; 3],
-    /// Its index, plus one; 0: unknown; [`NOWHERE`].
-    place: AtomicU32,
+    /// Its index, plus one; 0: unknown; [`NO_INDEX`].
+    index: AtomicU32,
     more_reserved: u32,
     provider: *const c_char,
     name: *const c_char,
 }
 
-/// [`Context::place`] of a context without an index.
-const NOWHERE: u32 = u32::MAX;
+/// [`Context::index`] of a context without an index.
+const NO_INDEX: u32 = u32::MAX;
 
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Context>() == 32 && offset_of!(Context, kind) == 4);
-    assert!(offset_of!(Context, place) == 8 && offset_of!(Context, provider) == 16);
+    assert!(offset_of!(Context, index) == 8 && offset_of!(Context, provider) == 16);
     assert!(offset_of!(Context, name) == 24);
 };
 
@@ -64,19 +64,19 @@ impl Context {
     /// Returns the context's index. `None`: the descriptor has another version or no kind, or all
     /// indices are taken.
     #[inline]
-    fn place(&self) -> Option<ContextIndex> {
-        match self.place.load(Ordering::Relaxed) {
-            0 => self.find_place(),
+    fn index(&self) -> Option<ContextIndex> {
+        match self.index.load(Ordering::Relaxed) {
+            0 => self.find_index(),
             known => ContextIndex::new(known.wrapping_sub(1) as usize),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_place(&self) -> Option<ContextIndex> {
+    fn find_index(&self) -> Option<ContextIndex> {
         let place = self.declare();
-        let known = place.map_or(NOWHERE, |place| place.index() as u32 + 1);
-        self.place.store(known, Ordering::Relaxed);
+        let known = place.map_or(NO_INDEX, |place| place.index() as u32 + 1);
+        self.index.store(known, Ordering::Relaxed);
         place
     }
 
@@ -106,7 +106,7 @@ impl Context {
 /// Sets the calling thread's value of a numeric context: an integer, sign-extended to 64 bits, or
 /// the bits of an `f64`.
 pub fn set_number(context: &Context, bits: u64) {
-    if let Some(place) = context.place()
+    if let Some(place) = context.index()
         && !place.is_text()
     {
         values::set(place, Value::number(bits));
@@ -119,7 +119,7 @@ pub fn set_number(context: &Context, bits: u64) {
 /// # Safety
 /// `text` is null, or points to `length` bytes, or to a NUL before.
 pub unsafe fn set_text(context: &Context, text: *const u8, length: usize) {
-    if let Some(place) = context.place()
+    if let Some(place) = context.index()
         && place.is_text()
     {
         // SAFETY: the caller's promise is the same.
@@ -129,14 +129,14 @@ pub unsafe fn set_text(context: &Context, text: *const u8, length: usize) {
 
 /// Clears the calling thread's value of a context.
 pub fn clear(context: &Context) {
-    if let Some(place) = context.place() {
+    if let Some(place) = context.index() {
         values::clear(place);
     }
 }
 
 /// Returns the calling thread's value of a context, for [`put`].
 pub fn get(context: &Context) -> SavedValue {
-    match context.place().and_then(values::get) {
+    match context.index().and_then(values::get) {
         Some(value) => SavedValue { words: value.words(), is_set: 1 },
         None => SavedValue { words: [0; values::TEXT_WORDS], is_set: 0 },
     }
@@ -144,7 +144,7 @@ pub fn get(context: &Context) -> SavedValue {
 
 /// Restores the value, or its absence, that [`get`] returned.
 pub fn put(context: &Context, saved: &SavedValue) {
-    let Some(place) = context.place() else { return };
+    let Some(place) = context.index() else { return };
     if saved.is_set == 0 {
         values::clear(place);
     } else {

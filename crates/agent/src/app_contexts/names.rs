@@ -15,7 +15,7 @@ const TEXTS_MAX: usize = 2;
 /// Number of indices.
 pub(super) const CONTEXTS_MAX: usize = NUMBERS_MAX + TEXTS_MAX;
 
-/// For each index the hash of its context's name, with the kind in the lowest bits; 0: free.
+/// By index, the hash of its context's name, with the kind in the lowest bits; 0: free.
 static NAMES: [AtomicU64; CONTEXTS_MAX] = [const { AtomicU64::new(0) }; CONTEXTS_MAX];
 const KIND_BITS: u64 = 7;
 

@@ -13,7 +13,7 @@ use super::names::{self, ContextIndex};
 use super::values;
 use crate::state::process::PROCESS;
 
-/// For each session its list and the list's key ([`SessionContexts::key`]). 0: nothing yet.
+/// By session, its list and the list's key ([`SessionContexts::key`]). 0: nothing yet.
 static CACHE: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
 
 /// The contexts that a session records: for each four bits, its index plus one, or 0 if the process
@@ -102,7 +102,7 @@ impl SessionContexts {
 /// Returns the contexts that a session records in this generation. `None`: the session has another
 /// generation.
 #[cold]
-#[inline(never)] // for the stack of those that do not come here
+#[inline(never)] // keeps its frame off its callers' stack
 pub(crate) fn read_session_list(
     window: &Window,
     index: usize,

@@ -173,7 +173,7 @@ impl RecordAttempt<'_> {
         backed.is_some_and(|backed| backed > self.mapped.usable_bytes())
     }
 
-    #[inline(never)] // as the others, for the stack of those that do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     fn note_oversized(&self, cpu: u32) {
         if let Some(region) = region_of_losses(self.window, self.layout, cpu) {
             region.control.note_oversized(self.body_bytes + EXTENDED_BYTES);
@@ -208,10 +208,10 @@ impl RecordAttempt<'_> {
             }
             let commit = |plan: &Plan, source: *const u8, count: usize| {
                 let target = self.window.base().wrapping_add(plan.at as usize);
-                // SAFETY: `step` bounded the plan's place; sources have words to spare.
+                // SAFETY: `commit_step` bounded the plan's place; sources have words to spare.
                 unsafe { commit(area, cpu, &gate, region, plan, Bytes { target, source, count }) }
             };
-            match self.step(region, commit) {
+            match self.commit_step(region, commit) {
                 Step::Recorded => return Outcome::Committed,
                 Step::Refused => return Outcome::Full,
                 Step::Switched | Step::Aborted => {}
@@ -243,7 +243,7 @@ impl RecordAttempt<'_> {
         if !PROCESS.has_process_slot(self.mapped, self.thread) {
             buffer.note_unnamed();
         }
-        let now = || timestamp::in_order(clock);
+        let now = || timestamp::read_after_loads(clock);
         let generation = &self.window.session(self.layout.index).generation;
         // Loaded after the write count, whose load is an Acquire; see `Buffer::retire`.
         let goes_on = || generation.load(Ordering::Relaxed) == self.layout.generation;
@@ -300,7 +300,7 @@ impl RecordAttempt<'_> {
             }
             match self.commit_in_region(region) {
                 Outcome::Unavailable => {}
-                Outcome::Full => outcome = Outcome::Full, // another one may have room
+                Outcome::Full => outcome = Outcome::Full, // another region may have memory
                 end => return end,
             }
         }
@@ -308,15 +308,15 @@ impl RecordAttempt<'_> {
     }
 
     /// Commits in a claim region, if it is free.
-    #[inline(never)] // for the stack of those that do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     fn commit_in_region(&self, region: Region<'static>) -> Outcome {
         let marker = StackMarker::new();
-        let outcome = self.commit_as(region, marker.owner());
+        let outcome = self.commit_as_owner(region, marker.owner());
         marker.end();
         outcome
     }
 
-    fn commit_as(&self, region: Region<'static>, me: StackOwner) -> Outcome {
+    fn commit_as_owner(&self, region: Region<'static>, me: StackOwner) -> Outcome {
         let owner = PROCESS.owner_word(self.mapped, self.thread);
         let has_process_slot = Owner::from_word(owner).slot() != ProcessSlot::NONE;
         let Some(noted) = claims::claim(region, owner, me, has_process_slot) else {
@@ -335,14 +335,14 @@ impl RecordAttempt<'_> {
             if self.stamp != 0 && PROCESS.stamp() != self.stamp {
                 return false;
             }
-            // SAFETY: `step` bounded the plan's place; sources have words to spare.
+            // SAFETY: `commit_step` bounded the plan's place; sources have words to spare.
             unsafe { claim.commit(plan, &memory, source, count) };
             true
         };
         // A switch, then the record: no other writer is in the region.
         let mut has_switched = false;
         loop {
-            match self.step(region, commit) {
+            match self.commit_step(region, commit) {
                 Step::Recorded => return Outcome::Committed,
                 Step::Switched if !has_switched => has_switched = true,
                 Step::Refused | Step::Switched => return Outcome::Full,
@@ -355,14 +355,18 @@ impl RecordAttempt<'_> {
     }
 
     /// Plans and commits once: the record if it fits the open sub-buffer, else a switch.
-    fn step(&self, region: Region<'_>, commit: impl Fn(&Plan, *const u8, usize) -> bool) -> Step {
+    fn commit_step(
+        &self,
+        region: Region<'_>,
+        commit: impl Fn(&Plan, *const u8, usize) -> bool,
+    ) -> Step {
         let clock = &self.window.session(self.layout.index).clock;
         let expected = region.expected();
         let now = timestamp::from_line_or_system(clock);
         match region.plan_record(expected, now, self.id, self.body_bytes) {
             Ok((plan, header_bytes)) => {
                 let count = header_bytes + self.body_bytes;
-                if !self.in_bounds(&plan, count) {
+                if !self.is_in_bounds(&plan, count) {
                     return Step::Refused;
                 }
                 // SAFETY: the header goes into the headroom before the contexts.
@@ -371,14 +375,14 @@ impl RecordAttempt<'_> {
                 let committed = commit(&plan, source, count);
                 if committed { Step::Recorded } else { Step::Aborted }
             }
-            Err(Refusal::Switch) => self.switch(region, (expected, now), commit),
+            Err(Refusal::Switch) => self.commit_switch(region, (expected, now), commit),
             Err(Refusal::Full | Refusal::NotBacked) => Step::Refused,
         }
     }
 
     /// Plans and commits a switch, at a commit word and a time.
-    #[inline(never)] // once, and not on the stack of most
-    fn switch(
+    #[inline(never)] // one copy, off the stack of most records
+    fn commit_switch(
         &self,
         region: Region<'_>,
         (expected, now): (u64, u64),
@@ -389,7 +393,7 @@ impl RecordAttempt<'_> {
         let Ok((plan, header)) = region.plan_switch(expected, now, epoch) else {
             return Step::Refused;
         };
-        if !self.in_bounds(&plan, SUB_HEADER_BYTES) {
+        if !self.is_in_bounds(&plan, SUB_HEADER_BYTES) {
             return Step::Refused;
         }
         let committed = commit(&plan, header.as_ptr(), SUB_HEADER_BYTES);
@@ -399,7 +403,7 @@ impl RecordAttempt<'_> {
 
     /// Returns true if `count` bytes, rounded up to words, may be written where the plan begins.
     /// The plan comes from a table in shared memory, so this checks it.
-    fn in_bounds(&self, plan: &Plan, count: usize) -> bool {
+    fn is_in_bounds(&self, plan: &Plan, count: usize) -> bool {
         let usable = self.mapped.usable_bytes();
         let end = plan.at.checked_add((count + TAILROOM_BYTES) as u64);
         end.is_some_and(|end| end <= usable)

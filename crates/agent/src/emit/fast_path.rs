@@ -20,7 +20,7 @@ use super::prefilter::PrefilterVerdict;
 use super::{contexts, slow_path, timestamp};
 use crate::abi::{EmitFn, Event};
 use crate::app_contexts::SessionContexts;
-use crate::filters::single_sequence::{self, Emitted, QuickVerdict};
+use crate::filters::single_sequence::{self, EmitArguments, QuickVerdict};
 use crate::filters::{self, FilterVerdict, PassedGeneration};
 use crate::payload::StagedPayload;
 use crate::state::process::PROCESS;
@@ -28,7 +28,7 @@ use crate::state::session_cache::CPUS_AT;
 use crate::state::thread;
 use crate::state::window_map::{clock_of, generation_of};
 
-/// What the fast path did in one session.
+/// The outcome of the fast path in one session.
 enum Attempt {
     /// The record is committed, or filters rejected the event.
     Done,
@@ -82,11 +82,11 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
     // SAFETY: the caller's event and payload.
     unsafe {
         let enabled = EnabledSessions::load(event);
-        let mut emitted = Emitted { event, payload: StagedPayload::new(payload, size) };
+        let mut arguments = EmitArguments { event, payload: StagedPayload::new(payload, size) };
         if enabled.bits.is_power_of_two() {
-            let (verdict, same) = single_sequence::judge(enabled.first(), enabled.word, emitted);
-            emitted = same;
-            let Emitted { event, payload } = emitted;
+            let (verdict, same) = single_sequence::judge(enabled.first(), enabled.word, arguments);
+            arguments = same;
+            let EmitArguments { event, payload } = arguments;
             match verdict {
                 QuickVerdict::Fails => return,
                 QuickVerdict::Passes(tag) => {
@@ -96,7 +96,7 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
                 QuickVerdict::Unsupported => set_emit_function(event, false),
             }
         }
-        let Emitted { event, payload } = emitted;
+        let EmitArguments { event, payload } = arguments;
         emit_in_all(event, payload.start, payload.size_and_flags);
     }
 }
@@ -120,7 +120,7 @@ pub(crate) unsafe fn set_emit_function(event: *mut Event, is_filtered: bool) {
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of rejected events
+#[inline(never)] // keeps its frame off the stack of rejected events
 unsafe extern "C" fn emit_passed(event: *mut Event, payload: *mut u8, size: usize, tag: u32) {
     // SAFETY: the caller's payload and event.
     unsafe {
@@ -182,7 +182,7 @@ pub(crate) unsafe fn emit_with_verdict(
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(always)] // each caller's code is its own
+#[inline(always)] // compiled for each caller
 unsafe fn emit_in_sessions(
     event: *mut Event,
     mut enabled: EnabledSessions,
@@ -197,10 +197,10 @@ unsafe fn emit_in_sessions(
         let Attempt::Left(passed) = attempt else { continue };
         // SAFETY: the caller's payload.
         match unsafe { slow_path::record(session, enabled, staged, passed) } {
-            slow_path::Next::Done => {}
-            // The process has moved again: an event that is emitted during a move is not recorded.
-            slow_path::Next::Retarget if is_retargeted => return,
-            slow_path::Next::Retarget => {
+            slow_path::NextStep::Done => {}
+            // The process has moved again: an event of that moment is not recorded.
+            slow_path::NextStep::Retarget if is_retargeted => return,
+            slow_path::NextStep::Retarget => {
                 // SAFETY: the event is the caller's.
                 let found = unsafe { slow_path::retarget(session, event, enabled.word) };
                 let Some(found) = found else { return };
@@ -215,7 +215,7 @@ unsafe fn emit_in_sessions(
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of the slow path
+#[inline(never)] // keeps its frame off the stack of the slow path
 unsafe fn try_in(
     session: usize,
     enabled: EnabledSessions,
@@ -227,11 +227,11 @@ unsafe fn try_in(
         // SAFETY: the caller's payload.
         return unsafe { try_filtered(session, enabled, staged, event) };
     }
-    // SAFETY: likewise.
+    // SAFETY: as above.
     if unsafe { try_record::<{ Path::PLAIN }>(session, enabled, staged, PassedGeneration::NONE) } {
         return Attempt::Done;
     }
-    // SAFETY: likewise.
+    // SAFETY: as above.
     unsafe { try_with_app_contexts(session, enabled, staged, PassedGeneration::NONE) }
 }
 
@@ -239,7 +239,7 @@ unsafe fn try_in(
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of sessions without them
+#[inline(never)] // keeps its frame off the stack of sessions without them
 unsafe fn try_with_app_contexts(
     session: usize,
     enabled: EnabledSessions,
@@ -257,7 +257,7 @@ unsafe fn try_with_app_contexts(
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(never)] // for the stack of sessions without them
+#[inline(never)] // keeps its frame off the stack of sessions without them
 unsafe fn try_filtered(
     session: usize,
     enabled: EnabledSessions,
@@ -270,7 +270,7 @@ unsafe fn try_filtered(
     match unsafe { filters::judge(session, enabled.word, staged, note_quick) } {
         FilterVerdict::Fails => Attempt::Done,
         FilterVerdict::Unknown => Attempt::Left(PassedGeneration::NONE),
-        // SAFETY: likewise.
+        // SAFETY: as above.
         FilterVerdict::Passes(generation) => unsafe {
             try_passed(session, enabled, staged, PassedGeneration::new(generation))
         },
@@ -281,7 +281,7 @@ unsafe fn try_filtered(
 ///
 /// # Safety
 /// As [`emit`].
-#[inline(always)] // each caller's code is its own
+#[inline(always)] // compiled for each caller
 unsafe fn try_passed(
     session: usize,
     enabled: EnabledSessions,
@@ -292,7 +292,7 @@ unsafe fn try_passed(
     if unsafe { try_record::<{ Path::FILTERED }>(session, enabled, staged, passed) } {
         return Attempt::Done;
     }
-    // SAFETY: likewise.
+    // SAFETY: as above.
     unsafe { try_with_app_contexts(session, enabled, staged, passed) }
 }
 
@@ -376,8 +376,8 @@ unsafe fn try_record<const PATH: u8>(
     if event >= EVENTS_MAX {
         return false; // the decision is about another window
     }
-    // ORDERING: the fence in `unchanged_since` above keeps the id behind the enable word, whose bit
-    // is set after the id was stored (`enable_if_selected`).
+    // ORDERING: the fence in `unchanged_since` above keeps the load of the id after that of the
+    // enable word, whose bit is set after the id was stored (`enable_if_selected`).
     // SAFETY: the decision is whole (just checked), so its addresses are those of a layout that
     // was checked; the CPU and the event's number are within it.
     let (region, id) = unsafe {
@@ -391,7 +391,7 @@ unsafe fn try_record<const PATH: u8>(
         // SAFETY: the payload's headroom is ours.
         let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
         if is_cut {
-            return false; // to be counted
+            return false; // the slow path counts it
         }
         applied_bytes = bytes;
     }
@@ -424,7 +424,7 @@ unsafe fn try_record<const PATH: u8>(
         source: body.wrapping_sub(header_bytes),
         count,
     };
-    // SAFETY: source and target were bounded above, with room for whole words behind both; the
+    // SAFETY: source and target were bounded above, with whole words to spare after both; the
     // generation is in the window's fixed part.
     unsafe { commit(area, cpu, &gate, region, &plan, bytes) }
 }

@@ -92,7 +92,7 @@ const _: () = assert!(
 /// Decides whether this process takes part in a session
 /// ([`crate::state::process::Process::decide`]), and publishes for sites whether the session has
 /// filters.
-#[inline(always)] // a layout less on the stack of signal handlers
+#[inline(always)] // one layout less on signal handlers' stacks
 pub(crate) fn decide(mapped: &MappedWindow, session: usize) -> Option<SessionLayout> {
     let layout = PROCESS.decide(mapped, session);
     note_filters(session, &PROCESS.decisions[session % SESSIONS_MAX]);

@@ -30,7 +30,7 @@ use crate::state::{event_archive, thread};
 const SUCCESSORS_MAX: usize = SESSIONS_MAX;
 
 /// The rest of an emission.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Nothing is left to do in this session.
     Done,
     /// The word is not one of the present window: nothing was done.
@@ -49,13 +49,13 @@ pub(crate) unsafe fn record(
     enabled: EnabledSessions,
     staged: StagedPayload,
     passed: PassedGeneration,
-) -> Next {
+) -> NextStep {
     // If the process leaves that window from here on, every read there yields zero: no session.
     let Some((mapped, _, event)) = MappedWindow::find_by_word(enabled.word) else {
-        return Next::Retarget;
+        return NextStep::Retarget;
     };
     if !PROCESS.is_in(mapped) {
-        return Next::Retarget;
+        return NextStep::Retarget;
     }
     // A fork child's first event may open files in /proc, and fail to.
     let errno = Errno::last();
@@ -71,7 +71,7 @@ pub(crate) unsafe fn record(
         (slot, passed) = (successor, PassedGeneration::NONE);
     }
     errno.set();
-    Next::Done
+    NextStep::Done
 }
 
 /// Returns the session that takes a record on its way to slot `of`, whose session is over: its next
@@ -167,7 +167,7 @@ unsafe fn record_in_session(
             if known == Some(false) || is_over() {
                 return !is_over();
             }
-            continue; // the generation was raised in the middle
+            continue; // the generation was raised in between
         };
         let layout: &SessionLayout = layout.insert(decided);
         let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
@@ -232,7 +232,7 @@ unsafe fn record_in_session(
 ///
 /// # Safety
 /// The payload's headroom is the caller's.
-#[inline(never)] // as the others, for the stack of who records without
+#[inline(never)] // keeps its frame off the stack of sessions without them
 unsafe fn write_app_contexts(
     window: &Window,
     layout: &SessionLayout,

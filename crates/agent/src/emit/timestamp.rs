@@ -44,7 +44,7 @@ pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
 }
 
 /// Returns the time after all loads before it: otherwise the processor may read its counter early.
-pub(crate) fn in_order(clock: &Clock) -> u64 {
+pub(crate) fn read_after_loads(clock: &Clock) -> u64 {
     trackway_sys::clock::after_loads();
     from_line_or_system(clock)
 }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_line_that_is_stale_absent_or_in_the_making_is_not_followed() {
         let now = trackway_sys::clock::tsc();
-        let older = now.wrapping_sub(1 << 33); // than a machine that just started, perhaps
+        let older = now.wrapping_sub(1 << 33); // perhaps than the machine's uptime
         assert_eq!(from_line(&line(older, 1 << 32)), None, "older than its span");
         assert_eq!(from_line(&line(now + (1 << 40), 1 << 32)), None, "from the future");
         assert_eq!(from_line(&Clock::default()), None, "no calibration");

@@ -26,7 +26,7 @@ use crate::state::filter_links::{self, place_of};
 /// Number of parts.
 pub(super) const PARTS: usize = trackway_ring::inside::PARTS;
 /// Number of parts of each lane ([`lanes`]).
-const PARTS_OF_LANE: usize = PARTS / lanes::LANES;
+const PARTS_OF_LANE: usize = PARTS / lanes::LANE_COUNT;
 /// Bytes of a part.
 const PART_BYTES: usize = 512 << 10;
 /// Minimum time between a part's retirement and its next use, in ns.
@@ -132,7 +132,7 @@ impl Arena {
 
     /// Returns the number, among all parts, of one of the lane's parts.
     const fn number_of(&self, part: usize) -> usize {
-        (self.lane % lanes::LANES) * PARTS_OF_LANE + part % PARTS_OF_LANE
+        (self.lane % lanes::LANE_COUNT) * PARTS_OF_LANE + part % PARTS_OF_LANE
     }
 
     /// Returns the part that is being filled.
@@ -196,7 +196,7 @@ impl Arena {
     }
 
     /// Adds to the used bytes of the part's code memory.
-    pub(super) fn use_code(&mut self, kind: Kind, bytes: usize) {
+    pub(super) fn add_code_bytes(&mut self, kind: Kind, bytes: usize) {
         let used = &mut self.part().code_used[kind as usize];
         *used = (*used + bytes).next_multiple_of(16);
     }

@@ -21,11 +21,11 @@ use super::arena::{self, PARTS};
 use super::{linker, single_sequence};
 
 /// Bytes before all parts, for code that is never replaced ([`single_sequence`]).
-const STAYING_BYTES: usize = 4096;
+const PERMANENT_BYTES: usize = 4096;
 /// Bytes for code of each kind in each part.
 const PART_BYTES: usize = 128 << 10;
 /// Bytes of all code that leaves the stack alone.
-const LEAVES_BYTES: usize = STAYING_BYTES + PARTS * PART_BYTES;
+const LEAVES_BYTES: usize = PERMANENT_BYTES + PARTS * PART_BYTES;
 const BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
 
 /// The use of the stack by code, as unwinders see it.
@@ -86,8 +86,8 @@ unsafe extern "C" {
     static PAGES: Pages;
 }
 
-static WRITTEN: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-static EXECUTED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static WRITABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static EXECUTABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Returns these pages, if the compiler exists for this processor.
 #[cfg(target_arch = "x86_64")]
@@ -110,19 +110,21 @@ pub(crate) fn prepare() {
     let Some(written) = written else { return };
     // SAFETY: the memory was just mapped, with as many bytes, and stays.
     unsafe {
-        let staying = core::slice::from_raw_parts_mut(written, STAYING_BYTES);
-        single_sequence::prepare(staying, executed, LEAVES_BYTES);
+        let permanent = core::slice::from_raw_parts_mut(written, PERMANENT_BYTES);
+        single_sequence::prepare(permanent, executed, LEAVES_BYTES);
     }
     // SAFETY: the handler may run at any time; neither it nor this library is ever removed.
-    unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_fork_child)) };
-    EXECUTED.store(executed, Ordering::Relaxed);
-    WRITTEN.store(written, Ordering::Relaxed);
+    unsafe {
+        libc::pthread_atfork(Some(pin_before_fork), None, Some(replace_mapping_in_fork_child))
+    };
+    EXECUTABLE.store(executed, Ordering::Relaxed);
+    WRITABLE.store(written, Ordering::Relaxed);
 }
 
 /// Pins parts before a fork in a signal handler that interrupted a filter. The child continues in
 /// the same code, which the parent must not overwrite; neither process knows when the other leaves
 /// it. (A direct clone(2) there stays unnoticed.)
-unsafe extern "C" fn before_fork() {
+unsafe extern "C" fn pin_before_fork() {
     if crate::state::thread::is_in_filter() {
         arena::pin_occupied();
     }
@@ -130,8 +132,8 @@ unsafe extern "C" fn before_fork() {
 
 /// Gives a fork child memory of its own, if its thread was making a link: it does not have the
 /// writable mapping.
-unsafe extern "C" fn in_fork_child() {
-    let written = WRITTEN.load(Ordering::Relaxed);
+unsafe extern "C" fn replace_mapping_in_fork_child() {
+    let written = WRITABLE.load(Ordering::Relaxed);
     if linker::is_interrupted() && !written.is_null() {
         // SAFETY: a fork child has nothing there.
         unsafe { trackway_sys::memory::put_zeros(written, BYTES) };
@@ -140,12 +142,12 @@ unsafe extern "C" fn in_fork_child() {
 
 /// Drops the writable mapping, in a fork child, which does not have it.
 pub(super) fn reset_in_fork_child() {
-    WRITTEN.store(core::ptr::null_mut(), Ordering::Relaxed);
+    WRITABLE.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
 /// Returns true if there is executable memory.
 pub(super) fn is_available() -> bool {
-    !WRITTEN.load(Ordering::Relaxed).is_null()
+    !WRITABLE.load(Ordering::Relaxed).is_null()
 }
 
 /// Returns a part's free memory for code of a kind, from `used` bytes on.
@@ -153,7 +155,7 @@ pub(super) fn is_available() -> bool {
 /// # Safety
 /// No other thread has it, and none is in code there.
 pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Option<&'r mut [u8]> {
-    let written = WRITTEN.load(Ordering::Relaxed);
+    let written = WRITABLE.load(Ordering::Relaxed);
     let length = PART_BYTES.checked_sub(used)?;
     if written.is_null() || part >= PARTS {
         return None;
@@ -169,7 +171,7 @@ pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Opti
 /// It is code there, made by `trackway_jit::x86::emit`.
 pub(super) unsafe fn entry(kind: Kind, part: usize, used: usize) -> Entry {
     // SAFETY: an address of code that has this type.
-    unsafe { core::mem::transmute::<*mut u8, Entry>(executed(kind, part, used)) }
+    unsafe { core::mem::transmute::<*mut u8, Entry>(code_address(kind, part, used)) }
 }
 
 /// Returns the code of a framer that was written there.
@@ -178,7 +180,7 @@ pub(super) unsafe fn entry(kind: Kind, part: usize, used: usize) -> Entry {
 /// It is code there, made by `trackway_jit::x86::emit_fill`.
 pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
     // SAFETY: an address of code that has this type.
-    unsafe { core::mem::transmute::<*mut u8, Fill>(executed(Kind::Leaf, part, used)) }
+    unsafe { core::mem::transmute::<*mut u8, Fill>(code_address(Kind::Leaf, part, used)) }
 }
 
 /// Returns the code of a program on payloads that was written there.
@@ -186,17 +188,17 @@ pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit_direct`.
 pub(super) unsafe fn direct(part: usize, used: usize) -> *const u8 {
-    executed(Kind::Leaf, part, used)
+    code_address(Kind::Leaf, part, used)
 }
 
-fn executed(kind: Kind, part: usize, used: usize) -> *mut u8 {
-    EXECUTED.load(Ordering::Relaxed).wrapping_add(place(kind, part, used))
+fn code_address(kind: Kind, part: usize, used: usize) -> *mut u8 {
+    EXECUTABLE.load(Ordering::Relaxed).wrapping_add(place(kind, part, used))
 }
 
 /// Returns that place, in bytes from the beginning of the memory.
 const fn place(kind: Kind, part: usize, used: usize) -> usize {
     let begin = match kind {
-        Kind::Leaf => STAYING_BYTES,
+        Kind::Leaf => PERMANENT_BYTES,
         Kind::Program => LEAVES_BYTES,
     };
     begin + part * PART_BYTES + used

@@ -13,14 +13,14 @@ use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackOwner};
 /// Maximum wait for an occupied lane, in ns: a few times as long as a link takes, if its thread is
 /// not preempted. After that the event is discarded, so that a real-time thread does not wait for
 /// an ordinary one.
-const PATIENCE_NS: u64 = 200_000;
+const WAIT_NS_MAX: u64 = 200_000;
 /// Maximum number of vain waits for the end of one turn; after that it may never end. (A preempted
 /// thread is back earlier, and there are other lanes.)
 const VAIN_WAITS_MAX: u64 = 8;
 /// Number of lanes. Every thread waits for the first one. The others serve handlers that
 /// interrupted its owner, threads for which it has no memory, and the time in which an abandoned
 /// lane is not yet known to be.
-pub(super) const LANES: usize = 4;
+pub(super) const LANE_COUNT: usize = 4;
 
 /// A lane: its lock and its linker.
 pub(super) struct Lane {
@@ -36,7 +36,7 @@ pub(super) struct Lane {
 // SAFETY: only the lane's owner uses the linker.
 unsafe impl Sync for Lane {}
 
-pub(super) static ALL: [Lane; LANES] = [const { Lane::new() }; LANES];
+pub(super) static LANES: [Lane; LANE_COUNT] = [const { Lane::new() }; LANE_COUNT];
 
 /// Ownership of a lane.
 pub(super) struct LaneGuard {
@@ -83,7 +83,7 @@ impl Lane {
                 return None;
             }
             if deadline_ns.is_none() {
-                deadline_ns = Some(thread::wait_deadline_ns(now_ns, PATIENCE_NS)?);
+                deadline_ns = Some(thread::wait_deadline_ns(now_ns, WAIT_NS_MAX)?);
             }
             if deadline_ns.is_some_and(|deadline_ns| now_ns > deadline_ns) {
                 // Two concurrent waits may count as one.

@@ -15,7 +15,7 @@ use trackway_jit::verify::{State, VERIFIER_STATES};
 use trackway_window::Window;
 
 use super::arena::{Arena, ArenaFull};
-use super::lanes::{ALL, LaneGuard};
+use super::lanes::{LANES, LaneGuard};
 use super::plan::Step;
 use super::plan_builder::{PlanBuilder, STEPS_MAX};
 use super::{Link, LinkAction, LinkRequest, filter_state};
@@ -29,7 +29,7 @@ use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
 /// The reason why there is no link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum LinkError {
     /// The session has another generation.
     Stale,
     /// Another thread has the lane, or the code that this signal handler interrupted.
@@ -41,13 +41,13 @@ pub(super) enum Failure {
 /// Returns true if the calling thread owns a lane: then this is a signal handler. (Or the thread
 /// has abandoned the lane.)
 pub(super) fn is_interrupted() -> bool {
-    ALL.iter().any(|lane| lane.lock.is_owned_by_this_thread())
+    LANES.iter().any(|lane| lane.lock.is_owned_by_this_thread())
 }
 
 /// Resets, in a fork child, the lanes of threads that the child does not have.
 pub(super) fn reset_in_fork_child() {
     filter_state::reset();
-    for (number, lane) in ALL.iter().enumerate() {
+    for (number, lane) in LANES.iter().enumerate() {
         // An owned lane means that a handler has forked, and this thread continues there
         // afterwards. It links for a tag of its parent's, which is void here.
         if !lane.lock.is_owned_by_this_thread() {
@@ -63,11 +63,11 @@ pub(super) fn reset_in_fork_child() {
 /// Returns the requested link: one that another thread made meanwhile, or a new one.
 #[cold]
 #[inline(never)]
-pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, Failure> {
+pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, LinkError> {
     // A process that runs in another one's memory must not own a lane of it: a kill would leave the
     // lane locked.
     if thread::runs_in_parent_memory() {
-        return Err(Failure::Busy);
+        return Err(LinkError::Busy);
     }
     let marker = StackMarker::new();
     let link = link_in_any_lane(request, tag, marker.owner());
@@ -75,39 +75,39 @@ pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, Fail
     link
 }
 
-fn link_in_any_lane(request: &LinkRequest, tag: u32, me: StackOwner) -> Result<Link, Failure> {
+fn link_in_any_lane(request: &LinkRequest, tag: u32, me: StackOwner) -> Result<Link, LinkError> {
     /// Number of lanes that a thread may own at any depth of its stack. It gets further ones only
     /// near the shallowest depth that was ever seen. It has abandoned them, or is in a handler:
     /// handlers that interrupt each other and jump out take as many lanes as they get.
-    const DEEP_MAX: usize = 1;
-    let owners = ALL.iter().filter_map(|lane| lane.lock.owner());
+    const DEEP_LANES_MAX: usize = 1;
+    let owners = LANES.iter().filter_map(|lane| lane.lock.owner());
     let own =
         owners.filter(|&other| other.shares_thread_with(me) && !me.proves_gone(other)).count();
     let is_shallow = thread::is_shallow(core::ptr::from_ref(&own).addr());
-    let is_full = own > DEEP_MAX && !is_shallow;
-    let mut failure = Failure::Busy;
-    for (number, lane) in ALL.iter().enumerate() {
+    let is_full = own > DEEP_LANES_MAX && !is_shallow;
+    let mut failure = LinkError::Busy;
+    for (number, lane) in LANES.iter().enumerate() {
         let is_ours = || lane.lock.owner().is_some_and(|other| me.proves_gone(other));
         if is_full && !is_ours() {
             continue;
         }
         let Some(mut guard) = lane.acquire(number, me) else { continue };
         match link_in_lane(request, tag, &mut guard) {
-            Err(Failure::ArenaFull) => failure = Failure::ArenaFull,
+            Err(LinkError::ArenaFull) => failure = LinkError::ArenaFull,
             made => return made,
         }
     }
     Err(failure)
 }
 
-fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Result<Link, Failure> {
+fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Result<Link, LinkError> {
     let &LinkRequest { mapped, session, event, stamp, .. } = request;
-    let window = &mapped.window().ok_or(Failure::Stale)?;
+    let window = &mapped.window().ok_or(LinkError::Stale)?;
     let place = place_of(session, event);
     // A signal handler may have forked before this, and this be the child, without a stamp. From
     // here on the child finds the interrupted owner (see `reset_in_fork_child`).
     if PROCESS.stamp() != stamp {
-        return Err(Failure::Busy);
+        return Err(LinkError::Busy);
     }
     let link = Link(place.load(Ordering::Relaxed));
     if link.has_tag(tag) {
@@ -116,10 +116,10 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
     let contexts_count = app_contexts::count();
     let linker = guard.linker(window);
     linker.copy_block(request, window)?;
-    let mut made = linker.make(request, tag);
+    let mut made = linker.make_link(request, tag);
     if made == Err(ArenaFull) {
-        linker.arena.switch_part(window).map_err(|ArenaFull| Failure::ArenaFull)?;
-        made = linker.make(request, tag);
+        linker.arena.switch_part(window).map_err(|ArenaFull| LinkError::ArenaFull)?;
+        made = linker.make_link(request, tag);
     }
     // A plan that does not fit an empty part fits none. This link stops further tries at each
     // event, which would remove other events' links.
@@ -196,7 +196,7 @@ impl Linker {
     }
 
     /// Copies the session's block, if it is of the request's generation.
-    fn copy_block(&mut self, request: &LinkRequest, window: &Window) -> Result<(), Failure> {
+    fn copy_block(&mut self, request: &LinkRequest, window: &Window) -> Result<(), LinkError> {
         let &LinkRequest { mapped, session, generation, .. } = request;
         let which = BlockKey { window: window.base().addr(), session, generation };
         if self.copied_block == which {
@@ -209,7 +209,7 @@ impl Linker {
         let (offset, bytes) = place.unwrap_or((0, 0));
         let end = offset.saturating_add(bytes.next_multiple_of(8) as u64);
         if bytes > BLOCK_BYTES_MAX || end > mapped.usable_bytes() {
-            return Err(Failure::Stale);
+            return Err(LinkError::Stale);
         }
         for (index, word) in self.block[..bytes.div_ceil(8)].iter_mut().enumerate() {
             let at = window.base().wrapping_add(offset as usize + 8 * index);
@@ -222,14 +222,14 @@ impl Linker {
         fence(Ordering::Acquire);
         // A process that was elsewhere meanwhile has read zeros in the window's place.
         if session.generation.load(Ordering::Relaxed) != generation || PROCESS.moves() != moves {
-            return Err(Failure::Stale);
+            return Err(LinkError::Stale);
         }
         (self.copied_block, self.copied_bytes) = (which, bytes);
         Ok(())
     }
 
     /// Makes an event's link from the copied block.
-    fn make(&mut self, request: &LinkRequest, tag: u32) -> Result<Link, ArenaFull> {
+    fn make_link(&mut self, request: &LinkRequest, tag: u32) -> Result<Link, ArenaFull> {
         let &LinkRequest { mapped, session, generation, event, .. } = request;
         let is_one_of_ours = event_archive::find_description(mapped, event);
         let Some((description_number, described)) = is_one_of_ours else {

@@ -150,7 +150,7 @@ pub(crate) enum FilterVerdict {
 ///
 /// # Safety
 /// The payload is staged for the event; `enabled` is the event's word.
-#[inline(never)] // a frame, of which the stack of those emitter record has nothing
+#[inline(never)] // keeps its frame off the stack of recording
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
@@ -177,7 +177,7 @@ pub(crate) unsafe fn judge(
 /// # Safety
 /// As `trackway_abi_ask_fn`; `enabled` is the event's word, and `description_number` its
 /// description's number.
-#[inline(never)] // likewise
+#[inline(never)] // keeps its frame off its callers' stack
 pub(crate) unsafe fn judge_unstaged(
     session: usize,
     enabled: *const AtomicU32,
@@ -193,7 +193,7 @@ pub(crate) unsafe fn judge_unstaged(
 
 /// Judges an event by two ways to evaluate a plan: without and with the emitter's identity. A
 /// result of `None` means that the way does not apply.
-#[inline(always)] // each caller's code is its own
+#[inline(always)] // compiled for each caller
 fn judge_by(
     session: usize,
     enabled: *const AtomicU32,
@@ -308,7 +308,7 @@ pub(crate) enum SlowVerdict {
 /// # Safety
 /// As [`crate::emit::fast_path::emit`].
 #[cold]
-#[inline(never)] // for the stack of those that do not come here
+#[inline(never)] // keeps its frame off its callers' stack
 pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) -> SlowVerdict {
     let &LinkRequest { mapped, session, generation, event, stamp } = request;
     // Zero in a fork child whose stamp is being made, by another thread or by the code that this
@@ -330,8 +330,8 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
         if !link.has_tag(tag) {
             match linker::find_or_make(request, tag) {
                 Ok(made) => link = made,
-                Err(linker::Failure::Stale) => return SlowVerdict::Stale,
-                Err(linker::Failure::Busy | linker::Failure::ArenaFull) => {
+                Err(linker::LinkError::Stale) => return SlowVerdict::Stale,
+                Err(linker::LinkError::Busy | linker::LinkError::ArenaFull) => {
                     return SlowVerdict::Discarded;
                 }
             }

@@ -15,7 +15,7 @@ use crate::payload::StagedPayload;
 
 /// Offset of the payload in the bytes of a frame. The headroom before it holds the values of
 /// application contexts and the thread's name while filters read them.
-const BEGIN: usize = HEADROOM_BYTES;
+const PAYLOAD_OFFSET: usize = HEADROOM_BYTES;
 /// Bytes for the thread's name, directly before the payload.
 const NAME_BYTES: usize = 24;
 
@@ -46,7 +46,7 @@ pub(super) struct Filter {
     pub(super) entry: Option<Entry>,
     /// True if that is a leaf (`executable_memory::Kind`).
     pub(super) is_leaf: bool,
-    /// Its programs, if there is no machine code.
+    /// Programs for the interpreter, if there is no machine code.
     pub(super) programs: *const Verified<'static>,
     pub(super) programs_count: usize,
 }
@@ -122,8 +122,8 @@ impl Step {
         self.fill.is_some() && self.rest_count == 0
     }
 
-    /// Fills a frame from the payload at [`BEGIN`]. Returns false if the event is not one for the
-    /// filter.
+    /// Fills a frame from the payload at [`PAYLOAD_OFFSET`]. Returns false if the event is not one
+    /// for the filter.
     ///
     /// # Safety
     /// Everything that the step points to is there.
@@ -137,15 +137,15 @@ impl Step {
             )
         };
         let Some(fill) = self.fill else {
-            return FramerView { legs, takes }.fill(frame, BEGIN, contexts);
+            return FramerView { legs, takes }.fill(frame, PAYLOAD_OFFSET, contexts);
         };
-        let payload = frame.bytes().get(BEGIN..).unwrap_or_default();
+        let payload = frame.bytes().get(PAYLOAD_OFFSET..).unwrap_or_default();
         if payload.len() < self.coded_bytes as usize {
             return false;
         }
         // SAFETY: the framer's code, on a payload with as many bytes; the rest is set afterwards.
         unsafe { frame.fill_by(fill, payload.as_ptr(), takes.len()) };
-        FramerView::fill_rest(legs, rest, frame, BEGIN, contexts)
+        FramerView::fill_rest(legs, rest, frame, PAYLOAD_OFFSET, contexts)
     }
 }
 
@@ -178,7 +178,7 @@ impl Plan {
     /// Everything that the plan points to is there. The payload has headroom.
     pub(super) unsafe fn passes(&self, staged: StagedPayload, emitter: &Emitter) -> bool {
         let (payload, size) = (staged.start, staged.size());
-        let bytes = payload.wrapping_sub(BEGIN);
+        let bytes = payload.wrapping_sub(PAYLOAD_OFFSET);
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
         if self.uses_headroom {
             // SAFETY: the caller's payload and name.
@@ -186,12 +186,12 @@ impl Plan {
                 return false;
             };
             procname.length = length;
-            procname.offset = (BEGIN - NAME_BYTES) as u32;
+            procname.offset = (PAYLOAD_OFFSET - NAME_BYTES) as u32;
         }
         let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
         // SAFETY: headroom and payload are adjacent, and no other thread writes there. (Unwritten
         // bytes of the headroom are never read: no word refers to them.)
-        let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };
+        let bytes = unsafe { core::slice::from_raw_parts(bytes, PAYLOAD_OFFSET + size) };
         // SAFETY: by contract; the plan builder has stored so many there.
         let steps =
             unsafe { core::slice::from_raw_parts(self.steps, usize::from(self.steps_count)) };
@@ -205,7 +205,7 @@ impl Plan {
     ///
     /// # Safety
     /// The payload has headroom, and the name `PROCNAME_BYTES` bytes, if the plan takes it.
-    #[inline(never)] // for the stack of those emitter do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     unsafe fn write_headroom(&self, payload: *mut u8, emitter: &Emitter) -> Option<u32> {
         let mut length = 0;
         if self.takes_procname {
@@ -301,7 +301,7 @@ impl Filter {
     /// # Safety
     /// Everything that the filter points to is there.
     #[cold]
-    #[inline(never)] // for the stack of those emitter do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     unsafe fn is_interpreted_true(&self, frame: &Frame<'_>) -> bool {
         // SAFETY: by contract; the plan builder has stored so many there.
         let programs = unsafe { core::slice::from_raw_parts(self.programs, self.programs_count) };

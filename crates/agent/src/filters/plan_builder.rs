@@ -60,7 +60,7 @@ impl PlanBuilder<'_> {
         described: &[u8],
     ) -> Result<LinkAction, ArenaFull> {
         if block.is_empty() {
-            return Ok(LinkAction::Record); // they are being taken away
+            return Ok(LinkAction::Record); // the session's filters are being removed
         }
         let (Ok(block), Some(heading)) = (Block::decode(block), Heading::read(described)) else {
             return Ok(LinkAction::Discard);
@@ -202,7 +202,7 @@ impl PlanBuilder<'_> {
         let framer = self.framer.view();
         match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
             Ok(Some(bytes)) => {
-                self.arena.use_code(Kind::Leaf, bytes);
+                self.arena.add_code_bytes(Kind::Leaf, bytes);
                 // SAFETY: that code was just emitted there.
                 Ok(Some((unsafe { executable_memory::direct(part, used) }, framer.coded_bytes())))
             }
@@ -246,7 +246,7 @@ impl PlanBuilder<'_> {
         let mut filter =
             Filter { next, key, slots, environment, entry, is_leaf, programs, programs_count };
         let made = self.compile(&mut filter, alternative)?;
-        let made = if made { made } else { self.keep_programs(&mut filter, alternative)? };
+        let made = if made { made } else { self.store_programs(&mut filter, alternative)? };
         self.interprets |= filter.entry.is_none();
         if made { self.arena.push_filter(filter).map(Some) } else { Ok(None) }
     }
@@ -285,7 +285,7 @@ impl PlanBuilder<'_> {
             let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
             match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
                 Ok(code) => {
-                    self.arena.use_code(kind, code.size_bytes);
+                    self.arena.add_code_bytes(kind, code.size_bytes);
                     // SAFETY: that code was just emitted there.
                     entries[number] = Some(unsafe { executable_memory::entry(kind, part, used) });
                 }
@@ -304,7 +304,7 @@ impl PlanBuilder<'_> {
     }
 
     /// Stores a filter's programs for the interpreter. Returns false if they are invalid.
-    fn keep_programs(
+    fn store_programs(
         &mut self,
         filter: &mut Filter,
         alternative: &Alternative<'_>,
@@ -392,7 +392,7 @@ fn fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, Aren
     let room = unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
     match x86::emit_fill(framer, room) {
         Ok(Some(bytes)) => {
-            arena.use_code(Kind::Leaf, bytes);
+            arena.add_code_bytes(Kind::Leaf, bytes);
             // SAFETY: that code was just emitted there.
             Ok(Some(unsafe { executable_memory::fill(part, used) }))
         }

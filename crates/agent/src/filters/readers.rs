@@ -15,7 +15,7 @@ static LINES: [Line; CPUS] = [const { Line::new() }; CPUS];
 /// The line of threads that cannot use sequences.
 static WITHOUT_SEQUENCES: Line = Line::new();
 /// A word that always has the expected value.
-static ALWAYS: AtomicU64 = AtomicU64::new(0);
+static ALWAYS_ZERO: AtomicU64 = AtomicU64::new(0);
 
 /// A visit to a part.
 #[must_use = "who has entered must leave"]
@@ -88,7 +88,7 @@ fn leave_by_sequence(part: usize, area: Area) -> bool {
     let Some(cpu) = area.cpu() else { return false };
     let Some(line) = LINES.get(cpu as usize) else { return false };
     // SAFETY: both are static; only such sequences change this counter.
-    unsafe { add_one(area, cpu, ALWAYS.as_ptr(), 0, line.left(part).as_ptr()) }
+    unsafe { add_one(area, cpu, ALWAYS_ZERO.as_ptr(), 0, line.left(part).as_ptr()) }
 }
 
 /// Returns true if no thread is inside of an unlinked part, and every CPU was visited since.

@@ -41,7 +41,7 @@ const NONE: u64 = 2;
 
 /// The arguments of `emit`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Emitted {
+pub(crate) struct EmitArguments {
     pub(crate) event: *mut Event,
     pub(crate) payload: StagedPayload,
 }
@@ -55,11 +55,11 @@ pub(crate) struct Emitted {
 pub(crate) unsafe fn judge(
     session: usize,
     enabled: *const AtomicU32,
-    emitted: Emitted,
-) -> (QuickVerdict, Emitted) {
+    arguments: EmitArguments,
+) -> (QuickVerdict, EmitArguments) {
     // A hint: the plan that is found there identifies its event itself.
     // SAFETY: the caller's event.
-    let event = unsafe { (&raw const (*emitted.event).index).read_volatile() } as usize;
+    let event = unsafe { (&raw const (*arguments.event).index).read_volatile() } as usize;
     let place = place_of(session, event);
     // ORDERING: Acquire pairs with the Release in `linker`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
@@ -67,29 +67,32 @@ pub(crate) unsafe fn judge(
     let tag = PROCESS.decisions[session % SESSIONS_MAX].link_tag.load(Ordering::Relaxed);
     if !link.has_tag(tag) {
         // Tag 0: the session has no filters.
-        return (if tag == 0 { QuickVerdict::Unsupported } else { QuickVerdict::Unknown }, emitted);
+        return (
+            if tag == 0 { QuickVerdict::Unsupported } else { QuickVerdict::Unknown },
+            arguments,
+        );
     }
-    let Some(at) = link.quick_plan() else { return (QuickVerdict::Unsupported, emitted) };
+    let Some(at) = link.quick_plan() else { return (QuickVerdict::Unsupported, arguments) };
     let stamp = thread::stamp();
     if stamp == 0 {
-        return (QuickVerdict::Unknown, emitted);
+        return (QuickVerdict::Unknown, arguments);
     }
     // SAFETY: links are made after the library has started, for good.
     let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
-    let query = sequence::Query { emitted, place, link, at, enabled, stamp_word, stamp };
+    let query = sequence::Query { arguments, place, link, at, enabled, stamp_word, stamp };
     // SAFETY: the caller's event; a link to such a plan is only made if there is the sequence.
-    let Answer { answer, emitted, link } = unsafe { sequence::run(query) };
+    let Answer { answer, arguments, link } = unsafe { sequence::run(query) };
     match answer {
-        FAILS => (QuickVerdict::Fails, emitted),
-        PASSES => (QuickVerdict::Passes(link.tag()), emitted),
-        _ => (QuickVerdict::Unknown, emitted),
+        FAILS => (QuickVerdict::Fails, arguments),
+        PASSES => (QuickVerdict::Passes(link.tag()), arguments),
+        _ => (QuickVerdict::Unknown, arguments),
     }
 }
 
 /// A filter's answer, or [`NONE`], with the arguments of the query.
 struct Answer {
     answer: u64,
-    emitted: Emitted,
+    arguments: EmitArguments,
     link: Link,
 }
 
@@ -104,7 +107,7 @@ mod sequence {
     use super::super::Link;
     use super::super::arena;
     use super::super::plan::Plan;
-    use super::{Answer, Emitted, NONE};
+    use super::{Answer, EmitArguments, NONE};
     use crate::payload::StagedPayload;
 
     /// The entry of the sequence; null: there is none.
@@ -222,7 +225,7 @@ mod sequence {
 
     /// The arguments of a run, and the values that must hold.
     pub(super) struct Query {
-        pub(super) emitted: Emitted,
+        pub(super) arguments: EmitArguments,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
         pub(super) at: u32,
@@ -270,16 +273,16 @@ mod sequence {
                 inlateout("rax") query.stamp => answer,
                 inlateout("rcx") query.enabled => _,
                 inlateout("rdx") query.link.0 => link,
-                inlateout("rsi") query.emitted.payload.start => start,
+                inlateout("rsi") query.arguments.payload.start => start,
                 inlateout("rdi") query.place.as_ptr() => _,
-                inlateout("r8") query.emitted.event => event,
+                inlateout("r8") query.arguments.event => event,
                 inlateout("r9") arena::address_of(query.at) => _,
-                inlateout("r10") query.emitted.payload.size_and_flags => size_and_flags,
+                inlateout("r10") query.arguments.payload.size_and_flags => size_and_flags,
                 inlateout("r11") query.stamp_word.as_ptr() => _,
             );
         }
         let payload = StagedPayload::new(start, size_and_flags);
-        Answer { answer, emitted: Emitted { event, payload }, link: Link(link) }
+        Answer { answer, arguments: EmitArguments { event, payload }, link: Link(link) }
     }
 }
 
@@ -289,11 +292,11 @@ mod sequence {
     use core::sync::atomic::{AtomicU32, AtomicU64};
 
     use super::super::Link;
-    use super::{Answer, Emitted, NONE};
+    use super::{Answer, EmitArguments, NONE};
 
     #[expect(dead_code, reason = "nobody is asked")]
     pub(super) struct Query {
-        pub(super) emitted: Emitted,
+        pub(super) arguments: EmitArguments,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
         pub(super) at: u32,
@@ -303,7 +306,7 @@ mod sequence {
     }
 
     pub(super) const unsafe fn run(query: Query) -> Answer {
-        Answer { answer: NONE, emitted: query.emitted, link: query.link }
+        Answer { answer: NONE, arguments: query.arguments, link: query.link }
     }
 
     pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX};
 use trackway_schema::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape};
 
-use super::dynamic_payload::{PayloadBuilder, ROOM_BYTES, Sizes, Span, append_field, measure};
+use super::dynamic_payload::{MARGIN_BYTES, PayloadBuilder, Sizes, Span, append_field, measure};
 use crate::abi::{Event, Field, Value};
 use crate::emit::fast_path;
 use crate::registration::register;
@@ -144,7 +144,7 @@ impl Dynamic {
     }
 
     /// Returns the plans of `count` fields. `None`: the event has another number of fields.
-    #[inline(never)] // returned to where they stay
+    #[inline(never)] // writes the result in place
     fn plans(&self, count: usize) -> Option<FieldPlans> {
         if count > FIELDS_MAX || self.field_count.load(Ordering::Relaxed) as usize != count + 1 {
             return None;
@@ -292,7 +292,7 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
 ///
 /// # Safety
 /// As [`record()`].
-#[inline(never)] // its stack is only taken while somebody records
+#[inline(never)] // takes its stack only while a session records
 unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) -> c_int {
     if count > 0 && values.is_null() {
         return -libc::EINVAL;
@@ -313,9 +313,9 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
     // SAFETY: as above; the values have been measured.
     unsafe {
         if sizes.bytes <= SHORT_BYTES {
-            emit_within::<{ SHORT_BYTES + ROOM_BYTES }>(event, &plans, values, &sizes);
+            emit_within::<{ SHORT_BYTES + MARGIN_BYTES }>(event, &plans, values, &sizes);
         } else {
-            emit_within::<{ PAYLOAD_BYTES_MAX + ROOM_BYTES }>(event, &plans, values, &sizes);
+            emit_within::<{ PAYLOAD_BYTES_MAX + MARGIN_BYTES }>(event, &plans, values, &sizes);
         }
     }
     0
@@ -325,7 +325,7 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
 ///
 /// # Safety
 /// As [`record()`]; `sizes` are those of the values, which fit.
-#[inline(never)] // a stack frame for each size
+#[inline(never)] // one stack frame for each size
 unsafe fn emit_within<const BYTES: usize>(
     event: &Dynamic,
     plans: &FieldPlans,

@@ -63,7 +63,7 @@ fn share(spans: &mut [Span], room: usize) {
 }
 
 /// Bytes around a payload that the contract requires.
-pub(super) const ROOM_BYTES: usize = HEADROOM_BYTES + TAILROOM_BYTES;
+pub(super) const MARGIN_BYTES: usize = HEADROOM_BYTES + TAILROOM_BYTES;
 
 /// A payload under construction, in zeros.
 pub(super) struct PayloadBuilder<'room> {
@@ -176,7 +176,7 @@ const fn fits(scalar: Scalar, bits: u64) -> bool {
 ///
 /// # Safety
 /// The values' data is as the header says.
-#[inline(never)] // likewise
+#[inline(never)] // keeps its frame off its callers' stack
 pub(super) unsafe fn measure(
     plans: &FieldPlans,
     values: &[Value],

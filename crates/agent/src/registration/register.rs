@@ -190,7 +190,7 @@ pub(crate) unsafe fn with_encoding<Result>(
 ///
 /// # Safety
 /// As [`encode`].
-#[inline(never)] // a stack frame for each length
+#[inline(never)] // one stack frame for each length
 unsafe fn with_encoding_within<const BYTES: usize, Result>(
     provider: &[u8],
     name: &[u8],

@@ -23,8 +23,8 @@ const FOLDER: &CStr = c"/dev/shm";
 /// open, or use their numbers.
 pub(crate) fn open_window(uid: u32) -> Result<(Window, Fd), OpenError> {
     // SAFETY: `store_folder` alone writes it, before there is a window.
-    let kept = unsafe { &*WINDOW_FOLDER.0.get() };
-    let folder = CStr::from_bytes_until_nul(kept).map_err(|_| OpenError::PathTooLong)?;
+    let stored = unsafe { &*WINDOW_FOLDER.0.get() };
+    let folder = CStr::from_bytes_until_nul(stored).map_err(|_| OpenError::PathTooLong)?;
     let mut name = [0; NAME_BYTES];
     let path = window_name(folder.to_bytes(), uid, &mut name)?;
     // The window nearly always exists, which proves that the name is the user's.
@@ -50,9 +50,9 @@ unsafe impl Sync for WindowFolder {}
 pub(crate) fn store_folder() {
     let name = read_variable(FOLDER_VARIABLE).unwrap_or(FOLDER).to_bytes_with_nul();
     // SAFETY: no other thread is here yet.
-    let kept = unsafe { &mut *WINDOW_FOLDER.0.get() };
-    for (kept, byte) in kept.iter_mut().zip(name) {
-        *kept = *byte;
+    let stored = unsafe { &mut *WINDOW_FOLDER.0.get() };
+    for (stored, byte) in stored.iter_mut().zip(name) {
+        *stored = *byte;
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) const RETARGET: u32 = u32::MAX;
 const POOL_BYTES: usize = 512 << 10;
 /// Maximum number of descriptions: as many as a window has.
 const DESCRIPTIONS_MAX: usize = EVENTS_MAX;
-/// In [`EventNumbers::numbers`]: the event is not archived, or several events have the word.
+/// An entry of [`EventNumbers::numbers`]: the event is not archived, or several events have the
+/// word.
 const UNCERTAIN: u16 = u16::MAX;
 
 /// The descriptions, one after the other.
@@ -241,7 +242,7 @@ pub(crate) fn current_word(word: *const AtomicU32) -> Option<&'static AtomicU32>
     let window = &mapped.window()?;
     let index = Window::event_at(window.base(), word);
     if index < EVENTS_MAX {
-        return Some(&window.event(index).enabled); // it is there already
+        return Some(&window.event(index).enabled); // the word is in the present window
     }
     let found = find_by_word(word).and_then(|number| mapped.event_numbers.word_of(window, number));
     Some(found.unwrap_or(&OFF))
@@ -253,12 +254,12 @@ mod tests {
 
     #[test]
     fn an_event_that_is_described_twice_is_kept_once() {
-        static PLACES: EventNumbers = EventNumbers::new();
-        PLACES.add_event(7, b"described twice");
-        let number = PLACES.number_of(7).expect("it is kept");
+        static NUMBERS: EventNumbers = EventNumbers::new();
+        NUMBERS.add_event(7, b"described twice");
+        let number = NUMBERS.number_of(7).expect("it is kept");
         assert_eq!(description(number), Some(&b"described twice"[..]));
-        PLACES.add_event(7, b"described twice");
-        assert_eq!(PLACES.number_of(7), Some(number));
+        NUMBERS.add_event(7, b"described twice");
+        assert_eq!(NUMBERS.number_of(7), Some(number));
         assert!(
             has_description(number, b"described twice") && !has_description(number, b"described")
         );
@@ -267,16 +268,16 @@ mod tests {
     /// A user who writes to the old window must not decide about records in another user's window.
     #[test]
     fn a_word_of_two_events_is_uncertain() {
-        static PLACES: EventNumbers = EventNumbers::new();
-        PLACES.add_event(9, b"one");
-        PLACES.add_event(9, b"another");
-        assert_eq!(PLACES.number_of(9), None);
-        PLACES.add_event(9, b"one");
-        assert_eq!(PLACES.number_of(9), None, "for good");
+        static NUMBERS: EventNumbers = EventNumbers::new();
+        NUMBERS.add_event(9, b"one");
+        NUMBERS.add_event(9, b"another");
+        assert_eq!(NUMBERS.number_of(9), None);
+        NUMBERS.add_event(9, b"one");
+        assert_eq!(NUMBERS.number_of(9), None, "for good");
         // Nor if it is found out later.
-        PLACES.add_event(10, b"third");
-        PLACES.note(10, store_description(b"fourth").expect("room"));
-        assert_eq!(PLACES.number_of(10), None);
+        NUMBERS.add_event(10, b"third");
+        NUMBERS.note(10, store_description(b"fourth").expect("room"));
+        assert_eq!(NUMBERS.number_of(10), None);
     }
 
     #[test]

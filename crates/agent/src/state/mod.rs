@@ -1,5 +1,4 @@
-//! What this process remembers: its windows, its decisions about sessions, its threads, its
-//! events.
+//! The state of this process: its windows, its decisions about sessions, its threads, its events.
 
 pub(crate) mod environment;
 pub(crate) mod event_archive;

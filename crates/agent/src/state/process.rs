@@ -136,8 +136,8 @@ impl Process {
         unsafe { page.cast::<AtomicU64>().as_ref() }
     }
 
-    /// Not zero while one of this process's threads moves to another window. (In a fork child that
-    /// thread is not there.) `None`: the library has not started.
+    /// Returns the lock of a move to another window: not zero while a thread of this process moves.
+    /// Wiped in a fork child, which does not have that thread. `None`: the library has not started.
     pub(crate) fn move_lock(&self) -> Option<&'static AtomicU64> {
         let page = self.stamp.load(Ordering::Relaxed);
         // SAFETY: the page is null or mapped for good, and longer than two words.
@@ -159,13 +159,13 @@ impl Process {
     /// that it interrupted: signals that come faster than it waits would stop that code for ever.
     pub(crate) fn ensure_stamp(&self, reset: fn(bool)) -> u64 {
         /// Number of polls while another thread makes the stamp.
-        const PATIENCE: usize = 10_000;
+        const POLLS_MAX: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
         if !self.has_stamp() && thread::runs_in_parent_memory() {
             // A stamp would store this process's own id in its parent's memory.
             return 0;
         }
-        for _ in 0..PATIENCE {
+        for _ in 0..POLLS_MAX {
             match self.stamp() {
                 stamp if stamp == 0 || stamp & STAMP_IN_PROGRESS != 0 => {
                     match self.try_make_stamp(word, stamp, reset) {
@@ -182,7 +182,7 @@ impl Process {
     /// Makes the stamp, if no thread is making it or the thread that began is gone; then all steps
     /// run again. `None`: the caller must poll again.
     #[cold]
-    #[inline(never)] // for the stack of those that do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     fn try_make_stamp(&self, word: &AtomicU64, before: u64, reset: fn(bool)) -> Option<u64> {
         let marker = StackMarker::new();
         let (ours, other) = (marker.owner(), StackOwner::from_word(before));
@@ -211,25 +211,25 @@ impl Process {
     fn make_stamp(&self, word: &AtomicU64, reset: fn(bool)) -> u64 {
         let parent = self.pid.load(Ordering::Relaxed);
         let is_fork_child = parent != 0;
-        let who = if is_fork_child {
+        let identity = if is_fork_child {
             let namespace = self.pid_namespace.load(Ordering::Relaxed);
             trackway_sys::process::identity_after_fork(parent, namespace)
         } else {
             trackway_sys::process::identity()
         };
         let moment = (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff;
-        let stamp = u64::from(who.pid) << 32 | moment | 2;
+        let stamp = u64::from(identity.pid) << 32 | moment | 2;
         reset(is_fork_child);
-        self.pid.store(who.pid, Ordering::Relaxed);
-        self.pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-        self.is_sandboxed(); // what stands in the parent's place is a fork child's, too
+        self.pid.store(identity.pid, Ordering::Relaxed);
+        self.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
+        self.is_sandboxed(); // stores the parent's state, which a fork child shares
         if let Some((mapped, window)) =
             self.current_window().and_then(|mapped| Some((mapped, mapped.window()?)))
         {
             let slot = if is_fork_child {
-                window.enter_fork_child(&who)
+                window.enter_fork_child(&identity)
             } else {
-                window.enter_process(&who)
+                window.enter_process(&identity)
             };
             mapped.slot.store(slot.owner_word(0), Ordering::Relaxed);
         }
@@ -289,7 +289,7 @@ impl Process {
 
     /// Decides whether this process takes part in the session in slot `index` of this window.
     /// Returns the checked layout if it does. No system call; async-signal-safe.
-    #[inline(always)] // a layout less on the stack of signal handlers
+    #[inline(always)] // one layout less on signal handlers' stacks
     pub(crate) fn decide(&self, mapped: &MappedWindow, index: usize) -> Option<SessionLayout> {
         let decision = &self.decisions[index % SESSIONS_MAX];
         let session = mapped.window()?.session(index);
@@ -314,10 +314,10 @@ impl Process {
         }
         let layout = layout.filter(|layout| self.participates(window, layout));
         if !self.has_stayed(stay) {
-            return None; // what is emitted while a process moves is nobody's
+            return None; // an event that is emitted during a move is not recorded
         }
         if layout.is_none() && session.generation.load(Ordering::Relaxed) != generation {
-            return None; // raised in the middle: the layout was not read, which decides nothing
+            return None; // raised in between: without a layout there is no decision
         }
         decision.publish(index, window, generation, usable, layout.as_ref());
         if layout.is_some() {
@@ -335,7 +335,7 @@ impl Process {
         self.current_window().and_then(MappedWindow::window).is_some_and(|window| {
             window.active_sessions().any(|index| {
                 let token = window.session(index).token.load(Ordering::Relaxed);
-                token != 0 && self.tokens.iter().any(|held| held.load(Ordering::Relaxed) == token)
+                token != 0 && self.tokens.iter().any(|own| own.load(Ordering::Relaxed) == token)
             })
         })
     }
@@ -353,9 +353,9 @@ impl Process {
         }
         let token = session.token.load(Ordering::Relaxed);
         let is_invited = layout.flags & flag::TOKEN == 0
-            || self.tokens.iter().any(|held| {
-                let held = held.load(Ordering::Relaxed);
-                held != 0 && held == token
+            || self.tokens.iter().any(|own| {
+                let own = own.load(Ordering::Relaxed);
+                own != 0 && own == token
             });
         let is_paused = layout.flags & flag::PAUSED != 0;
         let rules_bytes = session.process_rules_bytes.load(Ordering::Relaxed) as usize;
@@ -367,7 +367,7 @@ impl Process {
     /// Returns true if the session's process rules select this process. The recorder rewrites them
     /// before it raises the generation, so a torn read decides only for a generation that ends.
     #[cold]
-    #[inline(never)] // for the stack of those that do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     fn is_selected_by_rules(&self, session: &Session, rules_bytes: usize) -> bool {
         let mut text = [0_u8; PROCESS_RULES_BYTES_MAX];
         let text = &mut text[..rules_bytes.min(PROCESS_RULES_BYTES_MAX)];

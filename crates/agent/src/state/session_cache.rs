@@ -110,8 +110,8 @@ impl Decision {
     /// Returns the tag of the links that are made for `generation` of the session in `window`.
     pub(crate) fn current_link_tag(&self, window: &Window, generation: u64) -> LinkTag {
         /// Number of polls: some microseconds at most.
-        const PATIENCE: usize = 100;
-        for _ in 0..PATIENCE {
+        const POLLS_MAX: usize = 100;
+        for _ in 0..POLLS_MAX {
             // ORDERING: Acquire pairs with the Release in `replace`.
             let sequence = self.sequence.load(Ordering::Acquire);
             let same = self.generation.load(Ordering::Relaxed) == generation
@@ -144,7 +144,7 @@ impl Decision {
     /// Replaces the decision, which is about session `index`, unless another thread is replacing
     /// it.
     #[cold]
-    #[inline(never)] // for the stack of those that do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     pub(super) fn publish(
         &self,
         index: usize,

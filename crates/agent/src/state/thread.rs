@@ -38,8 +38,8 @@ pub const THREAD_STAMP_OFFSET: usize = core::mem::offset_of!(Thread, stamp);
 /// Offset of `vfork_depth`, for the vfork wrapper.
 pub const THREAD_VFORK_OFFSET: usize = core::mem::offset_of!(Thread, vfork_depth);
 
-/// In `vfork_depth`: a child was made whose end is never reported, or the memory is a copy of a
-/// vfork child's. Then the process id tells whose memory this is.
+/// A bit of `vfork_depth`: a child was made whose end is never reported, or the memory is a copy of
+/// a vfork child's. Then the process id tells whose memory this is.
 const SHARED: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Thread>() <= tls::LINE_BYTES);
@@ -78,7 +78,7 @@ pub(crate) fn runs_in_parent_memory() -> bool {
         return PROCESS.pid.load(Ordering::Relaxed) != unsafe { libc::getpid() }.cast_unsigned();
     }
     // A fork child without a stamp: `clone` makes the stamp before it makes a child that runs
-    // beside its parent, so there is none.
+    // with its parent, so there is none.
     depth & !SHARED != 0
 }
 
@@ -158,24 +158,24 @@ pub(crate) fn is_in_filter() -> bool {
 }
 
 /// Returns the time, in ns, until which the calling thread may wait for another one, at most
-/// `patience_ns` from now. `None`: not at all, because its last wait ended in vain a moment ago. So
+/// `wait_ns_max` from now. `None`: not at all, because its last wait ended in vain a moment ago. So
 /// signal handlers that interrupt a wait do not prolong it, and end faster than they come.
-pub(crate) fn wait_deadline_ns(now_ns: u64, patience_ns: u64) -> Option<u64> {
+pub(crate) fn wait_deadline_ns(now_ns: u64, wait_ns_max: u64) -> Option<u64> {
     /// Length of the pause after a wait, in waits.
-    const REST: u64 = 4;
+    const REST_FACTOR: u64 = 4;
     // SAFETY: the line is the calling thread's, or that of its parent, which waits for it. A value
     // that an interrupting handler writes is as good.
     unsafe {
         let until_ns = &raw mut (*current()).last_deadline_ns;
         let before_ns = until_ns.read_volatile();
         if now_ns <= before_ns {
-            return Some(before_ns.min(now_ns + patience_ns));
+            return Some(before_ns.min(now_ns + wait_ns_max));
         }
-        if now_ns - before_ns < REST * patience_ns {
+        if now_ns - before_ns < REST_FACTOR * wait_ns_max {
             return None;
         }
-        until_ns.write_volatile(now_ns + patience_ns);
-        Some(now_ns + patience_ns)
+        until_ns.write_volatile(now_ns + wait_ns_max);
+        Some(now_ns + wait_ns_max)
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn wait_deadline_ns(now_ns: u64, patience_ns: u64) -> Option<u64> {
 /// shares.
 pub(crate) fn is_shallow(place: usize) -> bool {
     /// Maximum distance from there, in bytes.
-    const NEAR: usize = 2048;
+    const NEAR_BYTES: usize = 2048;
     // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe {
         let shallowest = &raw mut (*current()).shallowest;
@@ -192,7 +192,7 @@ pub(crate) fn is_shallow(place: usize) -> bool {
         if place > before {
             shallowest.write_volatile(place);
         }
-        place.saturating_add(NEAR) > before
+        place.saturating_add(NEAR_BYTES) > before
     }
 }
 

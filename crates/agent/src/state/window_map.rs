@@ -117,8 +117,8 @@ impl MappedWindow {
     pub(crate) fn reset_all() {
         for mapped in &WINDOWS {
             mapped.slot.store(ProcessSlot::NONE.owner_word(0), Ordering::Relaxed);
-            let said = mapped.counting_traces.iter().chain(&mapped.interpreter_traces);
-            for trace in said.chain(&mapped.departure_traces) {
+            let traces = mapped.counting_traces.iter().chain(&mapped.interpreter_traces);
+            for trace in traces.chain(&mapped.departure_traces) {
                 trace.store(0, Ordering::Relaxed);
             }
         }
@@ -171,7 +171,7 @@ impl MappedWindow {
     /// Returns the bytes of the window that may be touched: backed, and mapped here, as
     /// [`Self::window`] reports from then on. Maps backed bytes first, by a system call, if they
     /// are not mapped. Async-signal-safe.
-    #[inline(never)] // for the stack of who asks
+    #[inline(never)] // keeps its frame off its callers' stack
     pub(crate) fn usable_bytes(&self) -> u64 {
         let Some(window) = self.window() else { return 0 };
         let backed = window.backed_bytes().unwrap_or(DATA_OFFSET as u64);
@@ -196,7 +196,7 @@ impl MappedWindow {
     /// Either the process is not, and the new size stays unpublished; or the leaving thread comes
     /// later and finds the intention.
     #[cold]
-    #[inline(never)] // for the stack of those that do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     fn extend(&self, window: &Window, backed: u64) -> u64 {
         // Nothing is usable beyond the address space that a limit has left.
         let wanted = readable_when_extended(backed).min(window.reserved_bytes());

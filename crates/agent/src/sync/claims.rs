@@ -50,7 +50,7 @@ impl ClaimNote {
         }
     }
 
-    fn of(region: &Region<'static>) -> &'static Self {
+    fn for_region(region: &Region<'static>) -> &'static Self {
         // Control lines are at least 64 bytes apart. Multiplied (Fibonacci hashing), because most
         // are multiples of more.
         let line = core::ptr::from_ref(region.control).addr() as u64 >> 6;
@@ -73,10 +73,10 @@ impl ClaimNote {
         {
             Claim::free_left(control, left);
         }
-        self.empty();
+        self.clear();
     }
 
-    fn empty(&self) {
+    fn clear(&self) {
         // ORDERING: Release: not before the claim has ended.
         self.control.store(core::ptr::null_mut(), Ordering::Release);
     }
@@ -94,7 +94,7 @@ pub(crate) fn claim(
         return Claim::take(region, owner)
             .map(|claim| NotedClaim { claim: Some(claim), note: None });
     }
-    let note = ClaimNote::of(&region);
+    let note = ClaimNote::for_region(&region);
     match note.lock.acquire(me) {
         LockResult::Acquired => {}
         LockResult::Recovered => note.free_abandoned(owner),
@@ -126,7 +126,7 @@ impl Drop for NotedClaim<'_> {
     fn drop(&mut self) {
         drop(self.claim.take());
         if let Some(note) = self.note {
-            note.empty();
+            note.clear();
             note.lock.release();
         }
     }
@@ -136,7 +136,7 @@ impl Drop for NotedClaim<'_> {
 pub(crate) fn release_in_fork_child() {
     for note in &NOTES {
         if !note.lock.is_owned_by_this_thread() {
-            note.empty();
+            note.clear();
             note.lock.release_in_fork_child();
         }
     }
@@ -159,7 +159,10 @@ mod tests {
 
     /// Claims the region from a fixed stack depth, then runs `then` with the result.
     #[inline(never)]
-    fn there<T>(region: Region<'static>, then: impl FnOnce(Option<NotedClaim<'static>>) -> T) -> T {
+    fn claim_at_fixed_depth<T>(
+        region: Region<'static>,
+        then: impl FnOnce(Option<NotedClaim<'static>>) -> T,
+    ) -> T {
         let marker = StackMarker::new();
         let result = then(claim(region, OWNER, marker.owner(), true));
         marker.end();
@@ -167,7 +170,7 @@ mod tests {
     }
 
     /// Abandons the claim as siglongjmp(3) does.
-    fn leave(noted: Option<NotedClaim<'static>>) -> bool {
+    fn abandon_by_jump(noted: Option<NotedClaim<'static>>) -> bool {
         let was_free = noted.is_some();
         core::mem::forget(noted);
         was_free
@@ -177,7 +180,7 @@ mod tests {
     fn an_abandoned_region_is_free_for_a_caller_at_the_same_depth() {
         let region = region();
         for _ in 0..10 {
-            assert!(there(region, leave));
+            assert!(claim_at_fixed_depth(region, abandon_by_jump));
             assert_eq!(region.control.owner.load(Ordering::Relaxed), OWNER);
         }
         // A caller with another stack address, such as an interrupting handler, does not get the
@@ -185,7 +188,7 @@ mod tests {
         let elsewhere = [const { StackMarker::new() }; 8];
         assert!(claim(region, OWNER, elsewhere[0].owner(), true).is_none());
         elsewhere.iter().for_each(StackMarker::end);
-        there(region, drop);
+        claim_at_fixed_depth(region, drop);
         assert_eq!(region.control.owner.load(Ordering::Relaxed), 0);
     }
 

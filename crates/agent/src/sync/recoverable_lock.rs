@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn footprints_that_live_together_are_apart() {
+    fn markers_that_live_together_are_apart() {
         let (one, other) = (StackMarker::new(), StackMarker::new());
         assert!(!one.owner().proves_gone(other.owner()));
         assert!(one.owner().shares_thread_with(other.owner()));

@@ -223,7 +223,7 @@ impl<const WORDS: usize> Slot<WORDS> {
         // Returns if handlers set the slot all the time: their value is as recent as this one.
         // SAFETY: the caller's promise is the same.
         if !unsafe { Self::write_inactive_copy(slot, |_| (value, SET)) } {
-            return; // handlers set it all the time: one of theirs is as late as this one
+            return; // a handler's value is as recent as this one
         }
         // Once more, with the value that is valid now, which may be a handler's, or none.
         // SAFETY: as above.

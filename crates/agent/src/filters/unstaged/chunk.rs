@@ -30,10 +30,10 @@ impl Chunk {
     /// There is a string.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) unsafe fn of_string(from: *const u8) -> Self {
+    pub(super) unsafe fn read_string(from: *const u8) -> Self {
         if from.addr() % PAGE_BYTES > PAGE_BYTES - CHUNK_BYTES {
             // SAFETY: by contract.
-            let bytes = unsafe { bytes_of_string(from) };
+            let bytes = unsafe { read_string_by_bytes(from) };
             // SAFETY: such a register holds any bytes.
             return Self(unsafe { core::mem::transmute::<[u8; CHUNK_BYTES], __m128i>(bytes) });
         }
@@ -56,15 +56,15 @@ impl Chunk {
     /// # Safety
     /// There is a string.
     #[cfg(not(target_arch = "x86_64"))]
-    pub(super) unsafe fn of_string(from: *const u8) -> Self {
+    pub(super) unsafe fn read_string(from: *const u8) -> Self {
         // SAFETY: by contract.
-        Self(unsafe { bytes_of_string(from) })
+        Self(unsafe { read_string_by_bytes(from) })
     }
 
     /// Returns the number of bytes before the first NUL; all, if there is none.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) fn before_nul(self) -> usize {
+    pub(super) fn count_before_nul(self) -> usize {
         // SAFETY: instructions that every such processor has.
         let is_nul = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(self.0, _mm_setzero_si128())) };
         (is_nul | 1 << CHUNK_BYTES).trailing_zeros() as usize
@@ -72,7 +72,7 @@ impl Chunk {
 
     /// Returns the number of bytes before the first NUL; all, if there is none.
     #[cfg(not(target_arch = "x86_64"))]
-    pub(super) fn before_nul(self) -> usize {
+    pub(super) fn count_before_nul(self) -> usize {
         self.0.iter().position(|&byte| byte == 0).unwrap_or(CHUNK_BYTES)
     }
 }
@@ -83,7 +83,7 @@ impl Chunk {
 /// There is a string.
 #[cfg_attr(target_arch = "x86_64", cold)]
 #[inline(never)]
-unsafe fn bytes_of_string(from: *const u8) -> [u8; CHUNK_BYTES] {
+unsafe fn read_string_by_bytes(from: *const u8) -> [u8; CHUNK_BYTES] {
     let mut bytes = [0; CHUNK_BYTES];
     for (index, byte) in bytes.iter_mut().enumerate() {
         // SAFETY: there was no NUL before.
@@ -122,10 +122,10 @@ mod tests {
                 let chunk = unsafe {
                     let place = start.add(PAGE - room);
                     place.copy_from_nonoverlapping(bytes.as_ptr(), length + 1);
-                    Chunk::of_string(place)
+                    Chunk::read_string(place)
                 };
                 let before = length.min(CHUNK_BYTES);
-                assert_eq!(chunk.before_nul(), before, "{length} bytes of {room}");
+                assert_eq!(chunk.count_before_nul(), before, "{length} bytes of {room}");
                 // SAFETY: a chunk is its bytes.
                 let read: [u8; CHUNK_BYTES] = unsafe { core::mem::transmute(chunk) };
                 assert_eq!(read[..before], bytes[..before], "{length} bytes of {room}");

@@ -21,11 +21,11 @@ use crate::abi::Argument;
 use crate::app_contexts;
 
 /// Bytes of the buffer: some chunks.
-const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
+const BUFFER_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
 /// Bytes of the largest scalar.
 const SCALAR_BYTES_MAX: usize = 8;
 
-const _: () = assert!(ROOM_BYTES.is_multiple_of(CHUNK_BYTES));
+const _: () = assert!(BUFFER_BYTES.is_multiple_of(CHUNK_BYTES));
 
 /// The reason why a frame is not filled.
 enum FrameError {
@@ -42,7 +42,7 @@ enum FrameError {
 /// for the cache.)
 #[repr(C, align(16))]
 struct CopyBuffer {
-    bytes: [MaybeUninit<u8>; ROOM_BYTES],
+    bytes: [MaybeUninit<u8>; BUFFER_BYTES],
     /// A multiple of a chunk; everything before it is written.
     used: usize,
     /// Maximum bytes of one field.
@@ -51,7 +51,7 @@ struct CopyBuffer {
 
 impl CopyBuffer {
     const fn new(uncut_bytes: usize) -> Self {
-        let bytes = [const { MaybeUninit::uninit() }; ROOM_BYTES];
+        let bytes = [const { MaybeUninit::uninit() }; BUFFER_BYTES];
         Self { bytes, used: 0, uncut_bytes }
     }
 
@@ -81,16 +81,16 @@ impl CopyBuffer {
     /// There is a string at `from`.
     #[inline]
     unsafe fn copy_string(&mut self, from: *const u8) -> Result<(u32, usize), FrameError> {
-        let (at, most) = (self.used, self.left());
+        let (at, most) = (self.used, self.free_bytes());
         let mut length = 0;
         // Each turn fills a chunk of the buffer.
         while let Some(place) = self.bytes[self.used..].first_chunk_mut::<CHUNK_BYTES>() {
             // SAFETY: there was no NUL before that place.
-            let chunk = unsafe { Chunk::of_string(from.wrapping_add(length)) };
+            let chunk = unsafe { Chunk::read_string(from.wrapping_add(length)) };
             // SAFETY: the place has as many bytes.
             unsafe { place.as_mut_ptr().cast::<Chunk>().write_unaligned(chunk) };
             self.used += CHUNK_BYTES;
-            let before = chunk.before_nul();
+            let before = chunk.count_before_nul();
             length += before;
             if length > most {
                 break;
@@ -103,12 +103,12 @@ impl CopyBuffer {
     }
 
     /// Returns the maximum bytes of the next field.
-    fn left(&self) -> usize {
+    fn free_bytes(&self) -> usize {
         self.uncut_bytes.min(self.bytes.len() - self.used)
     }
 
     /// Returns all copies.
-    fn filled(&self) -> &[u8] {
+    fn as_slice(&self) -> &[u8] {
         // SAFETY: everything before `used` is written.
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.used) }
     }
@@ -214,7 +214,7 @@ impl Step {
             };
             frame.push(value);
         }
-        frame.set_bytes(buffer.filled());
+        frame.set_bytes(buffer.as_slice());
         // SAFETY: by contract.
         Some(unsafe { self.run(&frame) })
     }
@@ -238,13 +238,13 @@ unsafe fn value_of(
             Source::Context(value) => Ok(value),
             Source::Scalar(scalar, within) => scalar_of(scalar, at, within.into()),
             Source::Str => buffer.string(at),
-            Source::Text if length > buffer.left() => Err(FrameError::NoRoom),
+            Source::Text if length > buffer.free_bytes() => Err(FrameError::NoRoom),
             Source::Text if at.is_null() => buffer.string(at),
             Source::Text => buffer.word(at, length, length as u32),
             Source::Sequence(scalar) => {
                 let count = if at.is_null() { 0 } else { length };
                 let size = count.saturating_mul(scalar.size_bytes());
-                if size > buffer.left() {
+                if size > buffer.free_bytes() {
                     return Err(FrameError::NoRoom);
                 }
                 buffer.word(at, size, count as u32)
@@ -252,7 +252,7 @@ unsafe fn value_of(
             Source::Array(scalar, count) => {
                 let size = usize::from(count) * scalar.size_bytes();
                 if at.is_null() {
-                    return Err(FrameError::NoRoom); // zeros: let them be staged
+                    return Err(FrameError::NoRoom); // recorded as zeros, which staging writes
                 }
                 buffer.word(at, size, count.into())
             }
