@@ -77,7 +77,7 @@ use crate::{SessionLayout, Window};
 const TRIES_MAX: usize = 64;
 /// How often the recorder, or who finds it gone, tries an exchange of bits.
 const EXCHANGES_MAX: usize = 1000;
-/// What stands in the place of words of a window that the process has left (`FOLLOW` of
+/// What stands in the place of words of a window that the process has left (`RETARGET` of
 /// `agent::state::event_archive`): it stands for no sessions, and nothing is taken from it. (Where
 /// 32 sessions want an event, a writer clears none of their bits.)
 const LEFT: u32 = u32::MAX;
