@@ -51,7 +51,7 @@ pub(crate) unsafe fn record(
     passed: PassedGeneration,
 ) -> NextStep {
     // If the process leaves that window from here on, every read there yields zero: no session.
-    let Some((mapped, _, event)) = MappedWindow::find_by_word(enabled.word) else {
+    let Some((mapped, event)) = MappedWindow::find_by_word(enabled.word) else {
         return NextStep::Retarget;
     };
     if !PROCESS.is_in(mapped) {

@@ -222,7 +222,7 @@ pub(crate) fn word_without_window(encoded: &[u8]) -> Option<&'static AtomicU32> 
 
 /// Returns the archived event with this word, if that is certain.
 pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<usize> {
-    if let Some((mapped, _, index)) = MappedWindow::find_by_word(word) {
+    if let Some((mapped, index)) = MappedWindow::find_by_word(word) {
         return mapped.event_numbers.number_of(index);
     }
     let at =
@@ -303,7 +303,7 @@ mod tests {
     fn an_event_in_no_window_has_one_word() {
         let word = word_without_window(b"in no window").expect("room");
         assert!(core::ptr::eq(word, word_without_window(b"in no window").expect("it")));
-        let number = find_by_word(word).expect("it is number");
+        let number = find_by_word(word).expect("it is archived");
         assert!(has_description(number, b"in no window"));
         assert_eq!(find_by_word(&OFF), None);
         assert_eq!(find_by_word(core::ptr::null()), None);

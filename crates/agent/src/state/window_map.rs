@@ -106,10 +106,10 @@ impl MappedWindow {
     }
 
     /// Returns the window to which the enable word belongs, and the event's number there.
-    pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<(&'static Self, Window, usize)> {
+    pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<(&'static Self, usize)> {
         Self::all().find_map(|(mapped, window)| {
             let event = Window::event_at(window.base(), word);
-            (event < EVENTS_MAX).then_some((mapped, window, event))
+            (event < EVENTS_MAX).then_some((mapped, event))
         })
     }
 
