@@ -119,7 +119,7 @@ bench: ## what tracing and reading cost on this machine, beside other programs
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \
-		| awk '/^[0-9a-f]+ <.*record4emit.*>:/ {on=1} on {print} on && /^$$/ {exit}'
+		| awk '/^[0-9a-f]+ <.*fast_path4emit.*>:/ {on=1} on {print} on && /^$$/ {exit}'
 
 install: build ## install below $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig \

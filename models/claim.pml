@@ -1,5 +1,5 @@
 /*
- * A claim region: crates/ring/src/claim.rs, Record::by_claim in crates/agent/src/slow.rs, the table
+ * A claim region: crates/ring/src/claim.rs, Record::by_claim in crates/agent/src/emit/attempt.rs, the table
  * of processes in crates/window/src/processes.rs, and the recorder that frees what the dead hold,
  * ends the session, gives its memory back and begins the next one in the same control lines
  * (crates/recorder/src/{recording,window}). docs/models.md says what is covered.

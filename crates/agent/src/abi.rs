@@ -1,4 +1,4 @@
-//! The C structures of include/trackway/abi/abi.h, as Rust sees them.
+//! The C structures of include/trackway/abi/abi.h.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
@@ -36,7 +36,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Zero, where the description is of this version.
+    /// Returns the reserved word: zero in descriptions of this version.
     pub(crate) const fn reserved(&self) -> u32 {
         self.reserved
     }
@@ -53,7 +53,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// The address of the data.
+    /// Returns the address of the data.
     pub(crate) fn data<T>(&self) -> *const T {
         core::ptr::with_exposed_provenance(self.bits as usize)
     }
@@ -64,14 +64,15 @@ pub type EmitFn = unsafe extern "C" fn(*mut Event, *mut u8, usize);
 
 /// `struct trackway_abi_event`: lives in the instrumented module, which may be unloaded.
 ///
-/// As the first release had it, for good: programs compiled then have no more. What is added at its
-/// end later belongs in a structure of its own, to be looked at where `size` says that it is there.
+/// It never changes, because programs compiled with the first release have no more fields.
+/// Additions belong in a structure of their own, which the library reads only if `size` includes
+/// it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Event {
     /// The enable word: `off` below, or the one in the window.
     pub enabled: *const AtomicU32,
-    /// How to record it.
+    /// The function that records the event.
     pub emit: Option<EmitFn>,
     /// Stays zero.
     pub off: u32,
@@ -95,7 +96,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of which only the enable word is known, which is what recording takes.
+    /// Makes an event with nothing but its enable word, which is all that recording reads.
     pub(crate) const fn handle(enabled: &AtomicU32) -> Self {
         Self {
             enabled,
@@ -118,7 +119,7 @@ impl Event {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Argument {
-    /// Where a scalar is; a string; elements. May be null, but for scalars.
+    /// The address of a scalar, a string or elements. Null only if it is not a scalar.
     pub at: *const u8,
     /// Bytes of a text; elements of a sequence.
     pub length: usize,
@@ -135,28 +136,28 @@ pub type EmitAskedFn = unsafe extern "C" fn(*mut Event, *mut u8, usize, u64);
 pub struct Library {
     /// Its size here, in bytes.
     pub size: u32,
-    /// Bits of sessions that have filters, as far as this process has decided about them.
+    /// Bits of the sessions that have filters, by this process's decisions.
     pub filtered: AtomicU32,
-    /// Asks filters before anything is staged.
+    /// Judges an event before it is staged.
     pub ask: AskFn,
-    /// Records what was asked about.
+    /// Records an event with the verdict of `ask`.
     pub emit_asked: EmitAskedFn,
 }
 
-/// `struct trackway_abi_event` with what was added at its end: where `size` says that it is there.
+/// `struct trackway_abi_event` with the fields that were added later; `size` includes them.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AskingEvent {
-    /// What all events have.
+    /// The fields of every event.
     pub event: Event,
-    /// What the library offers.
+    /// The library's functions.
     pub library: AtomicPtr<Library>,
-    /// The number of its description, plus one; 0: it has none.
+    /// Number of the event's description, plus one; 0: it has none.
     pub known: AtomicU32,
     reserved: u32,
 }
 
-// Sizes and offsets that tests/abi/pins.rs holds against the C header.
+// Sizes and offsets; tests/abi/pins.rs asserts the same of the C header.
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);

@@ -1,7 +1,7 @@
-//! A program asks for a snapshot of the flight recorders that record it.
+//! Requests of the program for snapshots of the flight recorders that record it.
 //!
-//! A request is an addition to a number in the window, which the session's recorder sees at its
-//! next look: nothing here waits for it, or wakes it.
+//! A request adds one to a number in the window, which the session's recorder reads at its next
+//! poll. Nothing here waits for the recorder or wakes it.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
@@ -9,11 +9,13 @@ use core::sync::atomic::Ordering;
 use trackway_abi::session::{NAME_BYTES_MAX, SESSIONS_MAX, Session, flag};
 use trackway_sys::Errno;
 
-use crate::decision::PROCESS;
-use crate::home::Home;
+use crate::emit::prefilter;
+use crate::fork_child::ensure_stamp;
+use crate::state::process::PROCESS;
+use crate::state::window_map::MappedWindow;
 
-/// Asks for a snapshot of each session that overwrites its oldest records and records this process;
-/// of those of this name, if one is given. How many they are: `trackway_abi_snapshot` of
+/// Requests a snapshot of each session that overwrites its oldest records and records this process;
+/// with a name, only of that session. Returns their number: `trackway_abi_snapshot` of
 /// include/trackway/abi/abi.h, which states the contract.
 ///
 /// # Safety
@@ -21,30 +23,30 @@ use crate::home::Home;
 pub unsafe fn request(name: *const c_char) -> usize {
     // SAFETY: the caller's promise.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
-    let Some(home) = PROCESS.home() else { return 0 };
+    let Some(mapped) = PROCESS.current_window() else { return 0 };
     // A fork child's first call may open files in /proc, and fail to.
     let errno = Errno::last();
-    PROCESS.settled_stamp();
-    let count = request_in(home, name);
+    ensure_stamp();
+    let count = request_in(mapped, name);
     errno.set();
     count
 }
 
-fn request_in(home: &Home, name: Option<&[u8]>) -> usize {
-    let Some(window) = &home.window() else { return 0 };
+fn request_in(mapped: &MappedWindow, name: Option<&[u8]>) -> usize {
+    let Some(window) = &mapped.window() else { return 0 };
     let mut traces = [[0; 2]; SESSIONS_MAX];
     let mut count = 0;
     for slot in window.active_sessions() {
         let session = window.session(slot);
-        let is_named = name.is_none_or(|name| has_name(session, name));
-        let layout = if is_named { PROCESS.decide(home, slot) } else { None };
+        let is_requested = name.is_none_or(|name| has_name(session, name));
+        let layout = if is_requested { prefilter::decide(mapped, slot) } else { None };
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }
-        // ORDERING: Release pairs with the recorder's Acquire: what this thread has recorded
-        // before is in the snapshot.
+        // ORDERING: Release pairs with the recorder's Acquire: earlier records of this thread are
+        // in the snapshot.
         session.snapshot_requests.fetch_add(1, Ordering::Release);
-        // A session's channels have one trace, and are one.
+        // A session's channels share one trace, and count once.
         let trace = session.trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed));
         if !traces[..count].contains(&trace) {
             traces[count] = trace;

@@ -1,8 +1,11 @@
 //! Thread-local memory, by the initial-exec model (ELF TLS ABI): an offset from the thread pointer
-//! that is fixed when the library is loaded. So it is there from a thread's first instruction on,
-//! and to find it calls nothing and allocates nothing.
+//! that is fixed when the library is loaded. A thread has it from its first instruction on; finding
+//! it calls nothing and allocates nothing.
+//!
+//! Rust's `thread_local!` in a shared library allocates at a thread's first access, which may be
+//! inside malloc. So symbols are defined in assembly, in static TLS.
 
-/// Makes a symbol of so many zeroed bytes, with this alignment, in each thread's memory.
+/// Defines a symbol of `bytes` zeroed bytes, with this alignment, in each thread's memory.
 macro_rules! define {
     ($symbol:literal, bytes = $bytes:expr, alignment = $alignment:literal) => {
         core::arch::global_asm!(
@@ -20,7 +23,7 @@ macro_rules! define {
     };
 }
 
-/// The address of the calling thread's copy of such a symbol.
+/// Returns the address of the calling thread's copy of such a symbol.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: *mut _;
@@ -35,7 +38,7 @@ macro_rules! address_of {
                 options(nostack, pure, readonly),
             );
         }
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             core::arch::asm!(
@@ -48,7 +51,7 @@ macro_rules! address_of {
                 options(nostack, pure, readonly, preserves_flags),
             );
         }
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "riscv64")]
         unsafe {
             core::arch::asm!(
@@ -62,14 +65,14 @@ macro_rules! address_of {
     }};
 }
 
-/// The first eight bytes of the calling thread's copy of such a symbol.
+/// Returns the first eight bytes of the calling thread's copy of such a symbol.
 macro_rules! first_word {
     ($symbol:literal) => {{
         #[cfg(target_arch = "x86_64")]
         {
             let word: u64;
-            // SAFETY: as in `address_of`; the symbol has as many bytes, which the thread itself
-            // changes, or a signal handler.
+            // SAFETY: as in `address_of`. The symbol has eight bytes, which only the thread and its
+            // signal handlers change.
             unsafe {
                 core::arch::asm!(
                     concat!("mov {word}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -83,10 +86,27 @@ macro_rules! first_word {
         #[cfg(not(target_arch = "x86_64"))]
         {
             let address: *const u64 = $crate::tls::address_of!($symbol);
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { address.read_volatile() }
         }
     }};
 }
 
-pub(crate) use {address_of, define, first_word};
+pub(crate) use {address_of, define};
+
+/// Bytes of a thread's line: one cache line of the surplus that glibc keeps for such libraries.
+pub(crate) const LINE_BYTES: usize = 64;
+
+define!("trackway_thread", bytes = LINE_BYTES, alignment = 64);
+
+/// Returns the address of the calling thread's line, which no two living threads share.
+#[inline(always)]
+pub(crate) fn line<T>() -> *mut T {
+    address_of!("trackway_thread")
+}
+
+/// Returns the first eight bytes of the calling thread's line.
+#[inline(always)]
+pub(crate) fn line_first_word() -> u64 {
+    first_word!("trackway_thread")
+}

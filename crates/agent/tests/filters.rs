@@ -1,4 +1,6 @@
-//! Filters in a traced process: what is recorded, while filters change.
+//! Filters in a traced process: which records they pass, while they change.
+//!
+//! Longer than 600 lines because all tests share one process's lanes and the helpers for filters.
 
 mod world;
 
@@ -15,8 +17,8 @@ use trackway_schema::Scalar;
 use trackway_sys::thread::CpuSet;
 use world::{Recording, Sizes, World, world};
 
-/// Links are made by one at a time; who waits for too long counts the event. (Built for tests, and
-/// beside others, that takes long.) So tests are, too.
+/// Serializes tests: one thread at a time makes links, and a thread that waits too long counts the
+/// event. (In a debug build on a busy machine, a link takes long.)
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -25,7 +27,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A session's filters, as its recorder publishes them.
 struct Filters {
     recording: Recording,
-    /// Room for two blocks.
+    /// Memory for two blocks.
     room: u64,
     which: u64,
     ids: u64,
@@ -39,13 +41,13 @@ impl Filters {
         Self { recording, room, which: 0, ids: 1000 * (recording.slot as u64 + 1) }
     }
 
-    /// Sets these: rules and objects, each a filter of its own.
+    /// Publishes these filters: rules and objects.
     fn set(&mut self, filters: &[(&str, &[u8])]) {
         self.ids += filters.len() as u64;
         self.set_again(filters);
     }
 
-    /// The same, with the ids that the last ones had.
+    /// Publishes these filters with the ids of the last ones.
     fn set_again(&mut self, filters: &[(&str, &[u8])]) {
         let first = self.ids - filters.len() as u64;
         let entries = filters.iter().enumerate().map(|(number, (rules, object))| Entry {
@@ -58,7 +60,7 @@ impl Filters {
         self.publish(&block[..size]);
     }
 
-    /// Publishes a block, whatever it is.
+    /// Publishes a block, valid or not.
     fn publish(&mut self, block: &[u8]) {
         self.which ^= 1;
         let offset = self.room + self.which * BLOCK_BYTES_MAX as u64;
@@ -67,7 +69,7 @@ impl Filters {
             let mut bytes = [0; 8];
             bytes[..word.len()].copy_from_slice(word);
             let at = self.recording.world.window.base().wrapping_add(offset as usize + 8 * index);
-            // SAFETY: room in the window that was taken for blocks.
+            // SAFETY: memory in the window that was allocated for blocks.
             let place = unsafe { AtomicU64::from_ptr(at.cast()) };
             place.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
@@ -85,7 +87,7 @@ impl Filters {
     }
 }
 
-/// An object for events with a number.
+/// Returns an object for events with a number.
 fn object(text: &str) -> Vec<u8> {
     let number = Member { name: "number".into(), of: Scalar::U64.into() };
     let contexts = Layout::program_contexts();
@@ -93,7 +95,7 @@ fn object(text: &str) -> Vec<u8> {
     compile(text, &layout).expect("a filter").into_object().encode().expect("an object")
 }
 
-/// Visits every CPU, if a process waits for that.
+/// Visits every CPU, if a process has requested it.
 fn visit_if_asked(world: &World) -> bool {
     let header = world.window.header();
     let asked = header.visits_asked.load(Ordering::Acquire);
@@ -135,7 +137,8 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
     assert_eq!(recording.discards(), 0);
 }
 
-/// What is a filter in machine code alone is asked at once, as long as it is there.
+/// RUN filters that are machine code alone. EXPECT that sites call the function for them while they
+/// are there.
 #[test]
 fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
     let (_alone, world) = (alone(), world());
@@ -148,11 +151,11 @@ fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
     filters.set(&[("*", &object("number % 2 == 1"))]);
     emit_all(&event, 10..30);
     assert_eq!(event.is_filtered(), is_there);
-    // Another one of the kind.
+    // Another filter of that kind.
     filters.set(&[("*", &object("number % 4 == 1"))]);
     emit_all(&event, 30..50);
     assert_eq!(event.is_filtered(), is_there);
-    // With state, or two of them: not of the kind.
+    // Filters with state, and two filters, are not of that kind.
     filters.set(&[("*", &object("count() < 1000 && number % 2 == 1"))]);
     emit_all(&event, 50..60);
     assert!(!event.is_filtered());
@@ -188,7 +191,7 @@ fn events_without_what_is_needed_are_not_recorded() {
     filters.set(&[("*", &other)]);
     emit_all(&event, 0..5);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 0));
-    // It has it, as something else than the filter takes it for: the recorder is to look again.
+    // The event has the field with another meaning: the recorder has to look again.
     let text = Member { name: "number".into(), of: trackway_filter::layout::Type::String };
     let layout = Layout { fields: vec![text], ..Layout::default() };
     let text = compile("number == \"x\"", &layout).expect("a filter").into_object();
@@ -198,7 +201,8 @@ fn events_without_what_is_needed_are_not_recorded() {
     emit_all(&event, 5..10);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 5));
     assert!(revision() > before);
-    // It has one as something else, and lacks the other: it is none that is meant.
+    // The event has one field with another meaning and lacks the other one, so no alternative
+    // applies.
     let member = |name: &str, of| Member { name: name.into(), of };
     let fields = vec![
         member("number", trackway_filter::layout::Type::String),
@@ -212,7 +216,7 @@ fn events_without_what_is_needed_are_not_recorded() {
 }
 
 #[test]
-fn contexts_are_those_of_who_emits() {
+fn contexts_are_those_of_the_emitting_thread() {
     let (_alone, world) = (alone(), world());
     let recording = world.session("context:*", Sizes::default(), |_| {});
     let event = world.event(c"context", c"number");
@@ -288,22 +292,21 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
     filters.set(&[("*", &beyond)]);
     emit_all(&event, 0..3);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], events + 3));
-    // Nor is a block believed that is said to be behind the window's end.
+    // Nor is a block used that lies beyond the window's end.
     recording.session().filters.store(filters_word(1 << 37, 64), Ordering::Relaxed);
     recording.raise_generation();
     emit_all(&event, 0..3);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], events + 6));
 }
 
-/// A plan that is too large for any part is tried once, and not at each event: its events are
-/// counted, and others' go on.
+/// RUN a plan that is too large for every part. EXPECT that the linker tries it once, not at each
+/// event: its events are counted, and other events go on.
 #[test]
 fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
     let (_alone, world) = (alone(), world());
     let recording = world.session("large:*", Sizes::default(), |_| {});
     let (event, other) = (world.event(c"large", c"number"), world.event(c"large", c"other"));
-    // More programs than machine code is made of, as many as there can be: those of one filter
-    // take almost a part.
+    // More programs than are compiled, as many as possible: those of one filter take almost a part.
     let many = |text: &str| {
         let number = Member { name: "number".into(), of: Scalar::U64.into() };
         let layout = Layout { fields: vec![number], ..Layout::default() };
@@ -319,7 +322,7 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
         large.iter().map(|object| ("large:number", &object[..])).collect();
     all.push(("large:other", &small));
     filters.set(&all);
-    // What ran before may have used all parts, which rest for a while.
+    // Earlier tests may have used all parts, which rest for a while.
     let begin = Instant::now();
     while recording.numbers().is_empty() && begin.elapsed() < Duration::from_secs(30) {
         visit_if_asked(world);
@@ -341,8 +344,8 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
     assert!(turns <= 1, "{turns} parts were given up for it");
 }
 
-/// Each record is one that a filter let pass which was there while it was emitted; and what all
-/// filters of that time would have let pass is recorded, or counted.
+/// EXPECT each record to be passed by a filter that was there when it was emitted; and each event
+/// that all filters of its time pass to be recorded or counted.
 #[test]
 fn threads_record_by_one_filter_or_the_next() {
     const THREADS: u64 = 3;
@@ -355,7 +358,7 @@ fn threads_record_by_one_filter_or_the_next() {
     let objects: Vec<Vec<u8>> =
         (0..8).map(|filter| object(&format!("number % 8 == {filter}"))).collect();
     filters.set(&[("*", &objects[0])]);
-    // Filter n lets pass what is n modulo 8.
+    // Filter n passes the values that are n modulo 8.
     let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
     let is_over = AtomicBool::new(false);
     let mut emitted: Vec<(u64, u32, u32)> = std::thread::scope(|scope| {
@@ -404,11 +407,12 @@ fn threads_record_by_one_filter_or_the_next() {
     assert!(missing <= recording.discards(), "{missing} of {}", recording.discards());
 }
 
-/// A flight recorder, whose filters change as often as they can or a thousand times a second, while
-/// threads emit what each filter lets pass, and what none does that may be there.
+/// RUN a flight recorder with filters that change as often as possible or a thousand times a
+/// second, while threads emit values that each filter passes, and values that no possible filter
+/// passes.
 #[test]
 fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
-    /// Values that all filters let pass.
+    /// Flag of values that all filters pass.
     const ALWAYS: u64 = 1 << 63;
     let seconds = std::env::var("TRACKWAY_TORTURE_SECONDS").ok();
     let seconds: u64 = seconds.map_or(2, |text| text.parse().expect("a number of seconds"));
@@ -417,14 +421,14 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
         session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
     });
     recording.go_round();
-    // Two, so that it is known which is counted as discarded.
+    // Two events, so that discards are counted apart.
     let (passing, others) = (world.event(c"storm", c"passing"), world.event(c"storm", c"others"));
     let mut filters = Filters::of(recording);
     let objects: Vec<Vec<u8>> = (0..256)
         .map(|filter| object(&format!("number >= {ALWAYS} || number % 256 == {filter}")))
         .collect();
     filters.set(&[("*", &objects[0])]);
-    // Of `begun` the block may be there already, of `done` it is.
+    // The block may be there already up to `begun`; up to `done` it is.
     let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
     let is_over = AtomicBool::new(false);
     let emit = || {
@@ -433,7 +437,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
             passing.emit(ALWAYS + always);
             always += 1;
             let from = done.load(Ordering::SeqCst);
-            // None of the next hundred or so lets that pass.
+            // None of the next hundred filters or so passes that.
             others.emit(u64::from(from.wrapping_add(128) % 256));
             let to = begun.load(Ordering::SeqCst);
             unclear += u64::from(to.wrapping_sub(from) > 100);
@@ -473,11 +477,12 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
     let all = committed + discarded;
     assert!((always..=always + unclear).contains(&all), "{all} of {always} and {unclear}");
     assert!(committed > always / 2, "most were recorded");
-    // All parts that plans and their code lie in are 2.5 MiB.
+    // All parts of plans and their code have 2.5 MiB.
     assert!(grown < 4 << 20, "{grown} bytes more");
 }
 
-/// Whatever is emitted while a session's generation changes is recorded or counted.
+/// EXPECT each event that is emitted while a session's generation changes to be recorded or
+/// counted.
 #[test]
 fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
     let (_alone, world) = (alone(), world());
@@ -501,7 +506,7 @@ fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(emit)).collect();
         while std::time::Instant::now() < end {
             recording.raise_generation();
-            // (Who finds another one eight times in a row gives up.)
+            // A thread that finds another one in eight waits in a row gives up.
             (0..1000).for_each(|_| std::hint::spin_loop());
         }
         is_over.store(true, Ordering::Relaxed);
@@ -518,7 +523,7 @@ fn resident_bytes() -> u64 {
     1024 * text.parse::<u64>().expect("a number")
 }
 
-/// What its parent has linked is void in a fork child, which interprets: the code is its parent's.
+/// EXPECT a fork child to void its parent's links, and to interpret: the code is its parent's.
 #[test]
 fn fork_children_filter_for_themselves() {
     let (_alone, world) = (alone(), world());
@@ -541,8 +546,8 @@ fn fork_children_filter_for_themselves() {
     assert_eq!(recording.discards(), 0);
 }
 
-/// A handler emits while the code that it has interrupted finds out that it is a fork child: all
-/// that there is then is its parent's. (The signal comes from a system call that is made there.)
+/// RUN a handler that emits while the interrupted code finds out that it is a fork child:
+/// everything there is its parent's then. (A system call of that code raises the signal.)
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
@@ -551,7 +556,7 @@ fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
         if let Some(event) = TRAPS_EVENT.get() {
             event.emit(1);
         }
-        // SAFETY: what a handler is given; the register has the answer of the system call.
+        // SAFETY: a handler's arguments; the register has the result of the system call.
         unsafe {
             let context: *mut libc::ucontext_t = context.cast();
             (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = 1;
@@ -578,11 +583,11 @@ static HANDLED_TRAPS: AtomicU32 = AtomicU32::new(0);
 #[cfg(target_arch = "x86_64")]
 static TRAPS_EVENT: std::sync::OnceLock<world::Event> = std::sync::OnceLock::new();
 
-/// The calling process gets a signal from now on where it calls getppid(2).
+/// Makes the calling process get a signal at each getppid(2).
 #[cfg(target_arch = "x86_64")]
 fn trap_getppid(handle: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void)) {
     let insn = |code: u32, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
-    // The number of a system call is at the beginning of what is given.
+    // The number of the system call is at the beginning of the data.
     let mut program = [
         insn(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         insn(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_getppid as u32),
@@ -590,7 +595,7 @@ fn trap_getppid(handle: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut li
         insn(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
-    // SAFETY: the structures are filled in as far as they are read; the handler is a function.
+    // SAFETY: all fields that are read are filled in; the handler is a function.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;
@@ -603,7 +608,7 @@ fn trap_getppid(handle: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut li
 }
 
 fn in_child(body: impl FnOnce()) {
-    // SAFETY: the child emits, and ends without running what belongs to the test.
+    // SAFETY: the child emits, and ends without running the test's code.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -628,7 +633,7 @@ extern "C" fn handle(_signal: libc::c_int) {
         event.emit(1_000_000 + handled);
     }
     if handled.is_multiple_of(10) && !IS_CHILD.load(Ordering::Relaxed) {
-        // SAFETY: the child goes on in what was interrupted, and sees by the flag what it is.
+        // SAFETY: the child continues in the interrupted code, and recognizes itself by the flag.
         match unsafe { libc::fork() } {
             0 => IS_CHILD.store(true, Ordering::Relaxed),
             child if child > 0 => {
@@ -639,8 +644,8 @@ extern "C" fn handle(_signal: libc::c_int) {
     }
 }
 
-/// Signal handlers emit and fork, also in the middle of a filter; both processes go on in there. In
-/// a process of its own, which is no fork child: those have no machine code.
+/// RUN signal handlers that emit and fork, even in the middle of a filter; both processes continue
+/// there. In a process of its own that is no fork child, because those have no machine code.
 #[test]
 fn handlers_interrupt_filters_and_fork_in_them() {
     const NAME: &str = "handlers_interrupt_filters_and_fork_in_them";
@@ -667,7 +672,8 @@ fn handlers_in_this_process() {
     HANDLERS_EVENT.set(event).unwrap_or_default();
     let signals = signals_every(100, handle as *const () as usize);
     for round in 0..200_u64 {
-        // fork(2) waits for who allocates: for itself, where a handler interrupted that.
+        // fork(2) waits for threads that allocate: for its own thread, if a handler interrupted
+        // that.
         block_signals(true);
         filters.set(&[("*", &object(&format!("number % 8 == {}", round % 4)))]);
         block_signals(false);
@@ -684,30 +690,30 @@ fn handlers_in_this_process() {
     drop(signals);
     for _ in 0..CHILDREN.load(Ordering::Relaxed) {
         let mut status = 0;
-        // SAFETY: waits for one of ours.
+        // SAFETY: waits for a child of this test.
         let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
         assert!(ended > 0 && status == 0, "a child ended by {status}");
     }
     assert!(CHILDREN.load(Ordering::Relaxed) > 10, "handlers forked");
     let recorded = recording.numbers();
     assert!(recorded.len() > 1000);
-    // (Children go on when the filter is another one.)
+    // Children continue when the filter is another one.
     assert!(recorded.iter().all(|number| number % 8 < 4));
 }
 
-/// Handlers that came where sequences are aborted.
+/// Number of handlers that came where sequences are aborted.
 static ABORTED: AtomicU32 = AtomicU32::new(0);
 
-/// Who is interrupted while a filter is asked at once has asked nothing.
+/// EXPECT that a filter which a signal interrupts in its sequence runs again.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn what_a_signal_ends_is_judged_anew() {
     extern "C" fn look(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: what the kernel gives a handler with SA_SIGINFO.
+        // SAFETY: the kernel's argument of a handler with SA_SIGINFO.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
         let before = std::ptr::with_exposed_provenance::<u32>(at.wrapping_sub(4));
-        // SAFETY: in front of what was interrupted is code, too.
+        // SAFETY: before the interrupted instruction lies code, too.
         let is_aborted = unsafe { before.read_unaligned() } == 0x5305_3053;
         ABORTED.fetch_add(u32::from(is_aborted), Ordering::Relaxed);
     }
@@ -737,7 +743,7 @@ fn what_a_signal_ends_is_judged_anew() {
 
 fn block_signals(block: bool) {
     let how = if block { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
-    // SAFETY: a set of our own.
+    // SAFETY: the test's own set.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -746,11 +752,11 @@ fn block_signals(block: bool) {
     }
 }
 
-/// The calling thread gets signals until this is dropped.
+/// Signals for the calling thread, until this is dropped.
 struct Signals(libc::timer_t);
 
 fn signals_every(microseconds: i64, handler: usize) -> Signals {
-    // SAFETY: the structures are filled in as far as they are read; the handler is a function.
+    // SAFETY: all fields that are read are filled in; the handler is a function.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -772,7 +778,7 @@ fn signals_every(microseconds: i64, handler: usize) -> Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // SAFETY: a timer of ours, and what ignores a signal.
+        // SAFETY: the test's own timer, and a signal that is ignored.
         unsafe {
             libc::timer_delete(self.0);
             libc::signal(libc::SIGUSR1, libc::SIG_IGN);

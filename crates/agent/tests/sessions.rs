@@ -1,4 +1,5 @@
-//! Sessions that change, as a process sees them: who takes part, and what becomes of records.
+//! Sessions that change, in a traced process: which processes take part, and what becomes of
+//! records.
 
 mod world;
 
@@ -14,7 +15,7 @@ fn pid_namespace() -> u64 {
 }
 
 #[test]
-fn rules_for_processes_say_who_takes_part() {
+fn process_rules_select_the_processes() {
     let world = world();
     let recording = world.session("who:*", Sizes::default(), |_| {});
     let event = world.event(c"who", c"takes_part");
@@ -85,7 +86,7 @@ fn a_fork_child_decides_for_itself() {
 }
 
 #[test]
-fn nobody_takes_part_in_a_pause() {
+fn no_process_takes_part_in_a_pause() {
     let world = world();
     let recording = world.session("pause:*", Sizes::default(), |_| {});
     let event = world.event(c"pause", c"now");
@@ -106,8 +107,8 @@ fn nobody_takes_part_in_a_pause() {
     assert_eq!(recording.discards(), 0);
 }
 
-/// Puts a session in another slot in the place of `old`, as a recorder does that gives a channel
-/// other contexts.
+/// Replaces `old` by a session in another slot, as a recorder does that gives a channel other
+/// contexts.
 fn replace(old: Recording, rules: &str, sizes: Sizes) -> Recording {
     let window = old.world.window;
     let new = old.world.session("", sizes, |_| {});
@@ -140,7 +141,7 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
                 for number in 0..TOTAL {
                     event.emit(thread * TOTAL + number);
                     emitted.store(number + 1, Ordering::Relaxed);
-                    // Events that are described while bits move.
+                    // Some events are described while bits move.
                     if number % (TOTAL / 50) == 0 {
                         let name = CString::new(format!("new_{thread}_{number}")).unwrap();
                         world.event(c"heir", &name).emit((2 + thread) * TOTAL + number);
@@ -171,9 +172,9 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
     assert!(used > 1, "all in one session");
 }
 
-/// A writer is stopped at its first look at the control lines of a session: a page fault, whose
-/// handler, in its thread, gives the event to a successor and ends the session, as a recorder would
-/// that had replaced the channel and drained it by then.
+/// A writer that stops at its first read of a session's control lines: a page fault, whose handler,
+/// in its thread, moves the event to a successor and ends the session. So does a recorder that has
+/// replaced the channel and drained it by then.
 mod stopped {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -183,13 +184,13 @@ mod stopped {
 
     /// The old session's slot, and the new one's.
     static SLOTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-    /// Where the pages begin and end that are not to be touched.
+    /// Beginning and end of the pages that fault.
     static PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     static STOPS: AtomicUsize = AtomicUsize::new(0);
 
     fn protect(protection: i32) {
         let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
-        // SAFETY: pages of the window that are the old session's alone.
+        // SAFETY: pages of the window that only the old session uses.
         let changed = unsafe {
             libc::mprotect(std::ptr::without_provenance_mut(start), end - start, protection)
         };
@@ -197,11 +198,11 @@ mod stopped {
     }
 
     extern "C" fn meanwhile(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the kernel's, of a page fault.
+        // SAFETY: the kernel's data of a page fault.
         let address = unsafe { (*info).si_addr() } as usize;
         let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
         if !(start..end).contains(&address) {
-            // SAFETY: another fault, of whoever comes here again, is to end the test.
+            // SAFETY: any further fault here ends the test.
             unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
             return;
         }
@@ -219,7 +220,7 @@ mod stopped {
         old.raise_generation();
     }
 
-    /// Where the library has mapped the window, which lies at `ours`, too.
+    /// Returns the library's address of the window, which the test has mapped at `ours`.
     fn librarys_base(ours: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let of = |base: usize| {
@@ -237,7 +238,7 @@ mod stopped {
         starts[0]
     }
 
-    /// Calls `emit`, which is stopped once; how often it was.
+    /// Calls `emit`, which stops once. Returns the number of stops.
     pub(super) fn once(old: Recording, new: Recording, emit: impl FnOnce()) -> usize {
         for (word, slot) in SLOTS.iter().zip([old.slot, new.slot]) {
             word.store(slot, Ordering::SeqCst);
@@ -251,7 +252,7 @@ mod stopped {
         PAGES[0].store(start, Ordering::SeqCst);
         // Each granule is one session's.
         PAGES[1].store(start + page, Ordering::SeqCst);
-        // SAFETY: zeros are valid, and the handlers do what handlers may: no locks, no allocation.
+        // SAFETY: zeros are valid, and the handlers take no locks and do not allocate.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
@@ -270,7 +271,7 @@ mod stopped {
 #[test]
 fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there() {
     let world = world();
-    // No region has memory, so a record that gets as far as that is counted.
+    // No region has memory, so a record that reaches one is counted.
     let full = Sizes { is_backed: |_, _| false, ..Sizes::default() };
     let old = world.session("stopped:*", full, |_| {});
     let event = world.event(c"stopped", c"on_its_way");
@@ -280,12 +281,12 @@ fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there(
 }
 
 #[test]
-fn who_finds_the_bits_of_both_records_once() {
+fn a_site_that_finds_the_bits_of_both_records_once() {
     let world = world();
     let old = world.session("both:*", Sizes::default(), |_| {});
     let event = world.event(c"both", c"bits");
     let new = replace(old, "both:*", Sizes::default());
-    // As a library leaves it that has set the old bit, and not looked again yet.
+    // The state of a library that has set the old bit, and has not checked again.
     world.set_bit(c"bits", old.slot);
     event.emit(1);
     assert_eq!((old.numbers(), new.numbers()), (vec![], vec![1]));
@@ -345,7 +346,7 @@ fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
     let asked = |cpu, way| recording.region(cpu, way).control.asked.load(Ordering::Relaxed);
     let cpus: Vec<u32> = (0..layout.cpus).filter(|&cpu| asked(cpu, Way::Sequence) != 0).collect();
     assert!(!cpus.is_empty(), "nobody asked");
-    // What was asked for comes.
+    // The requested memory comes.
     (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, Way::Sequence));
     event.emit(1000);
     let sequences = (0..layout.cpus).flat_map(|cpu| recording.numbers_in(cpu, Way::Sequence));
@@ -375,8 +376,7 @@ fn records_wait_for_room_where_program_and_session_want_it() {
     let recording = world.session("wait:*", sizes, |session| {
         session.blocking_ns.store(u64::MAX, Ordering::Relaxed);
     });
-    // A recorder that gives room sub-buffer by sub-buffer, and only when all that there was is
-    // full.
+    // A recorder that adds memory by single sub-buffers, only when all others are full.
     let cpus = recording.layout().cpus;
     let regions = || (0..cpus).map(|cpu| recording.region(cpu, Way::Sequence));
     let sub_bytes = recording.layout().geometry.sub_bytes();
@@ -402,14 +402,14 @@ fn records_wait_for_room_where_program_and_session_want_it() {
 }
 
 #[test]
-fn nobody_waits_beyond_the_timeout_or_for_a_recorder_that_is_gone() {
+fn no_record_waits_beyond_the_timeout_or_for_a_dead_recorder() {
     let world = world();
     let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
     let recording = world.session("late:*", sizes, |session| {
         session.blocking_ns.store(300_000, Ordering::Relaxed);
     });
     for (cpu, way) in (0..recording.layout().cpus).flat_map(|cpu| Way::ALL.map(|way| (cpu, way))) {
-        // Room for nothing, though there is memory.
+        // Memory for no record, though there is some.
         recording.region(cpu, way).raise_limit(1);
     }
     let event = world.event(c"late", c"ever");

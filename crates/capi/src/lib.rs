@@ -3,7 +3,7 @@
 //! Exports what include/trackway/abi/abi.h and include/trackway/dynamic.h declare,
 //! [`trackway_abi_copy`], and functions of the C library which it must know of: `vfork` and `clone`
 //! (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and `setresuid` (see
-//! [`trackway_agent::privileges`]). Its constructor starts the agent. Linked with `-z nodelete`: a
+//! [`trackway_agent::setuid`]). Its constructor starts the agent. Linked with `-z nodelete`: a
 //! restartable sequence may never be unmapped under a thread that runs it.
 //!
 //! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
@@ -13,7 +13,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use trackway_agent::abi::{Event, Field, Value};
-use trackway_agent::application::{self, Context, Saved};
+use trackway_agent::app_contexts::{self, Context, SavedValue};
 use trackway_agent::dynamic::{self, Dynamic};
 use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
@@ -24,7 +24,7 @@ use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *const *mut Event) {
     // SAFETY: the caller's promise is the same.
-    unsafe { trackway_agent::register::register(begin, end) };
+    unsafe { trackway_agent::register(begin, end) };
 }
 
 /// Asks for snapshots of flight recorders; see include/trackway/abi/abi.h.
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn trackway_abi_snapshot(session: *const c_char) -> c_int 
 pub unsafe extern "C" fn trackway_abi_context_set(context: *const Context, bits: u64) {
     // SAFETY: the caller's context.
     if let Some(context) = unsafe { context.as_ref() } {
-        application::set_number(context, bits);
+        app_contexts::set_number(context, bits);
     }
 }
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn trackway_abi_context_set_text(
     // SAFETY: the caller's context, and the caller's text.
     unsafe {
         if let Some(context) = context.as_ref() {
-            application::set_text(context, text.cast(), length);
+            app_contexts::set_text(context, text.cast(), length);
         }
     }
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn trackway_abi_context_set_text(
 pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
     // SAFETY: the caller's context.
     if let Some(context) = unsafe { context.as_ref() } {
-        application::clear(context);
+        app_contexts::clear(context);
     }
 }
 
@@ -84,13 +84,13 @@ pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value: *mut Saved) {
+pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value: *mut SavedValue) {
     // SAFETY: the caller's context, and the caller's variable.
     unsafe {
         if let Some(context) = context.as_ref()
             && !value.is_null()
         {
-            value.write(application::get(context));
+            value.write(app_contexts::get(context));
         }
     }
 }
@@ -100,10 +100,13 @@ pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trackway_abi_context_put(context: *const Context, value: *const Saved) {
+pub unsafe extern "C" fn trackway_abi_context_put(
+    context: *const Context,
+    value: *const SavedValue,
+) {
     // SAFETY: the caller's context, and the caller's value.
     if let (Some(context), Some(value)) = unsafe { (context.as_ref(), value.as_ref()) } {
-        application::put(context, value);
+        app_contexts::put(context, value);
     }
 }
 
@@ -242,17 +245,17 @@ macro_rules! set_user {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($user: u32),+) -> c_int {
             type Function = extern "C" fn($($user: u32),+) -> c_int;
-            let address = trackway_agent::privileges::$wrapped.address();
+            let address = trackway_agent::setuid::$wrapped.address();
             // SAFETY: the C library's function of this name has this type; null is no function.
             let function: Option<Function> = unsafe { core::mem::transmute(address) };
             let Some(function) = function else { return -1 };
             // Of root; and (uid_t) -1 leaves a user as it is.
             let users: [u32; 3] = $users;
             let users = users.map(|user| (user != u32::MAX).then_some(user));
-            let mut change = trackway_agent::privileges::Change::begin(users);
+            let mut change = trackway_agent::setuid::UserChange::begin(users);
             let result = function($($user),+);
             if result == 0 {
-                change.succeeded();
+                change.complete();
             }
             result
         }

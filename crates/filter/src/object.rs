@@ -1,5 +1,5 @@
-//! The bytes of an object, for programs that run filters: docs/design/0008-filters.md, "Object format". Its reader
-//! (crate `jit`) takes them for hostile; here they are only written.
+//! The bytes of an object, for programs that run filters: docs/design/0008-filters.md, "Object
+//! format". Its reader (crate `jit`) takes them for hostile; here they are only written.
 
 use trackway_jit::insn::Insn;
 use trackway_jit::object::VERSION;

@@ -2,9 +2,9 @@
 //!
 //! A profiler's signal handler, or a crash reporter's, finds callers by the unwind information
 //! (DWARF CFI) of the code that it has interrupted. Code that was not there when the program was
-//! linked has none but that of the memory which it is put into: one description for all of it (the
-//! agent's `filters::code`). It says that rbp points to the caller's rbp, behind which is where to
-//! return to. That holds at every instruction of every program, because
+//! linked has none but that of the memory which it is put into: one description for all of it
+//! (`agent::filters::executable_memory`). It says that rbp points to the caller's rbp, behind which
+//! is where to return to. That holds at every instruction of every program, because
 //!
 //! - it is called from here, where rbp is made to point there;
 //! - a function of it leaves rbp alone, or saves it and makes it point to where it was saved,

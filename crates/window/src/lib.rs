@@ -219,7 +219,7 @@ impl Memory for MappedMemory {
 
 /// Memory of lockless buffers, up to the end that was usable when it was created: that is looked up
 /// before a slot is reserved, and not again. A process that leaves its window (see the agent's
-/// `privileges`) finds zeros there, and a slot that is reserved must be written.
+/// `setuid`) finds zeros there, and a slot that is reserved must be written.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotMemory {
     base: *mut u8,

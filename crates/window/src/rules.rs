@@ -76,9 +76,9 @@ use crate::{SessionLayout, Window};
 const TRIES_MAX: usize = 64;
 /// Attempts of the recorder, or of a library that finds it gone, to exchange bits.
 const EXCHANGES_MAX: usize = 1000;
-/// Value in the place of words of a window that the process has left (the agent's `known`): it
-/// stands for no sessions, and nothing is taken from it. (Where 32 sessions want an event, a writer
-/// clears none of their bits.)
+/// Value in the place of words of a window that the process has left (`RETARGET` of
+/// `agent::state::event_archive`): it stands for no sessions, and nothing is taken from it. (Where
+/// 32 sessions want an event, a writer clears none of their bits.)
 const LEFT: u32 = u32::MAX;
 
 /// The state that decides about a session's bits, besides the rules' bytes.

@@ -1,4 +1,4 @@
-//! A plan: all filters that are about an event, ready to run.
+//! A plan: all filters that apply to an event, ready to run.
 
 use core::sync::atomic::AtomicU32;
 
@@ -10,57 +10,61 @@ use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
-use crate::application;
+use crate::app_contexts;
+use crate::payload::StagedPayload;
 
-/// Where the payload begins in the bytes of a frame: in front of it, in the headroom, are values of
-/// applications' contexts and the thread's name, for as long as filters look at them.
-const BEGIN: usize = HEADROOM_BYTES;
-/// Room for the thread's name, straight in front of the payload.
+/// Offset of the payload in the bytes of a frame. The headroom before it holds the values of
+/// application contexts and the thread's name while filters read them.
+const PAYLOAD_OFFSET: usize = HEADROOM_BYTES;
+/// Bytes for the thread's name, directly before the payload.
 const NAME_BYTES: usize = 24;
 
 const _: () = assert!(PROCNAME_BYTES <= NAME_BYTES && NAME_BYTES < HEADROOM_BYTES);
 
-/// How far before the payload a context's value is, in bytes, besides those that are there already.
-/// `None`: there is no room.
-pub(super) fn before(staged: &mut application::Staged, place: application::Place) -> Option<u16> {
-    let before = application::add_to(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
+/// Allocates a context's value in the headroom, in addition to the present ones. Returns its
+/// distance before the payload, in bytes. `None`: the headroom is full.
+pub(super) fn add_offset(
+    staged: &mut app_contexts::StagedOffsets,
+    place: app_contexts::ContextIndex,
+) -> Option<u16> {
+    let before = app_contexts::add_offset(staged, place, HEADROOM_BYTES - NAME_BYTES)?;
     Some(u16::from(before) + NAME_BYTES as u16)
 }
 
-/// A filter, ready to run on events that have what it needs. It, and all that it points to, lies in
-/// one part of the store.
+/// A filter, ready to run on events that have everything it needs. All that it points to lies in
+/// its part of the arena.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// The next one that lies in the same part.
+    /// The next filter in the same part.
     pub(super) next: *const Self,
-    /// Which it is: its id, and a hash of its bytes.
+    /// The filter's id, and a hash of its bytes.
     pub(super) key: [u64; 2],
-    /// Slots that it needs.
+    /// Number of slots that it needs.
     pub(super) slots: usize,
     pub(super) environment: Environment<'static>,
     /// Its machine code.
     pub(super) entry: Option<Entry>,
-    /// Whether that is a leaf: `code::Kind`.
+    /// True if that is a leaf (`executable_memory::Kind`).
     pub(super) is_leaf: bool,
-    /// Its programs, where there is none.
+    /// Programs for the interpreter, if there is no machine code.
     pub(super) programs: *const Verified<'static>,
     pub(super) programs_count: usize,
 }
 
-/// A filter, and how its frame is filled from the event.
+/// A filter, with the rules that fill its frame from the event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) filter: *const Filter,
     /// Machine code that fills slots; `None`: there is none, or nothing for it to do.
     pub(super) fill: Option<Fill>,
-    /// What a payload has at least that it reads, in bytes.
+    /// Minimum bytes of a payload that this code reads.
     pub(super) coded_bytes: u32,
     pub(super) legs_count: u8,
     pub(super) takes_count: u8,
     pub(super) rest_count: u8,
     pub(super) legs: *const Leg,
     pub(super) takes: *const Take,
-    /// What the machine code leaves.
+    /// The slots that the machine code leaves.
     pub(super) rest: *const Rest,
 }
 
@@ -69,62 +73,62 @@ pub(super) struct Step {
 #[repr(align(16))]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "`quick` looks at them"))]
 pub(super) struct Plan {
-    /// The next one that lies in the same part.
+    /// The next plan in the same part.
     pub(super) next: *const Self,
     /// The place of the link that was made with it.
     pub(super) session: u16,
     pub(super) event: u16,
-    /// The number of the description that it was made by, plus one.
-    pub(super) known: u32,
-    /// Most bytes that each of its fields that can be cut may have without being cut, whatever the
-    /// others have.
-    pub(super) whole_bytes: u16,
-    /// Whether something is put in front of the payload for filters to look at: the thread's name,
-    /// or contexts of applications.
-    pub(super) takes_more: bool,
-    /// Whether a filter looks at the thread's name.
+    /// Number of the description that it was made from, plus one.
+    pub(super) description_number: u32,
+    /// Maximum bytes of each variable field that staging never cuts, whatever the other fields
+    /// have.
+    pub(super) uncut_bytes: u16,
+    /// True if the headroom receives values for filters: the thread's name, or application
+    /// contexts.
+    pub(super) uses_headroom: bool,
+    /// True if a filter reads the thread's name.
     pub(super) takes_procname: bool,
-    /// Contexts of applications that filters look at.
-    pub(super) applications: application::Staged,
-    /// Whether there is one step, and machine code does all of it.
+    /// Application contexts that filters read.
+    pub(super) applications: app_contexts::StagedOffsets,
+    /// True if there is one step, which machine code does completely.
     pub(super) is_quick: bool,
     pub(super) steps_count: u16,
     pub(super) steps: *const Step,
-    /// The link.
+    /// The link to this plan.
     pub(super) link: u64,
-    /// The filter's machine code on payloads, if it is all that there is to do; else null.
-    /// ([`super::quick`] knows where this and what is below lie.)
+    /// The filter's machine code on payloads, if that is all; else null.
+    /// ([`super::single_sequence`] has the offsets of this field and of those below.)
     pub(super) direct: *const u8,
-    /// What a payload has at least that it reads, in bytes.
+    /// Minimum bytes of a payload that this code reads.
     pub(super) direct_bytes: usize,
-    /// The event's enable word: so it says in which window.
+    /// The event's enable word, which also identifies the window.
     pub(super) enabled: *const AtomicU32,
-    /// The session's generation, and what it must be.
+    /// The address of the session's generation, and its required value.
     pub(super) generation: *const u64,
     pub(super) expected: u64,
 }
 
-/// Who emits.
-pub(super) struct Who {
+/// The thread that emits.
+pub(super) struct Emitter {
     pub(super) pid: u32,
     pub(super) tid: u32,
-    /// `PROCNAME_BYTES` bytes; looked at only if the plan takes the name.
+    /// `PROCNAME_BYTES` bytes; read only if the plan takes the name.
     pub(super) name: *const u8,
 }
 
 impl Step {
-    /// Whether machine code fills all slots.
+    /// Returns true if machine code fills all slots.
     pub(super) const fn is_coded(&self) -> bool {
         self.fill.is_some() && self.rest_count == 0
     }
 
-    /// Fills a frame from the payload behind [`BEGIN`]; false if the event is not one for the
-    /// filter.
+    /// Fills a frame from the payload at [`PAYLOAD_OFFSET`]. Returns false if the event is not one
+    /// for the filter.
     ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the step points to is there.
     unsafe fn fill(&self, frame: &mut Frame<'_>, contexts: &Contexts) -> bool {
-        // SAFETY: by contract; `link` has put so many there.
+        // SAFETY: by contract; the plan builder has stored so many there.
         let (legs, takes, rest) = unsafe {
             (
                 core::slice::from_raw_parts(self.legs, self.legs_count.into()),
@@ -133,107 +137,114 @@ impl Step {
             )
         };
         let Some(fill) = self.fill else {
-            return FramerView { legs, takes }.fill(frame, BEGIN, contexts);
+            return FramerView { legs, takes }.fill(frame, PAYLOAD_OFFSET, contexts);
         };
-        let payload = frame.bytes().get(BEGIN..).unwrap_or_default();
+        let payload = frame.bytes().get(PAYLOAD_OFFSET..).unwrap_or_default();
         if payload.len() < self.coded_bytes as usize {
             return false;
         }
-        // SAFETY: the framer's code, on a payload with as many bytes; the rest is set behind it.
+        // SAFETY: the framer's code, on a payload with as many bytes; the rest is set afterwards.
         unsafe { frame.fill_by(fill, payload.as_ptr(), takes.len()) };
-        FramerView::fill_rest(legs, rest, frame, BEGIN, contexts)
+        FramerView::fill_rest(legs, rest, frame, PAYLOAD_OFFSET, contexts)
     }
 }
 
 impl Plan {
-    /// Whether [`super::quick`] is for it.
+    /// Returns true if [`super::single_sequence`] can run the plan.
     #[inline(always)]
     pub(super) const fn has_direct(&self) -> bool {
         !self.direct.is_null()
     }
 
-    /// Whether the filter says that the event is recorded, where there is one, and machine code
-    /// does all of it; `None`: see [`Self::passes`].
+    /// Evaluates the plan, if it is one filter that machine code does completely. `None`: see
+    /// [`Self::passes`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Self::passes`].
     #[inline(always)]
-    pub(super) unsafe fn passes_quickly(&self, payload: *const u8, size: usize) -> Option<bool> {
+    pub(super) unsafe fn passes_quickly(&self, staged: StagedPayload) -> Option<bool> {
         if !self.is_quick {
             return None;
         }
         // SAFETY: by contract; there is one step.
         let step = unsafe { &*self.steps };
         // SAFETY: by contract.
-        step.fill.map(|fill| unsafe { step.passes_quickly(fill, payload, size) })
+        step.fill.map(|fill| unsafe { step.passes_quickly(fill, staged) })
     }
 
-    /// Whether all filters say that the event is recorded.
+    /// Returns true if all filters pass the event.
     ///
     /// # Safety
-    /// What it points to is there. `payload` has `size` bytes, with headroom before them.
-    pub(super) unsafe fn passes(&self, payload: *mut u8, size: usize, who: &Who) -> bool {
-        let bytes = payload.wrapping_sub(BEGIN);
+    /// Everything that the plan points to is there. The payload has headroom.
+    pub(super) unsafe fn passes(&self, staged: StagedPayload, emitter: &Emitter) -> bool {
+        let (payload, size) = (staged.start, staged.size());
+        let bytes = payload.wrapping_sub(PAYLOAD_OFFSET);
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
-        if self.takes_more {
+        if self.uses_headroom {
             // SAFETY: the caller's payload and name.
-            let Some(length) = (unsafe { self.put_in_front(payload, who) }) else { return false };
+            let Some(length) = (unsafe { self.write_headroom(payload, emitter) }) else {
+                return false;
+            };
             procname.length = length;
-            procname.offset = (BEGIN - NAME_BYTES) as u32;
+            procname.offset = (PAYLOAD_OFFSET - NAME_BYTES) as u32;
         }
-        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
-        // SAFETY: headroom and payload lie one behind the other, and nobody else writes there.
-        // (What of the headroom nobody has written is not looked at: no word speaks of it.)
-        let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };
-        // SAFETY: by contract; `link` has put so many there.
+        let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
+        // SAFETY: headroom and payload are adjacent, and no other thread writes there. (Unwritten
+        // bytes of the headroom are never read: no word refers to them.)
+        let bytes = unsafe { core::slice::from_raw_parts(bytes, PAYLOAD_OFFSET + size) };
+        // SAFETY: by contract; the plan builder has stored so many there.
         let steps =
             unsafe { core::slice::from_raw_parts(self.steps, usize::from(self.steps_count)) };
         // SAFETY: by contract.
         steps.iter().all(|step| unsafe { step.passes(bytes, &contexts) })
     }
 
-    /// Puts what filters look at besides into the headroom; how long the thread's name is. `None`:
-    /// the thread has not set what a filter looks at, so it does not let the event pass.
+    /// Writes the additional values for filters into the headroom. Returns the length of the
+    /// thread's name. `None`: the thread has not set a value that a filter reads, so the event does
+    /// not pass.
     ///
     /// # Safety
     /// The payload has headroom, and the name `PROCNAME_BYTES` bytes, if the plan takes it.
-    #[inline(never)] // for the stack of those who do not come here
-    unsafe fn put_in_front(&self, payload: *mut u8, who: &Who) -> Option<u32> {
+    #[inline(never)] // keeps its frame off its callers' stack
+    unsafe fn write_headroom(&self, payload: *mut u8, emitter: &Emitter) -> Option<u32> {
         let mut length = 0;
         if self.takes_procname {
             let at = payload.wrapping_sub(NAME_BYTES);
-            // SAFETY: the headroom is ours, and the name has as many bytes.
+            // SAFETY: the headroom is the caller's, and the name has as many bytes.
             let name = unsafe {
-                core::ptr::copy_nonoverlapping(who.name, at, PROCNAME_BYTES);
+                core::ptr::copy_nonoverlapping(emitter.name, at, PROCNAME_BYTES);
                 core::slice::from_raw_parts(at, PROCNAME_BYTES)
             };
             let end = name.iter().position(|&byte| byte == 0);
             length = end.unwrap_or(PROCNAME_BYTES) as u32;
         }
-        // SAFETY: so is what lies before the name.
-        let are_set =
-            unsafe { application::stage(payload.wrapping_sub(NAME_BYTES), &self.applications) };
+        // SAFETY: so are the bytes before the name.
+        let are_set = unsafe {
+            app_contexts::write_values(payload.wrapping_sub(NAME_BYTES), &self.applications)
+        };
         are_set.then_some(length)
     }
 }
 
 impl Step {
+    /// Evaluates one filter.
+    ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the step points to is there.
     unsafe fn passes(&self, bytes: &[u8], contexts: &Contexts) -> bool {
         // SAFETY: by contract.
         let filter = unsafe { &*self.filter };
         let mut frame = Frame::new(&filter.environment, bytes);
         // SAFETY: by contract.
         let is_filled = unsafe { self.fill(&mut frame, contexts) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         is_filled && unsafe { self.run(&frame) }
     }
 
-    /// The filter's answer about a frame that is filled.
+    /// Runs the filter on a filled frame.
     ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the step points to is there.
     #[inline(always)]
     pub(super) unsafe fn run(&self, frame: &Frame<'_>) -> bool {
         // SAFETY: by contract.
@@ -246,33 +257,33 @@ impl Step {
         }
     }
 
-    /// The same, if machine code does all of it.
+    /// Evaluates the filter by machine code alone.
     ///
     /// # Safety
-    /// As above; `payload` has `size` bytes.
+    /// As [`Self::passes`].
     #[inline(always)]
-    unsafe fn passes_quickly(&self, fill: Fill, payload: *const u8, size: usize) -> bool {
+    unsafe fn passes_quickly(&self, fill: Fill, staged: StagedPayload) -> bool {
         // SAFETY: by contract.
         let filter = unsafe { &*self.filter };
         let Some(entry) = filter.entry else { return false };
-        if size < self.coded_bytes as usize {
+        if staged.size_and_flags < self.coded_bytes as usize {
             return false;
         }
         let mut frame = Frame::new(&filter.environment, &[]);
         // SAFETY: the framer's code fills all slots, from a payload with as many bytes; the entry
         // is code of a program that was verified for as many slots.
         unsafe {
-            frame.fill_by(fill, payload, filter.slots);
+            frame.fill_by(fill, staged.start, filter.slots);
             filter.run(entry, &frame) != 0
         }
     }
 }
 
 impl Filter {
-    /// Runs its machine code, so that who interrupts it can unwind.
+    /// Runs the filter's machine code, so that an interrupting handler can unwind.
     ///
     /// # Safety
-    /// It is that, and what it points to is there.
+    /// `entry` is that code, and everything that the filter points to is there.
     #[inline(always)]
     unsafe fn run(&self, entry: Entry, frame: &Frame<'_>) -> u64 {
         // SAFETY: code of a program that was verified for as many slots.
@@ -285,12 +296,14 @@ impl Filter {
         }
     }
 
+    /// Interprets the filter on a filled frame.
+    ///
     /// # Safety
-    /// What it points to is there.
+    /// Everything that the filter points to is there.
     #[cold]
-    #[inline(never)] // for the stack of those who do not come here
+    #[inline(never)] // keeps its frame off its callers' stack
     unsafe fn is_interpreted_true(&self, frame: &Frame<'_>) -> bool {
-        // SAFETY: by contract; `link` has put so many there.
+        // SAFETY: by contract; the plan builder has stored so many there.
         let programs = unsafe { core::slice::from_raw_parts(self.programs, self.programs_count) };
         interpret::run(programs, frame).is_ok_and(|outcome| outcome.answer != 0)
     }

@@ -1,4 +1,5 @@
-//! The library, started in this process, with a window of the test's own and sessions made by hand.
+//! The library, started in this process, with a window of the test's own and sessions without a
+//! recorder.
 
 #![allow(dead_code, reason = "each test has its own copy, and uses a part of it")]
 
@@ -13,8 +14,7 @@ use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_abi::window::{EVENTS_MAX, granule};
 use trackway_agent::abi::{AskingEvent, EmitFn, Field, VERSION, Value};
 use trackway_agent::dynamic::{self, Dynamic};
-use trackway_agent::record;
-use trackway_agent::register::register;
+use trackway_agent::{emit, register};
 use trackway_ring::{Drained, Region};
 use trackway_schema::{Heading, Scalar, Shape};
 use trackway_testkit::{Records, TemporaryFolder};
@@ -27,19 +27,19 @@ const BODY_BYTES: usize = 8;
 /// Level of events.
 const INFO: u32 = 6;
 
-/// What all tests of this process share.
+/// The state that all tests of this process share.
 pub(crate) struct World {
     pub(crate) window: Window,
     pub(crate) allocator: Mutex<Allocator>,
     next_slot: AtomicUsize,
 }
 
-/// The one there is. Its folder is gone when it is there: the window stays mapped.
+/// Returns the only world. Its folder is deleted at once: the window stays mapped.
 pub(crate) fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        // SAFETY: tests read the environment here alone, before the library does.
+        // SAFETY: tests read the environment only here, before the library does.
         unsafe {
             std::env::set_var("TRACKWAY_WINDOW_DIR", folder.path());
             std::env::set_var("TRACKWAY_ALLOW_BLOCKING", "1");
@@ -56,7 +56,7 @@ pub(crate) fn world() -> &'static World {
     })
 }
 
-/// How a session is made; one of 16 sub-buffers of 64 KiB in each region, if nothing else is said.
+/// The sizes of a session: 16 sub-buffers of 64 KiB in each region by default.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) sub_shift: u32,
@@ -72,14 +72,14 @@ impl Default for Sizes {
 }
 
 impl World {
-    /// A slot that no other test uses.
+    /// Returns a slot that no other test uses.
     pub(crate) fn slot(&self) -> usize {
         let slot = self.next_slot.fetch_add(1, Ordering::Relaxed);
         assert!(slot < SESSIONS_MAX, "too many sessions");
         slot
     }
 
-    /// A session that is active, for events of `rules`; `fill_in` may say more of it.
+    /// Makes an active session for events of `rules`; `fill_in` sets further fields.
     pub(crate) fn session(
         &'static self,
         rules: &str,
@@ -89,7 +89,7 @@ impl World {
         self.session_in(self.slot(), rules, sizes, fill_in)
     }
 
-    /// The same in a slot that is not another's, or whose session has ended.
+    /// Makes a session in this slot, which is free or has a session that has ended.
     pub(crate) fn session_in(
         &'static self,
         slot: usize,
@@ -124,7 +124,7 @@ impl World {
         session.blocking_ns.store(0, Ordering::Relaxed);
         session.filters.store(0, Ordering::Relaxed);
         session.lease_until_ns.store(u64::MAX, Ordering::Relaxed);
-        // A line whose pace is wrong, which nobody looks at here: so the fast path is taken, too.
+        // A line with a wrong pace, which no test here compares: so the fast path is taken, too.
         session.clock.multiplier.store(1 << 31, Ordering::Relaxed);
         session.clock.span.store(u64::MAX / 2, Ordering::Relaxed);
         fill_in(session);
@@ -143,7 +143,7 @@ impl World {
         recording
     }
 
-    /// The number of the event with this name.
+    /// Returns the number of the event with this name.
     fn index_of(&self, name: &CStr) -> usize {
         let is_it = |index: &usize| {
             let description = self.window.description(*index);
@@ -154,13 +154,13 @@ impl World {
         (0..EVENTS_MAX).find(is_it).expect("it is described")
     }
 
-    /// Enables an event in a slot, whatever rules say.
+    /// Enables an event in a slot, whatever the rules.
     pub(crate) fn set_bit(&self, name: &CStr, slot: usize) {
         let index = self.index_of(name);
         self.window.event(index).enabled.fetch_or(1 << slot, Ordering::SeqCst);
     }
 
-    /// The event `provider:name`, with a number.
+    /// Returns the event `provider:name`, with a number.
     pub(crate) fn event(&self, provider: &CStr, name: &CStr) -> Event {
         // SAFETY: zeros are valid for every member.
         let mut field: Field = unsafe { std::mem::zeroed() };
@@ -176,7 +176,7 @@ impl World {
     }
 }
 
-/// An event that the library knows: described at run time, and as a module's, which is the same.
+/// An event that is described at run time, and is a module's, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
     described: &'static Dynamic,
@@ -187,11 +187,11 @@ pub(crate) struct Event {
 #[derive(Debug)]
 struct Site(*mut AskingEvent);
 
-// SAFETY: it is the library that changes it, as any site's.
+// SAFETY: the library changes it, as any site's.
 unsafe impl Sync for Site {}
 
 impl Site {
-    /// The same event as it is in a module, for ever.
+    /// Makes a module's event, for ever.
     fn new(provider: CString, name: CString, field: Field) -> &'static Self {
         // SAFETY: zeros are valid for every member.
         let event: &'static mut AskingEvent = Box::leak(Box::new(unsafe { std::mem::zeroed() }));
@@ -203,35 +203,35 @@ impl Site {
         event.event.name = name.into_raw();
         event.event.fields = Box::leak(Box::new(field));
         let events = [begin];
-        // SAFETY: one event, which is never gone.
+        // SAFETY: one event, which lives for ever.
         unsafe { register(events.as_ptr(), events.as_ptr_range().end) };
         Box::leak(Box::new(Self(event)))
     }
 
-    /// The function that it records by now.
+    /// Returns the function that it records by now.
     fn function(&self) -> EmitFn {
-        // SAFETY: the pointer may be changed meanwhile; it was set when it was registered.
+        // SAFETY: the pointer may change meanwhile; registration has set it.
         unsafe { (&raw const (*self.0).event.emit).read_volatile() }.expect("it is registered")
     }
 
-    /// Emits it, as the header's macros do.
+    /// Emits the event, as the header's macros do.
     fn emit(&self, number: u64) {
         // SAFETY: as in `function`; the word is a window's.
         let enabled = unsafe { (&raw const (*self.0).event.enabled).read_volatile() };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         if unsafe { (*enabled).load(Ordering::Relaxed) } == 0 {
             return;
         }
         let mut staged = [0_u8; HEADROOM_BYTES + BODY_BYTES + TAILROOM_BYTES];
         staged[HEADROOM_BYTES..][..BODY_BYTES].copy_from_slice(&number.to_le_bytes());
         let payload = staged.as_mut_ptr().wrapping_add(HEADROOM_BYTES);
-        // SAFETY: a registered event, and a payload with room around it.
+        // SAFETY: a registered event, and a payload with headroom and tailroom.
         unsafe { self.function()(self.0.cast(), payload, BODY_BYTES) };
     }
 }
 
 impl Event {
-    /// Emits it, if anybody wants it: three times out of four as a module's.
+    /// Emits the event, if a session records it: three times out of four as a module's.
     pub(crate) fn emit(&self, number: u64) {
         static TURN: AtomicU32 = AtomicU32::new(0);
         if TURN.fetch_add(1, Ordering::Relaxed) & 3 == 0 {
@@ -241,9 +241,9 @@ impl Event {
         }
     }
 
-    /// Whether the module's goes by the function of events that are filtered.
+    /// Returns true if the module's event goes by the function of filtered events.
     pub(crate) fn is_filtered(&self) -> bool {
-        !std::ptr::fn_addr_eq(self.site.function(), record::emit as EmitFn)
+        !std::ptr::fn_addr_eq(self.site.function(), emit as EmitFn)
     }
 
     fn emit_described(&self, number: u64) {
@@ -293,14 +293,14 @@ impl Recording {
         region.raise_limit(bytes);
     }
 
-    /// Lets writers of a flight recorder, all of whose memory is there, go round.
+    /// Lets the writers of a flight recorder wrap around; all of its memory is there.
     pub(crate) fn go_round(&self) {
         for (cpu, way) in self.ways(&self.layout()) {
             self.region(cpu, way).raise_limit(u64::MAX);
         }
     }
 
-    /// As a recorder does when something changed that writers remember.
+    /// Raises the generation, as a recorder does after each change that writers cache.
     pub(crate) fn raise_generation(&self) {
         self.session().generation.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -323,20 +323,20 @@ impl Recording {
         self.apply_rules();
     }
 
-    /// Records that were counted as discarded, by event.
+    /// Returns the number of discarded records, by event.
     pub(crate) fn discards(&self) -> u64 {
         let layout = self.layout();
         let of = |event| layout.discards(&self.world.window, event).load(Ordering::Relaxed);
         (0..EVENTS_MAX).map(of).sum()
     }
 
-    /// Those of one event.
+    /// Returns the number of discarded records of one event.
     pub(crate) fn discards_of(&self, name: &CStr) -> u64 {
         let index = self.world.index_of(name);
         self.layout().discards(&self.world.window, index).load(Ordering::Relaxed)
     }
 
-    /// Records that were committed, whether or not they were overwritten.
+    /// Returns the number of committed records, overwritten ones included.
     pub(crate) fn committed(&self) -> u64 {
         let events = |(cpu, way)| {
             let snapshot = self.region(cpu, way).snapshot().expect("what writers left");
@@ -345,7 +345,7 @@ impl Recording {
         self.ways(&self.layout()).into_iter().map(events).sum()
     }
 
-    /// Numbers of all records of a region, in their order.
+    /// Returns the numbers of all records of a region, in their order.
     pub(crate) fn numbers_in(&self, cpu: u32, way: Way) -> Vec<u64> {
         let region = self.region(cpu, way);
         let snapshot = region.snapshot().expect("what writers left");
@@ -365,7 +365,7 @@ impl Recording {
         numbers
     }
 
-    /// Numbers of all records, sorted.
+    /// Returns the numbers of all records, sorted.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let ways = self.ways(&self.layout());
         let mut numbers: Vec<u64> =

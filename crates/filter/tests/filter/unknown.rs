@@ -1,7 +1,7 @@
 //! Unregistered random events, and random expressions: filters that were compiled without them
 //! judge them as the tree does once they are known, or count them, and accept every expression that
 //! makes sense for them. Which alternative applies is decided here as in traced programs
-//! (`agent::filters`): by the bytes of objects, meanings and descriptions.
+//! (`agent::filters::linker`): by the bytes of objects, meanings and descriptions.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

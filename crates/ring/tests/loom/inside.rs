@@ -100,7 +100,8 @@ impl World {
         }
     }
 
-    /// A thread that is inside for one sequence, and is not counted: `agent::filters::quick`.
+    /// A thread that is inside for one sequence, and is not counted
+    /// (`agent::filters::single_sequence`).
     fn be_there_at_once(&self, cpu: usize) {
         // ORDERING: Acquire, as above.
         let looked = self.link.load(Ordering::Acquire) == LINKED;

@@ -1,4 +1,4 @@
-//! Threads of traced programs: `crates/agent/src/record.rs`, `slow.rs` and `register.rs`, and
+//! Threads of traced programs: `crates/agent/src/emit` and `registration`, and
 //! `crates/window/src/rules.rs`, one shared word a turn.
 
 use crate::mistakes::Mistake;

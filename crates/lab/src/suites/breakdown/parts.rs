@@ -260,8 +260,12 @@ mod tests {
         let event = [
             one(PROGRAM, 1, &["number"]),
             one(PROGRAM, 2, &["trackway_emit_lab_DOT_number"]),
-            one(library, 3, &["trackway_agent::record::emit"]),
-            one(library, 4, &["trackway_sys::clock::tsc", "trackway_agent::now::from_line"]),
+            one(library, 3, &["trackway_agent::emit::fast_path::emit"]),
+            one(
+                library,
+                4,
+                &["trackway_sys::clock::tsc", "trackway_agent::emit::timestamp::from_line"],
+            ),
             one(library, 5, &["core::x", "trackway_ring::writer::<impl Region>::plan_record"]),
             one(library, 6, &["trackway_ring::writer::write_header"]),
             in_sequence(7, [0x75, 0x10]),

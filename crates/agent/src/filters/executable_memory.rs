@@ -1,0 +1,205 @@
+//! Executable memory: one file without a name, mapped twice when the library starts, so that later
+//! filters need no system call, which a sandbox might forbid.
+//!
+//! No other process can write there: the file is closed at once, and fork children do not get the
+//! writable mapping. (They interpret filters: the executable mapping is their parent's, too.)
+//!
+//! The executable mapping lies in the library's own memory, in place of zeros. Unwinders find their
+//! data for an address through its module, in a table that the linker made. So this memory has
+//! unwind information as the library's text has. Nothing is registered at run time, which would
+//! take locks and memory and slow the program's exceptions. One description must hold for all code
+//! that will ever lie there, at each instruction. There are two, for two kinds of code, each with
+//! memory of its own: [`Kind`].
+
+#[cfg(target_arch = "x86_64")]
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use trackway_jit::frame::{Entry, Fill};
+
+use super::arena::{self, PARTS};
+use super::{linker, single_sequence};
+
+/// Bytes before all parts, for code that is never replaced ([`single_sequence`]).
+const PERMANENT_BYTES: usize = 4096;
+/// Bytes for code of each kind in each part.
+const PART_BYTES: usize = 128 << 10;
+/// Bytes of all code that leaves the stack alone.
+const LEAVES_BYTES: usize = PERMANENT_BYTES + PARTS * PART_BYTES;
+const BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
+
+/// The use of the stack by code, as unwinders see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// None: rsp points to the return address, and registers are the caller's. So are the permanent
+    /// code, code that fills frames, programs that read payloads, and others that call nothing and
+    /// save nothing.
+    Leaf,
+    /// Any, within the frame of `trackway_jit::call`, which must call it.
+    Program,
+}
+
+/// Number of kinds.
+pub(super) const KINDS: usize = 2;
+
+// The executable mapping: memory of the linked module, with the two descriptions.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .bss.trackway_code,\"aw\",@nobits",
+    ".balign 4096",
+    ".globl trackway_code",
+    ".hidden trackway_code",
+    ".type trackway_code,@object",
+    ".size trackway_code,{leaves}+{programs}",
+    "trackway_code:",
+    // As at the beginning of every function.
+    ".cfi_startproc",
+    ".zero {leaves}",
+    ".cfi_endproc",
+    // rbp points to the caller's rbp, which the return address follows.
+    ".cfi_startproc",
+    ".cfi_def_cfa rbp,16",
+    ".cfi_offset rbp,-16",
+    ".cfi_offset rbx,-24",
+    ".cfi_offset r13,-32",
+    ".cfi_offset r14,-40",
+    ".cfi_offset r15,-48",
+    ".zero {programs}",
+    ".cfi_endproc",
+    ".popsection",
+    leaves = const LEAVES_BYTES,
+    programs = const BYTES - LEAVES_BYTES,
+);
+
+/// Whole pages, which no thread reads before they hold code.
+#[cfg(target_arch = "x86_64")]
+#[repr(C, align(4096))]
+struct Pages(UnsafeCell<[u8; BYTES]>);
+
+// SAFETY: only the kernel changes this memory, and only instruction fetches read it.
+#[cfg(target_arch = "x86_64")]
+unsafe impl Sync for Pages {}
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    #[link_name = "trackway_code"]
+    static PAGES: Pages;
+}
+
+static WRITABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static EXECUTABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Returns these pages, if the compiler exists for this processor.
+#[cfg(target_arch = "x86_64")]
+fn pages() -> Option<*mut u8> {
+    // SAFETY: the memory is there (above).
+    Some(unsafe { PAGES.0.get() }.cast())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn pages() -> Option<*mut u8> {
+    None
+}
+
+/// Maps the memory, if the compiler exists for this processor. Without it all filters are
+/// interpreted.
+pub(crate) fn prepare() {
+    let Some(executed) = pages() else { return };
+    // SAFETY: whole pages of zeros, which nothing has used.
+    let written = unsafe { trackway_sys::memory::executable(executed, BYTES) };
+    let Some(written) = written else { return };
+    // SAFETY: the memory was just mapped, with as many bytes, and stays.
+    unsafe {
+        let permanent = core::slice::from_raw_parts_mut(written, PERMANENT_BYTES);
+        single_sequence::prepare(permanent, executed, LEAVES_BYTES);
+    }
+    // SAFETY: the handler may run at any time; neither it nor this library is ever removed.
+    unsafe {
+        libc::pthread_atfork(Some(pin_before_fork), None, Some(replace_mapping_in_fork_child))
+    };
+    EXECUTABLE.store(executed, Ordering::Relaxed);
+    WRITABLE.store(written, Ordering::Relaxed);
+}
+
+/// Pins parts before a fork in a signal handler that interrupted a filter. The child continues in
+/// the same code, which the parent must not overwrite; neither process knows when the other leaves
+/// it. (A direct clone(2) there stays unnoticed.)
+unsafe extern "C" fn pin_before_fork() {
+    if crate::state::thread::is_in_filter() {
+        arena::pin_occupied();
+    }
+}
+
+/// Gives a fork child memory of its own, if its thread was making a link: it does not have the
+/// writable mapping.
+unsafe extern "C" fn replace_mapping_in_fork_child() {
+    let written = WRITABLE.load(Ordering::Relaxed);
+    if linker::is_interrupted() && !written.is_null() {
+        // SAFETY: a fork child has nothing there.
+        unsafe { trackway_sys::memory::put_zeros(written, BYTES) };
+    }
+}
+
+/// Drops the writable mapping, in a fork child, which does not have it.
+pub(super) fn reset_in_fork_child() {
+    WRITABLE.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Returns true if there is executable memory.
+pub(super) fn is_available() -> bool {
+    !WRITABLE.load(Ordering::Relaxed).is_null()
+}
+
+/// Returns a part's free memory for code of a kind, from `used` bytes on.
+///
+/// # Safety
+/// No other thread has it, and none is in code there.
+pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Option<&'r mut [u8]> {
+    let written = WRITABLE.load(Ordering::Relaxed);
+    let length = PART_BYTES.checked_sub(used)?;
+    if written.is_null() || part >= PARTS {
+        return None;
+    }
+    let begin = written.wrapping_add(place(kind, part, used));
+    // SAFETY: the mapping holds all parts and stays; this memory is the caller's alone.
+    Some(unsafe { core::slice::from_raw_parts_mut(begin, length) })
+}
+
+/// Returns the code of a program that was written `used` bytes from the beginning of a part.
+///
+/// # Safety
+/// It is code there, made by `trackway_jit::x86::emit`.
+pub(super) unsafe fn entry(kind: Kind, part: usize, used: usize) -> Entry {
+    // SAFETY: an address of code that has this type.
+    unsafe { core::mem::transmute::<*mut u8, Entry>(code_address(kind, part, used)) }
+}
+
+/// Returns the code of a framer that was written there.
+///
+/// # Safety
+/// It is code there, made by `trackway_jit::x86::emit_fill`.
+pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
+    // SAFETY: an address of code that has this type.
+    unsafe { core::mem::transmute::<*mut u8, Fill>(code_address(Kind::Leaf, part, used)) }
+}
+
+/// Returns the code of a program on payloads that was written there.
+///
+/// # Safety
+/// It is code there, made by `trackway_jit::x86::emit_direct`.
+pub(super) unsafe fn direct(part: usize, used: usize) -> *const u8 {
+    code_address(Kind::Leaf, part, used)
+}
+
+fn code_address(kind: Kind, part: usize, used: usize) -> *mut u8 {
+    EXECUTABLE.load(Ordering::Relaxed).wrapping_add(place(kind, part, used))
+}
+
+/// Returns that place, in bytes from the beginning of the memory.
+const fn place(kind: Kind, part: usize, used: usize) -> usize {
+    let begin = match kind {
+        Kind::Leaf => PERMANENT_BYTES,
+        Kind::Program => LEAVES_BYTES,
+    };
+    begin + part * PART_BYTES + used
+}

@@ -1,0 +1,317 @@
+//! Filters that run in one restartable sequence, in which a thread is not counted.
+//!
+//! Most filters on numbers are machine code that reads a payload and answers
+//! ([`trackway_jit::x86::emit_direct`]). A few permanent instructions at the beginning of the
+//! executable memory enter such code. All that memory is one sequence, with one description that
+//! never changes. So a visit to a CPU ends every run there, as it ends a thread's attempt to be
+//! counted (`trackway_ring::inside`). A thread that was preempted inside continues in this
+//! library's own text, however long it slept and whatever the memory holds by then.
+//!
+//! docs/design/0008-filters.md, "Asked in one sequence", has the argument.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use trackway_abi::session::SESSIONS_MAX;
+
+use super::Link;
+use crate::abi::Event;
+use crate::payload::StagedPayload;
+use crate::state::filter_links::place_of;
+use crate::state::process::PROCESS;
+use crate::state::thread;
+pub(super) use sequence::{is_available, prepare};
+
+/// The verdict of a filter in one sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QuickVerdict {
+    /// The event is recorded, by the decision with this tag.
+    Passes(u32),
+    /// The event is not recorded.
+    Fails,
+    /// No filter ran: another way gives the verdict.
+    Unknown,
+    /// No filter ran, and none will here as long as nothing changes.
+    Unsupported,
+}
+
+/// Answers of a filter, and the word for none.
+const FAILS: u64 = 0;
+const PASSES: u64 = 1;
+const NONE: u64 = 2;
+
+/// The arguments of `emit`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EmitArguments {
+    pub(crate) event: *mut Event,
+    pub(crate) payload: StagedPayload,
+}
+
+/// Judges an event in a session, if one filter decides that runs in a sequence. Returns the
+/// arguments, too, so that the caller keeps nothing elsewhere while the filter runs.
+///
+/// # Safety
+/// As [`crate::emit::fast_path::emit`]; `enabled` is the event's word.
+#[inline(always)]
+pub(crate) unsafe fn judge(
+    session: usize,
+    enabled: *const AtomicU32,
+    arguments: EmitArguments,
+) -> (QuickVerdict, EmitArguments) {
+    // A hint: the plan that is found there identifies its event itself.
+    // SAFETY: the caller's event.
+    let event = unsafe { (&raw const (*arguments.event).index).read_volatile() } as usize;
+    let place = place_of(session, event);
+    // ORDERING: Acquire pairs with the Release in `linker`: the plan is there.
+    let link = Link(place.load(Ordering::Acquire));
+    // The tag of a decision of this very process: a fork child has others than its parent.
+    let tag = PROCESS.decisions[session % SESSIONS_MAX].link_tag.load(Ordering::Relaxed);
+    if !link.has_tag(tag) {
+        // Tag 0: the session has no filters.
+        return (
+            if tag == 0 { QuickVerdict::Unsupported } else { QuickVerdict::Unknown },
+            arguments,
+        );
+    }
+    let Some(at) = link.quick_plan() else { return (QuickVerdict::Unsupported, arguments) };
+    let stamp = thread::stamp();
+    if stamp == 0 {
+        return (QuickVerdict::Unknown, arguments);
+    }
+    // SAFETY: links are made after the library has started, for good.
+    let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
+    let query = sequence::Query { arguments, place, link, at, enabled, stamp_word, stamp };
+    // SAFETY: the caller's event; a link to such a plan is only made if there is the sequence.
+    let Answer { answer, arguments, link } = unsafe { sequence::run(query) };
+    match answer {
+        FAILS => (QuickVerdict::Fails, arguments),
+        PASSES => (QuickVerdict::Passes(link.tag()), arguments),
+        _ => (QuickVerdict::Unknown, arguments),
+    }
+}
+
+/// A filter's answer, or [`NONE`], with the arguments of the query.
+struct Answer {
+    answer: u64,
+    arguments: EmitArguments,
+    link: Link,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sequence {
+    use core::arch::{asm, global_asm};
+    use core::mem::offset_of;
+    use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+    use trackway_ring::rseq::{CPU_ID, Descriptor, SEQUENCE};
+
+    use super::super::Link;
+    use super::super::arena;
+    use super::super::plan::Plan;
+    use super::{Answer, EmitArguments, NONE};
+    use crate::payload::StagedPayload;
+
+    /// The entry of the sequence; null: there is none.
+    static ENTRY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+    /// Describes all memory after the entry, up to its end.
+    static DESCRIPTOR: Descriptor = Descriptor::none();
+    /// Offset of threads' rseq areas from the thread pointer, in bytes.
+    static AREA: AtomicIsize = AtomicIsize::new(0);
+
+    // The entry, to be copied: it jumps only within itself and to addresses in registers. No
+    // interruption is possible between the store of the descriptor and the next instruction: a
+    // thread that is interrupted after the store is in the sequence.
+    //
+    //   rsi payload | r10 its size | rdi the link's place | rdx its required value | r9 its plan
+    //   r11 the process stamp's place | rax its required value | rcx AREA | r8 descriptor
+    //   at rsp - 8 the event's enable word
+    global_asm!(
+        ".pushsection .text.trackway_quick,\"ax\",@progbits",
+        ".balign 64",
+        ".globl trackway_quick_begin",
+        ".hidden trackway_quick_begin",
+        "trackway_quick_begin:",
+        "endbr64",
+        // Not without sequences, which would not be aborted.
+        "cmp dword ptr fs:[rcx+{cpu}],0",
+        "jl 22f",
+        "mov qword ptr fs:[rcx+{sequence}],r8",
+        ".globl trackway_quick_start",
+        ".hidden trackway_quick_start",
+        "trackway_quick_start:",
+        // The plan and its contents are there until the sequence ends.
+        "cmp qword ptr [rdi],rdx",
+        "jne 22f",
+        // Not in a fork child, which may exist since then: the code is its parent's.
+        "cmp qword ptr [r11],rax",
+        "jne 22f",
+        // The plan is for this event in this window, and for the present generation.
+        "mov rcx,qword ptr [rsp-8]",
+        "cmp rcx,qword ptr [r9+{enabled}]",
+        "jne 22f",
+        "mov rcx,qword ptr [r9+{generation}]",
+        "mov r8,qword ptr [r9+{expected}]",
+        "cmp qword ptr [rcx],r8",
+        "jne 22f",
+        // Signed: a record that was cut, which must be counted, has a size below 0.
+        "cmp r10,qword ptr [r9+{bytes}]",
+        "jl 22f",
+        // Payload in rdi, the answer in rax. The code ends by `ret`, which leaves the sequence.
+        "mov rdi,rsi",
+        "jmp qword ptr [r9+{direct}]",
+        "22:",
+        "mov eax,{none}",
+        "ret",
+        ".globl trackway_quick_end",
+        ".hidden trackway_quick_end",
+        "trackway_quick_end:",
+        ".popsection",
+        // Abort handler, after the signature that glibc registered (RSEQ_SIG). Nothing in the
+        // sequence moves the stack, so the handler returns to the entry's caller; and so does an
+        // unwinder in a signal handler, which finds an interrupted thread here.
+        ".pushsection .text.trackway_quick,\"ax\",@progbits",
+        ".byte 0x0f,0xb9,0x3d",
+        ".long 0x53053053",
+        ".globl trackway_quick_aborted",
+        ".hidden trackway_quick_aborted",
+        "trackway_quick_aborted:",
+        ".cfi_startproc",
+        "mov eax,{none}",
+        "ret",
+        ".cfi_endproc",
+        ".popsection",
+        cpu = const CPU_ID,
+        sequence = const SEQUENCE,
+        enabled = const offset_of!(Plan, enabled),
+        generation = const offset_of!(Plan, generation),
+        expected = const offset_of!(Plan, expected),
+        bytes = const offset_of!(Plan, direct_bytes),
+        direct = const offset_of!(Plan, direct),
+        none = const NONE,
+    );
+
+    unsafe extern "C" {
+        static trackway_quick_begin: u8;
+        static trackway_quick_start: u8;
+        static trackway_quick_end: u8;
+        static trackway_quick_aborted: u8;
+    }
+
+    /// Copies the entry to the beginning of the `bytes` bytes of executable memory at `executed`.
+    ///
+    /// # Safety
+    /// `written` is the beginning of that memory, and does not change from now on.
+    pub(in super::super) unsafe fn prepare(written: &mut [u8], executed: *mut u8, bytes: usize) {
+        let Some(area) = trackway_sys::thread::rseq_offset() else { return };
+        let (begin, start, end) = (
+            &raw const trackway_quick_begin,
+            &raw const trackway_quick_start,
+            &raw const trackway_quick_end,
+        );
+        let (length, before) = (end.addr() - begin.addr(), start.addr() - begin.addr());
+        let Some(place) = written.get_mut(..length) else { return };
+        // SAFETY: the assembly above, in this library's text.
+        place.copy_from_slice(unsafe { core::slice::from_raw_parts(begin, length) });
+        let start = executed.wrapping_add(before);
+        DESCRIPTOR.describe(start, bytes - before, &raw const trackway_quick_aborted);
+        AREA.store(area, Ordering::Relaxed);
+        // A thread that enters has found a link, which is stored with Release, later.
+        ENTRY.store(executed, Ordering::Relaxed);
+    }
+
+    /// Returns true if there is the sequence.
+    pub(in super::super) fn is_available() -> bool {
+        !ENTRY.load(Ordering::Relaxed).is_null()
+    }
+
+    /// The arguments of a run, and the values that must hold.
+    pub(super) struct Query {
+        pub(super) arguments: EmitArguments,
+        pub(super) place: &'static AtomicU64,
+        pub(super) link: Link,
+        pub(super) at: u32,
+        pub(super) enabled: *const AtomicU32,
+        pub(super) stamp_word: &'static AtomicU64,
+        pub(super) stamp: u64,
+    }
+
+    /// Runs the filter. Returns its answer, or [`NONE`] if a value did not hold or the thread was
+    /// interrupted; and the arguments.
+    ///
+    /// # Safety
+    /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
+    /// is no vfork child's.
+    #[inline(always)]
+    pub(super) unsafe fn run(query: Query) -> Answer {
+        let (answer, event, start, size_and_flags, link);
+        // SAFETY: while the link holds, in the sequence, the plan is unchanged, with code of
+        // `emit_direct` for the event. That code reads so many bytes of the payload, changes no
+        // memory and only caller-saved registers, and leaves the stack alone.
+        unsafe {
+            asm!(
+                // Saved below the stack pointer, which stays: unwind information describes its
+                // place and knows nothing of this. Signal handlers leave 128 bytes there alone, and
+                // so does the called code, which keeps only its return address on the stack.
+                "mov qword ptr [rsp-16],rcx",
+                "mov qword ptr [rsp-24],rdx",
+                "mov qword ptr [rsp-32],r10",
+                "mov qword ptr [rsp-40],rsi",
+                "mov qword ptr [rsp-48],r8",
+                "mov rcx,qword ptr [rip+{area}]",
+                "lea r8,[rip+{descriptor}]",
+                "call qword ptr [rip+{entry}]",
+                // No descriptor stays behind.
+                "mov rcx,qword ptr [rip+{area}]",
+                "mov qword ptr fs:[rcx+{sequence}],0",
+                "mov rdx,qword ptr [rsp-24]",
+                "mov r10,qword ptr [rsp-32]",
+                "mov rsi,qword ptr [rsp-40]",
+                "mov r8,qword ptr [rsp-48]",
+                area = sym AREA,
+                descriptor = sym DESCRIPTOR,
+                entry = sym ENTRY,
+                sequence = const SEQUENCE,
+                inlateout("rax") query.stamp => answer,
+                inlateout("rcx") query.enabled => _,
+                inlateout("rdx") query.link.0 => link,
+                inlateout("rsi") query.arguments.payload.start => start,
+                inlateout("rdi") query.place.as_ptr() => _,
+                inlateout("r8") query.arguments.event => event,
+                inlateout("r9") arena::address_of(query.at) => _,
+                inlateout("r10") query.arguments.payload.size_and_flags => size_and_flags,
+                inlateout("r11") query.stamp_word.as_ptr() => _,
+            );
+        }
+        let payload = StagedPayload::new(start, size_and_flags);
+        Answer { answer, arguments: EmitArguments { event, payload }, link: Link(link) }
+    }
+}
+
+/// Without a compiler for this processor, there are no such plans.
+#[cfg(not(target_arch = "x86_64"))]
+mod sequence {
+    use core::sync::atomic::{AtomicU32, AtomicU64};
+
+    use super::super::Link;
+    use super::{Answer, EmitArguments, NONE};
+
+    #[expect(dead_code, reason = "nobody is asked")]
+    pub(super) struct Query {
+        pub(super) arguments: EmitArguments,
+        pub(super) place: &'static AtomicU64,
+        pub(super) link: Link,
+        pub(super) at: u32,
+        pub(super) enabled: *const AtomicU32,
+        pub(super) stamp_word: &'static AtomicU64,
+        pub(super) stamp: u64,
+    }
+
+    pub(super) const unsafe fn run(query: Query) -> Answer {
+        Answer { answer: NONE, arguments: query.arguments, link: query.link }
+    }
+
+    pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}
+
+    pub(in super::super) const fn is_available() -> bool {
+        false
+    }
+}

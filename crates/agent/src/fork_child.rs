@@ -1,0 +1,33 @@
+//! The list of everything that a fork child resets.
+//!
+//! A fork child has a copy of its parent's memory, without the parent's other threads. Its first
+//! event, or its first call of this library, finds no process stamp, because the stamp's page is
+//! wiped on fork. It makes a stamp, and runs this list before it publishes it. Each module that
+//! keeps state of its process has one reset function, which only this module calls.
+//!
+//! Two handlers of pthread_atfork(3) do the work that cannot wait: `setuid` finishes a change of
+//! user that a thread of the parent had begun; `filters::executable_memory` pins the parts that a
+//! fork in a handler leaves in use, and gives the child memory of its own.
+
+use crate::filters;
+use crate::state::process::PROCESS;
+use crate::state::window_map::MappedWindow;
+use crate::sync::claims;
+
+/// Returns the process stamp, and makes it if this process has none: at start, and in a fork child.
+/// Zero while another thread, or the code that this signal handler interrupted, makes it.
+pub(crate) fn ensure_stamp() -> u64 {
+    PROCESS.ensure_stamp(reset)
+}
+
+/// Resets everything that this process must not have from its parent. At the library's start the
+/// omitted modules are still untouched.
+fn reset(is_fork_child: bool) {
+    // Before the decisions: a signal handler that decides in between counts this process as well.
+    MappedWindow::reset_all();
+    if is_fork_child {
+        filters::reset_in_fork_child();
+        claims::release_in_fork_child();
+    }
+    PROCESS.void_decisions();
+}

@@ -1,0 +1,54 @@
+//! The program of this process: read once, so that process rules can be evaluated in a signal
+//! handler, in a sandbox, without a system call.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Maximum length of the path (PATH_MAX, linux/limits.h). A longer one stays unknown, and no rule
+/// selects it.
+const PATH_BYTES: usize = 4096;
+
+static PATH: Path = Path(UnsafeCell::new([0; PATH_BYTES]));
+static LENGTH: AtomicUsize = AtomicUsize::new(0);
+
+struct Path(UnsafeCell<[u8; PATH_BYTES]>);
+
+// SAFETY: the thread that loads the library writes it once, before it publishes `LENGTH` with
+// Release; readers saw the length with Acquire, and read as far as that goes.
+unsafe impl Sync for Path {}
+
+/// The name of the thread that loaded the library.
+static NAME: Name = Name(UnsafeCell::new([0; 17]));
+
+struct Name(UnsafeCell<[u8; 17]>);
+
+// SAFETY: as above.
+unsafe impl Sync for Name {}
+
+/// Returns the name of the thread that loaded the library, at that time: mostly the program's, in
+/// 15 bytes. In a sandbox it stands for threads with unknown names.
+pub(crate) fn loader_thread_name() -> [u8; 17] {
+    // ORDERING: Acquire pairs with the Release in `look_up`.
+    LENGTH.load(Ordering::Acquire);
+    // SAFETY: written before the length, and never again.
+    unsafe { *NAME.0.get() }
+}
+
+/// Reads path and name. The thread that loads the library calls this once.
+pub(crate) fn look_up() {
+    // SAFETY: no thread reads it before the length is published below.
+    unsafe { *NAME.0.get() = crate::state::thread::read_name() };
+    // SAFETY: no thread reads it before the length is published below.
+    let path = unsafe { &mut *PATH.0.get() };
+    let length = trackway_sys::process::executable(path);
+    // ORDERING: Release pairs with the Acquire in `path`.
+    LENGTH.store(length.min(PATH_BYTES), Ordering::Release);
+}
+
+/// Returns the path of the executable; empty: unknown.
+pub(crate) fn path() -> &'static [u8] {
+    // ORDERING: Acquire pairs with the Release in `look_up`.
+    let length = LENGTH.load(Ordering::Acquire);
+    // SAFETY: these bytes were written before the length, and never again.
+    unsafe { core::slice::from_raw_parts(PATH.0.get().cast::<u8>().cast_const(), length) }
+}
