@@ -5,7 +5,7 @@
 
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
-use crate::types::{Place, Root, Step};
+use crate::place::{Place, Root, Step};
 
 /// An event's fields, and what else a filter on it can name.
 #[derive(Debug, Clone, PartialEq, Default)]

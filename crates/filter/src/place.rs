@@ -1,6 +1,53 @@
-//! Places as text, read back.
+//! Places in events: fields, contexts, their members and elements; as text, and read back.
 
-use super::{Place, Root, Step};
+/// The kind of name with which a place begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// A field of the payload.
+    Field,
+    /// `$ctx.`.
+    Context,
+    /// `$app.`.
+    Application,
+}
+
+/// A step further in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// To a structure's member.
+    Member(String),
+    /// To an element.
+    Element(u64),
+}
+
+/// A place in an event: a name, and the steps from there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The kind of its name.
+    pub root: Root,
+    /// The name.
+    pub name: String,
+    /// From there on.
+    pub steps: Vec<Step>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self.root {
+            Root::Field => "",
+            Root::Context => "$ctx.",
+            Root::Application => "$app.",
+        })?;
+        formatter.write_str(&self.name)?;
+        for step in &self.steps {
+            match step {
+                Step::Member(name) => write!(formatter, ".{name}")?,
+                Step::Element(index) => write!(formatter, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Place {
     /// Where a path leads, which is what [`Place`] is as text: `$ctx.NAME`, `$app.PROVIDER:TYPE`,
