@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use trackway_console::{clear_progress, has_progress, message, show_progress, stderr};
-use trackway_ctf::text::grouped;
 use trackway_reader::{
     Export, ExportError, Exported, Found, Input, Selection, TraceFile, first_time, open,
 };
+use trackway_render::grouped;
 use trackway_sys::signal::{self, SignalReader, SignalSet};
 use trackway_sys::wait::readable;
 

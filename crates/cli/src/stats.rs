@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use trackway_ctf::read::{ClockClass, EnvironmentValue, Trace};
-use trackway_ctf::text::{DateTime, Marks, grouped, printable, seconds};
 use trackway_reader::{Input, Statistics, StreamCount};
+use trackway_render::{DateTime, Marks, grouped, printable, seconds};
 
 use crate::common::json::quoted;
 
@@ -357,7 +357,7 @@ pub(crate) fn csv(all: &Statistics, is_escaped: bool) -> String {
     for event in &all.events {
         let mut name = Vec::new();
         let shown = if is_escaped { printable(&event.name) } else { event.name.clone() };
-        trackway_ctf::text::push_csv_cell(&mut name, shown.as_bytes());
+        trackway_render::push_csv_cell(&mut name, shown.as_bytes());
         let _ = writeln!(
             text,
             "{},{},{:?},{:?},{:?},{}",
@@ -374,8 +374,8 @@ pub(crate) fn csv(all: &Statistics, is_escaped: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trackway_ctf::text::utc;
     use trackway_reader::{DataFile, EventCount};
+    use trackway_render::utc;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 //! `09:30:00.5`, `09:30`, or seconds since 1970.
 
 use anyhow::Context as _;
-use trackway_ctf::text::{DateTime, seconds_of, utc};
 use trackway_reader::Range;
+use trackway_render::{DateTime, seconds_of, utc};
 
 use crate::arguments::SelectionArguments;
 use crate::local_time;

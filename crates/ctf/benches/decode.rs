@@ -9,14 +9,15 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;
 
+use trackway_ctf::Literal;
 use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
 };
-use trackway_ctf::text::{Line, LineFormat as _, Literal, Pretty, PrettyOptions, Stamp, utc};
 use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
+use trackway_render::{Line, LineFormat as _, Pretty, PrettyOptions, Stamp, utc};
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";

@@ -6,8 +6,8 @@ mod support;
 use support::random_types::{Limits, random_metadata, random_packet, set_content_size};
 use support::{Folder, Random, babeltrace};
 use trackway_ctf::read::{StreamDecoder, Trace, Window};
-use trackway_ctf::text::{FieldWriter, Names, Pretty, PrettyOptions, utc};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{FieldWriter, Names, Pretty, PrettyOptions, utc};
 
 const PACKET_BYTES: usize = 300;
 

@@ -8,9 +8,9 @@ use support::{
     Folder, Header, Made, START_NS, StreamWriter, babeltrace, description, event, random_trace,
 };
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// Our own text for a trace: events, and warnings.

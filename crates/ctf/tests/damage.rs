@@ -5,8 +5,8 @@ mod support;
 use proptest::prelude::*;
 use support::{Made, Random, random_trace};
 use trackway_ctf::read::{DecodeError, MetadataProblem, Trace, read_stream};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{Pretty, PrettyOptions, utc};
 
 /// Reads and prints whatever this is.
 fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {

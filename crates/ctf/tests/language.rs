@@ -5,8 +5,8 @@ mod support;
 
 use support::{Folder, babeltrace};
 use trackway_ctf::read::{EnvironmentValue, MetadataProblem, Trace, Value, read_stream};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{Pretty, PrettyOptions, utc};
 
 /// Our text for a trace of one stream, which is babeltrace2's.
 fn check(name: &str, metadata: &str, stream: &[u8]) -> String {

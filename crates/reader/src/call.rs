@@ -15,7 +15,7 @@ use trackway_ctf::read::{
     Body, DecodeError, Enumeration, EventClass, EventSink, INCOMPLETE, Integer, Member,
     Replacement, Scope, Sink, StreamClass, Struct, Trace, Type,
 };
-use trackway_ctf::text::{Line, LineFormat};
+use trackway_render::{Line, LineFormat};
 
 use crate::filter::{ClassFilters, Question};
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use trackway_ctf::read::{
     Bytes, Damage, Loss, SourceStream, StreamClass, StreamDecoder, StreamError,
 };
-use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
+use trackway_render::{DeltaSlot, LINE_BYTES_MAX, Line, LineFormat, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
 use crate::call::LateEntry;
@@ -382,7 +382,7 @@ struct Written {
     /// what that needs.
     asked: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
-    head: Head,
+    head: DeltaSlot,
     /// Where its body begins in its packet.
     bit: u64,
 }

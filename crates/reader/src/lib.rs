@@ -39,7 +39,7 @@ use std::num::NonZero;
 use std::thread::Builder;
 
 use trackway_ctf::read::{Bytes, SourceStream};
-use trackway_ctf::text::{LineFormat, Shown};
+use trackway_render::{LastShown, LineFormat};
 
 pub use export::{Export, ExportError, Exported, join, trim};
 pub use filter::{AboutNothing, FilterError, Filters, layouts};
@@ -113,7 +113,7 @@ pub fn print<B: Bytes + Sync>(
 /// What was written before.
 #[derive(Default)]
 struct Before {
-    shown: Shown,
+    shown: LastShown,
     /// What is still to be written before the first line.
     preamble: Vec<u8>,
     /// What filters remember.

@@ -16,7 +16,7 @@ use std::mem::replace;
 use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Bytes;
-use trackway_ctf::text::{LineFormat, Shown};
+use trackway_render::{LastShown, LineFormat};
 
 use crate::batch::{Batch, Told};
 use crate::call::LateEntry;
@@ -59,7 +59,7 @@ pub(crate) struct Merge<'m, 't, B, F> {
     pub(crate) messages: &'m mut dyn Write,
     /// Text that is not written yet.
     pub(crate) out: Vec<u8>,
-    pub(crate) shown: Shown,
+    pub(crate) shown: LastShown,
     /// Whether nothing is damaged.
     pub(crate) is_whole: bool,
     /// How many events were written.
@@ -244,7 +244,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     self.events += 1;
                     if let Some(mark) = cursor.batch.marks.get(first) {
                         let (out, shown) = (&mut self.out, &mut self.shown);
-                        self.format.relate(out, &line, mark.head, mark.stamp(), shown);
+                        self.format.patch_delta(out, &line, mark.head, mark.stamp(), shown);
                     }
                 }
             }
@@ -355,7 +355,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         let (start, rest) = (batch.start(first), mark.end as usize);
         let line = batch.text.get(start..rest).unwrap_or_default();
         let (out, shown) = (&mut self.out, &mut self.shown);
-        self.format.relate(out, line, mark.head, mark.stamp(), shown);
+        self.format.patch_delta(out, line, mark.head, mark.stamp(), shown);
         if end - first > 1 {
             let lines = batch.text.get(rest..batch.start(end)).unwrap_or_default();
             out.extend_from_slice(lines);

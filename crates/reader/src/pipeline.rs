@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use trackway_ctf::read::Bytes;
-use trackway_ctf::text::LineFormat;
+use trackway_render::LineFormat;
 
 use crate::batch::Batch;
 use crate::decode::Task;

@@ -1,6 +1,6 @@
 //! What lines of one class have in common within one packet, made once and then copied whole.
 
-use trackway_ctf::text::Literal;
+use trackway_ctf::Literal;
 
 /// How many are kept: more than most streams have kinds of events. A power of two.
 const SLOTS: usize = 64;

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
-use trackway_ctf::text::{LineFormat, LossPlace};
+use trackway_render::{LineFormat, LossPlace};
 
 use crate::call::Call;
 use crate::filter::ClassFilters;

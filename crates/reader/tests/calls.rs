@@ -8,8 +8,8 @@ use std::num::NonZero;
 
 use support::Random;
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Csv, Json, LineFormat, OneLine, Pretty, PrettyOptions, Symbolic, utc};
 use trackway_reader::{DataFile, Filters, Input, Range, Selection, Settings, print};
+use trackway_render::{Csv, Json, LineFormat, OneLine, Pretty, PrettyOptions, Symbolic, utc};
 
 const METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 8; align = 8; } := u8;
@@ -237,7 +237,7 @@ fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
     }
 }
 
-fn pretty() -> Pretty<impl trackway_ctf::text::Calendar> {
+fn pretty() -> Pretty<impl trackway_render::Calendar> {
     Pretty::new(PrettyOptions { clock_seconds: true, ..PrettyOptions::default() }, utc)
 }
 

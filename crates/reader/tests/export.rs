@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{
     Export, ExportError, Exported, Input, Range, Selection, Settings, TraceFile, join, open, print,
     statistics, trim,
 };
+use trackway_render::{Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 

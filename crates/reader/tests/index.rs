@@ -5,9 +5,9 @@ mod support;
 
 use support::{Made, Random, START_NS, random_trace};
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::INDEX_HEADER_BYTES;
 use trackway_reader::{DataFile, Index, Input, Range, Selection, Settings, print};
+use trackway_render::{Pretty, PrettyOptions, utc};
 
 /// Clock of the random traces at its zero, in nanoseconds since 1970.
 const ZERO_NS: i64 = 1_795_228_670_847_582_868;

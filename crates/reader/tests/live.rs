@@ -14,9 +14,9 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use support::{Random, START_NS, StreamWriter, description, event};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
 use trackway_reader::{FollowedRange, Following, OpenError, Range, Settings, follow};
+use trackway_render::{Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 

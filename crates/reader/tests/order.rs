@@ -9,10 +9,10 @@ use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
 use support::Random;
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{
     Export, Found, Range, Selection, Settings, join, open, print, statistics, trim,
 };
+use trackway_render::{Pretty, PrettyOptions, utc};
 use trackway_testkit::TemporaryFolder;
 
 const METADATA: &str = "/* CTF 1.8 */

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::{Header, Made, Random, START_NS, StreamWriter, description, event, random_trace};
 use trackway_ctf::read::{Bytes, SourceStream, Trace};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Range, Selection, Settings, Summary, print};
+use trackway_render::{Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Scalar};
 
 /// Files of a trace: names and bytes.

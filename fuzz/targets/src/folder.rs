@@ -16,11 +16,11 @@ use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
 use trackway_ctf::read::{Bytes, Trace};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{
     DataFile, Export, ExportError, Index, Input, Range, Selection, Settings, Statistics, Summary,
     join, open, print, statistics, trim,
 };
+use trackway_render::{Pretty, PrettyOptions, utc};
 use trackway_testkit::TemporaryFolder;
 
 use crate::Bound;

@@ -1,10 +1,8 @@
 //! Events in the form that was asked for, whoever writes them.
 
 use trackway_ctf::read::EventClass;
-use trackway_ctf::text::{
-    Csv, Json, LineFormat, Nothing, OneLine, Pretty, Symbolic, event_columns,
-};
 use trackway_reader::{Input, Selection};
+use trackway_render::{Csv, Discard, Json, LineFormat, OneLine, Pretty, Symbolic, event_columns};
 
 use super::Clock;
 use crate::arguments::EventFormat;
@@ -53,7 +51,7 @@ pub(super) fn write(
             };
             events.write(&OneLine::new(csv.symbolic(is_symbolic), is_escaped))
         }
-        (EventFormat::None, _) => events.write(&Nothing::new(pretty)),
+        (EventFormat::None, _) => events.write(&Discard::new(pretty)),
     }
 }
 

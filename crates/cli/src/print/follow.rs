@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use trackway_console::Stream;
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::LineFormat;
 use trackway_reader::{
     FollowedRange, Following, Input, OpenError, Settings, TraceFile, follow, open,
 };
+use trackway_render::LineFormat;
 
 use trackway_sys::wait::is_without_reader;
 

@@ -1,7 +1,7 @@
 //! `trackway print`: traces as text, byte for byte as babeltrace2 prints them.
 //!
 //! Reading, decoding and merging is `trackway_reader`'s, what lines look like is
-//! `trackway_ctf::text`'s; here is only what was asked for.
+//! `trackway_render`'s; here is only what was asked for.
 
 mod events;
 mod follow;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use trackway_console::{Stream, Style, Target, stdout_file};
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 use trackway_reader::{Filters, Input};
+use trackway_render::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 
 use crate::arguments::PrintArguments;
 use crate::filter::object::{bytes_of, split_pattern_of};

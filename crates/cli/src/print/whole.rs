@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use trackway_console::{Stream, Style};
-use trackway_ctf::text::{LineFormat, Nothing, push_details, push_details_json};
 use trackway_reader::{
     Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
 };
+use trackway_render::{Discard, LineFormat, push_details, push_details_json};
 
 use super::events::Form;
 use super::{Asked, events, tell_unfinished};
@@ -107,7 +107,7 @@ impl Whole<'_> {
     /// Prints how many events there are.
     fn count(self) -> anyhow::Result<bool> {
         let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
-        let passed = Nothing::passing(asked.pretty());
+        let passed = Discard::passing(asked.pretty());
         let mut nowhere = io::sink();
         let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
         writeln!(output, "{}", summary.events)?;

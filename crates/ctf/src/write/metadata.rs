@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 use super::meaning::Meaning;
-use crate::uuid::Uuid;
+use crate::model::Uuid;
 
 /// Which contexts every record carries, between its header and its payload, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::LineFormat;
+use trackway_render::LineFormat;
 
 use crate::filter::Filters;
 use crate::folder::{self, Found, Known, OpenError};

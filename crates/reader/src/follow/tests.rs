@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use trackway_ctf::text::{Calendar, Pretty, PrettyOptions, utc};
+use trackway_render::{Calendar, Pretty, PrettyOptions, utc};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::growth::{Growth, LAG_NS};
