@@ -17,7 +17,7 @@ use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
-use trackway_render::{Line, LineFormat as _, Pretty, PrettyOptions, Stamp, utc};
+use trackway_render::{EventEncoder as _, Line, Pretty, PrettyOptions, Stamp, utc};
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
@@ -194,9 +194,9 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                     let line = Line {
                         stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                         previous: None,
-                        stream_text: b"host ",
-                        class_text: b"app:event: ",
-                        packet_text: b"{ cpu_id = 0 }",
+                        stream_prefix: b"host ",
+                        class_prefix: b"app:event: ",
+                        packet_prefix: b"{ cpu_id = 0 }",
                         prefix: Some(&prefix),
                     };
                     lines.event(&mut text, line, body).map(|_| ())

@@ -10,7 +10,7 @@ use support::{
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
-use trackway_render::{Pretty, PrettyOptions, utc};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// Our own text for a trace: events, and warnings.
@@ -24,8 +24,13 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
     let format = Pretty::new(PrettyOptions::default(), utc);
     let settings = Settings::default();
-    let summary =
-        print(vec![input], &Selection::default(), &format, &settings, &mut output, &mut warnings);
+    let summary = print(
+        vec![input],
+        &Selection::default(),
+        &mut LineOutput::new(format, &mut output),
+        &settings,
+        &mut warnings,
+    );
     let warnings = String::from_utf8(warnings).expect("UTF-8");
     assert!(summary.expect("writing to memory").is_whole, "{warnings}");
     (output, warnings)

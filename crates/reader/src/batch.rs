@@ -53,14 +53,14 @@ pub(crate) struct Mark {
     stamp: Stamp,
     /// Where its line ends.
     pub(crate) end: u32,
-    pub(crate) head: DeltaSlot,
+    pub(crate) delta: DeltaSlot,
     is_timed: bool,
 }
 
 impl Mark {
-    pub(crate) fn new(stamp: Option<Stamp>, end: u32, head: DeltaSlot) -> Self {
+    pub(crate) fn new(stamp: Option<Stamp>, end: u32, delta: DeltaSlot) -> Self {
         let is_timed = stamp.is_some();
-        Self { stamp: stamp.unwrap_or(Stamp { time: 0, clock: 0 }), end, head, is_timed }
+        Self { stamp: stamp.unwrap_or(Stamp { time: 0, clock: 0 }), end, delta, is_timed }
     }
 
     /// When it was, if its stream has a clock.

@@ -19,8 +19,8 @@ use trackway_ctf::read::{
 };
 
 use crate::format::{
-    DeltaSlot, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName, bound,
-    push_inner,
+    DeltaSlot, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp,
+    TraceName, bound, push_inner,
 };
 use crate::json::{JsonWriter, float_word, push_integer, push_json_text};
 use crate::number::{push_decimal, push_signed};
@@ -87,23 +87,8 @@ pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<Str
     Some(columns)
 }
 
-impl<C: Calendar> LineFormat for Csv<C> {
-    fn preamble(&self) -> Vec<u8> {
-        let mut out = COMMON.as_bytes().to_vec();
-        match &self.columns {
-            None => out.extend_from_slice(b",context,event_context,fields"),
-            Some(columns) => {
-                for column in columns.iter() {
-                    out.push(b',');
-                    push_csv_cell(&mut out, column.as_bytes());
-                }
-            }
-        }
-        out.push(b'\n');
-        out
-    }
-
-    fn stream_text(&self, trace: &Trace, _: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
+impl<C: Calendar> EventEncoder for Csv<C> {
+    fn stream_prefix(&self, trace: &Trace, _: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         for name in ["hostname", "procname", "vpid"] {
             out.push(b',');
@@ -118,7 +103,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
         out
     }
 
-    fn class_text(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
+    fn class_prefix(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
         let mut out = vec![b','];
         push_csv_cell(&mut out, event.name().unwrap_or_default().as_bytes());
         out
@@ -137,10 +122,10 @@ impl<C: Calendar> LineFormat for Csv<C> {
         if let Some(stamp) = line.stamp {
             push_signed(out, stamp.time);
         }
-        out.extend_from_slice(line.class_text);
-        out.extend_from_slice(line.stream_text);
+        out.extend_from_slice(line.class_prefix);
+        out.extend_from_slice(line.stream_prefix);
         out.push(b',');
-        out.extend_from_slice(line.packet_text);
+        out.extend_from_slice(line.packet_prefix);
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
         let mut sink = CellWriter {
             out,
@@ -165,6 +150,23 @@ impl<C: Calendar> LineFormat for Csv<C> {
         let mut inner = Vec::new();
         push_inner(&mut inner, text, push_json_text);
         push_csv_inner(out, &inner);
+    }
+}
+
+impl<C: Calendar> LineFormat for Csv<C> {
+    fn preamble(&self) -> Vec<u8> {
+        let mut out = COMMON.as_bytes().to_vec();
+        match &self.columns {
+            None => out.extend_from_slice(b",context,event_context,fields"),
+            Some(columns) => {
+                for column in columns.iter() {
+                    out.push(b',');
+                    push_csv_cell(&mut out, column.as_bytes());
+                }
+            }
+        }
+        out.push(b'\n');
+        out
     }
 
     fn patch_delta(

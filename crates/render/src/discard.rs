@@ -5,7 +5,9 @@ use trackway_ctf::read::{
     Trace,
 };
 
-use crate::format::{DeltaSlot, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName};
+use crate::format::{
+    DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
+};
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
@@ -29,14 +31,14 @@ impl<C> Discard<C> {
     }
 }
 
-impl<C: Calendar> LineFormat for Discard<C> {
-    const HAS_LINES: bool = false;
+impl<C: Calendar> EventEncoder for Discard<C> {
+    const HAS_BYTES: bool = false;
 
-    fn stream_text(&self, _: &Trace, _: TraceName<'_>, _: &StreamClass) -> Vec<u8> {
+    fn stream_prefix(&self, _: &Trace, _: TraceName<'_>, _: &StreamClass) -> Vec<u8> {
         Vec::new()
     }
 
-    fn class_text(&self, _: &Trace, _: &StreamClass, _: &EventClass) -> Vec<u8> {
+    fn class_prefix(&self, _: &Trace, _: &StreamClass, _: &EventClass) -> Vec<u8> {
         Vec::new()
     }
 
@@ -64,7 +66,9 @@ impl<C: Calendar> LineFormat for Discard<C> {
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
         out.extend_from_slice(text);
     }
+}
 
+impl<C: Calendar> LineFormat for Discard<C> {
     fn patch_delta(
         &mut self,
         _: &mut Vec<u8>,

@@ -1,4 +1,5 @@
-//! What it takes to write events as lines: the interface that every format implements.
+//! The interfaces that formats implement: [`EventEncoder`] all of them, [`LineFormat`] those of
+//! lines.
 //!
 //! Lines are written by many threads, each for a piece of one stream; only when the streams are
 //! merged does it become known which event comes before which. So a format writes a line as if
@@ -57,30 +58,30 @@ pub struct Line<'a> {
     pub stamp: Option<Stamp>,
     /// When the event before it in its stream was, if that is known here.
     pub previous: Option<Stamp>,
-    /// What [`LineFormat::stream_text`] gave.
-    pub stream_text: &'a [u8],
-    /// What [`LineFormat::class_text`] gave.
-    pub class_text: &'a [u8],
-    /// What [`LineFormat::packet_sink`] wrote.
-    pub packet_text: &'a [u8],
+    /// What [`EventEncoder::stream_prefix`] gave.
+    pub stream_prefix: &'a [u8],
+    /// What [`EventEncoder::class_prefix`] gave.
+    pub class_prefix: &'a [u8],
+    /// What [`EventEncoder::packet_sink`] wrote.
+    pub packet_prefix: &'a [u8],
     /// The three together, in this order, if that is at hand.
     pub prefix: Option<&'a Literal>,
 }
 
-/// What of a line depends on the events before it.
+/// The place in an encoded event that depends on the events before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeltaSlot {
-    /// Where in the line the difference to the event before stands, with its sign.
-    pub delta_at: u8,
+    /// Offset of the difference to the event before, with its sign.
+    pub at: u8,
     /// How long it is; 0 if the line shows none.
-    pub delta_bytes: u8,
+    pub bytes: u8,
     /// Whether more than the difference depends on events before, so that
     /// [`LineFormat::patch_delta`] must see the line even if the event before it is the one before it
     /// in its stream.
     pub always: bool,
 }
 
-/// What was shown so far, of all streams.
+/// The event that was shown last, of all streams, and what was shown of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastShown {
     /// When the latest event that has a time was.
@@ -117,28 +118,29 @@ pub struct LossPlace<'a> {
     pub stream_id: u64,
 }
 
-/// Writes events as lines. Each thread has its own, by `Clone`.
-pub trait LineFormat: Clone + Send {
-    /// Whether events have lines. If not, their order is of no matter: nothing is kept of them.
-    const HAS_LINES: bool = true;
+/// Encodes events: the part of an output that many threads do at once, each with its own clone.
+///
+/// A thread encodes a piece of one stream. The merge, which knows the order of all events, passes
+/// the bytes on to the [`EventOutput`](crate::EventOutput).
+pub trait EventEncoder: Clone + Send + Sync {
+    /// Whether events have bytes. If not, their order is of no matter: nothing is kept of them.
+    const HAS_BYTES: bool = true;
+    /// Whether a text within an encoded event can be exchanged for another one, of another length,
+    /// by what [`EventEncoder::push_text`] makes of it. False for formats that write lengths.
+    const CAN_EXCHANGE_TEXTS: bool = true;
 
-    /// What stands before the first line; mostly nothing.
-    fn preamble(&self) -> Vec<u8> {
-        Vec::new()
-    }
+    /// What all events of a stream's class begin with.
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8>;
 
-    /// What all lines of a stream's class have in common.
-    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8>;
-
-    /// What all lines of an event's class have in common.
-    fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;
+    /// What all events of an event's class have next.
+    fn class_prefix(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;
 
     /// Takes the visible members of a packet's context, of which it makes, at the end of `out`,
-    /// what all lines of the packet have in common. Called with an empty `out`.
+    /// what all events of the packet have in common. Called with an empty `out`.
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink;
 
-    /// Appends the line of the event that `body` belongs to, with its newline. After an error, what
-    /// was appended is to be taken away again.
+    /// Appends the event that `body` belongs to, as it is after the event before it in its stream;
+    /// a line with its newline. After an error, the caller removes what was appended.
     ///
     /// # Errors
     ///
@@ -150,16 +152,24 @@ pub trait LineFormat: Clone + Send {
         body: Body<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError>;
 
-    /// Appends what stands for a text in a line, where for letters and digits the same stand: that
-    /// takes the place of such a text in a line that [`LineFormat::event`] wrote.
+    /// Appends what stands for a text in an event, where for letters and digits the same stand:
+    /// that takes the place of such a text in what [`EventEncoder::event`] wrote.
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]);
+}
 
-    /// Appends `line`, which [`LineFormat::event`] wrote, as it is after what was `shown`.
+/// A format of lines: what [`LineOutput`](crate::LineOutput) writes.
+pub trait LineFormat: EventEncoder {
+    /// Text before the first line; empty for most formats.
+    fn preamble(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Appends `line`, which [`EventEncoder::event`] wrote, as it is after what was `shown`.
     fn patch_delta(
         &mut self,
         out: &mut Vec<u8>,
         line: &[u8],
-        head: DeltaSlot,
+        delta: DeltaSlot,
         stamp: Option<Stamp>,
         shown: &mut LastShown,
     );

@@ -20,8 +20,8 @@ use trackway_ctf::read::{
 
 use crate::details::level_name;
 use crate::format::{
-    DeltaSlot, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName, bound,
-    push_inner,
+    DeltaSlot, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp,
+    TraceName, bound, push_inner,
 };
 use crate::number::{nine_digits, push_decimal, push_signed};
 use crate::pretty::Pretty;
@@ -57,9 +57,9 @@ impl<C> Json<C> {
     }
 }
 
-impl<C: Calendar> LineFormat for Json<C> {
+impl<C: Calendar> EventEncoder for Json<C> {
     /// Where the events of a trace come from, as far as known.
-    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         if self.has_traces {
             push_name(&mut out, "trace");
@@ -75,7 +75,7 @@ impl<C: Calendar> LineFormat for Json<C> {
         out
     }
 
-    fn class_text(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
+    fn class_prefix(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
         let mut out = Vec::new();
         push_name(&mut out, "name");
         match event.name() {
@@ -101,11 +101,11 @@ impl<C: Calendar> LineFormat for Json<C> {
         body: Body<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         push_stamp(out, line.stamp);
-        out.extend_from_slice(line.class_text);
-        out.extend_from_slice(line.stream_text);
-        if !line.packet_text.is_empty() {
+        out.extend_from_slice(line.class_prefix);
+        out.extend_from_slice(line.stream_prefix);
+        if !line.packet_prefix.is_empty() {
             out.extend_from_slice(b",\"packet\":");
-            out.extend_from_slice(line.packet_text);
+            out.extend_from_slice(line.packet_prefix);
         }
         let mut sink = JsonWriter { is_symbolic: self.is_symbolic, ..JsonWriter::new(out) };
         body.read(&mut sink)?;
@@ -119,7 +119,9 @@ impl<C: Calendar> LineFormat for Json<C> {
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
         push_inner(out, text, push_json_text);
     }
+}
 
+impl<C: Calendar> LineFormat for Json<C> {
     fn patch_delta(
         &mut self,
         out: &mut Vec<u8>,

@@ -3,7 +3,9 @@
 
 use trackway_ctf::read::{Body, DecodeError, EventClass, Loss, Sink, StreamClass, Trace};
 
-use crate::format::{DeltaSlot, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName};
+use crate::format::{
+    DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
+};
 
 /// A format whose lines have their line ends escaped, but for the last, where that is wanted.
 #[derive(Debug, Clone)]
@@ -43,19 +45,15 @@ fn push_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-impl<F: LineFormat> LineFormat for OneLine<F> {
-    const HAS_LINES: bool = F::HAS_LINES;
+impl<F: LineFormat> EventEncoder for OneLine<F> {
+    const HAS_BYTES: bool = F::HAS_BYTES;
 
-    fn preamble(&self) -> Vec<u8> {
-        self.format.preamble()
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
+        self.format.stream_prefix(trace, name, stream)
     }
 
-    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
-        self.format.stream_text(trace, name, stream)
-    }
-
-    fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
-        self.format.class_text(trace, stream, event)
+    fn class_prefix(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
+        self.format.class_prefix(trace, stream, event)
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
@@ -82,6 +80,12 @@ impl<F: LineFormat> LineFormat for OneLine<F> {
             true => push_escaped(out, &inner),
             false => out.extend_from_slice(&inner),
         }
+    }
+}
+
+impl<F: LineFormat> LineFormat for OneLine<F> {
+    fn preamble(&self) -> Vec<u8> {
+        self.format.preamble()
     }
 
     #[inline]

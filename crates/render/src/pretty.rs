@@ -8,7 +8,7 @@ use trackway_ctf::read::{
 
 use crate::fields::{FieldWriter, push_quoted};
 use crate::format::{
-    DeltaSlot, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName, push_inner,
+    DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName, push_inner,
 };
 use crate::options::{Names, PrettyOptions};
 use crate::time::{Calendar, TimeWriter};
@@ -74,9 +74,9 @@ impl<C: Calendar> Pretty<C> {
         match line.prefix {
             Some(prefix) => prefix.push(out),
             None => {
-                out.extend_from_slice(line.stream_text);
-                out.extend_from_slice(line.class_text);
-                out.extend_from_slice(line.packet_text);
+                out.extend_from_slice(line.stream_prefix);
+                out.extend_from_slice(line.class_prefix);
+                out.extend_from_slice(line.packet_prefix);
             }
         }
         head
@@ -128,9 +128,9 @@ impl<C: Calendar> Pretty<C> {
     }
 }
 
-impl<C: Calendar> LineFormat for Pretty<C> {
+impl<C: Calendar> EventEncoder for Pretty<C> {
     /// What stands before each event's name: `host:program:(pid)`, as far as known.
-    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let commas = self.has_commas(stream);
         let mut text = String::new();
         if self.options.fields.trace {
@@ -143,7 +143,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         text.into_bytes()
     }
 
-    fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
+    fn class_prefix(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
         let commas = self.has_commas(stream);
         let mut follows = self.push_environment(&mut String::new(), trace, commas);
         let mut text = String::new();
@@ -180,7 +180,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         body: Body<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         let head = self.push_head(out, &line);
-        let mut sink = FieldWriter::new(out, self.options.names, !line.packet_text.is_empty());
+        let mut sink = FieldWriter::new(out, self.options.names, !line.packet_prefix.is_empty());
         body.read(&mut sink)?;
         out.push(b'\n');
         Ok(head)
@@ -189,7 +189,9 @@ impl<C: Calendar> LineFormat for Pretty<C> {
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
         push_inner(out, text, push_quoted);
     }
+}
 
+impl<C: Calendar> LineFormat for Pretty<C> {
     #[inline]
     fn patch_delta(
         &mut self,

@@ -13,7 +13,9 @@ use trackway_ctf::read::{
 
 use crate::call::{Call, SymbolicWriter};
 use crate::fields::{FieldWriter, push_integer, push_quoted};
-use crate::format::{DeltaSlot, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName};
+use crate::format::{
+    DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
+};
 use crate::number::{push_decimal, push_hexadecimal, push_signed};
 use crate::options::Names;
 use crate::pretty::Pretty;
@@ -33,13 +35,13 @@ impl<C> Symbolic<C> {
     }
 }
 
-impl<C: Calendar> LineFormat for Symbolic<C> {
-    fn stream_text(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
-        self.0.stream_text(trace, name, stream)
+impl<C: Calendar> EventEncoder for Symbolic<C> {
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
+        self.0.stream_prefix(trace, name, stream)
     }
 
-    fn class_text(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
-        self.0.class_text(trace, stream, event)
+    fn class_prefix(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8> {
+        self.0.class_prefix(trace, stream, event)
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
@@ -55,7 +57,7 @@ impl<C: Calendar> LineFormat for Symbolic<C> {
         let head = self.0.push_head(out, &line);
         let call = Call::of(body.header.class.name().unwrap_or_default());
         let names: Names = self.0.names();
-        let writer = FieldWriter::new(out, names, !line.packet_text.is_empty());
+        let writer = FieldWriter::new(out, names, !line.packet_prefix.is_empty());
         body.read(&mut SymbolicWriter::new(writer, call))?;
         out.push(b'\n');
         Ok(head)
@@ -64,7 +66,9 @@ impl<C: Calendar> LineFormat for Symbolic<C> {
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
         self.0.push_text(out, text);
     }
+}
 
+impl<C: Calendar> LineFormat for Symbolic<C> {
     fn patch_delta(
         &mut self,
         out: &mut Vec<u8>,

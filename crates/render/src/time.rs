@@ -71,9 +71,9 @@ pub fn seconds_of(time: &DateTime) -> i64 {
 
 /// Gives the date and time of day at a time in seconds since 1970, or `None` if it cannot: [`utc`],
 /// or the local one.
-pub trait Calendar: Fn(i64) -> Option<DateTime> + Clone + Send {}
+pub trait Calendar: Fn(i64) -> Option<DateTime> + Clone + Send + Sync {}
 
-impl<C: Fn(i64) -> Option<DateTime> + Clone + Send> Calendar for C {}
+impl<C: Fn(i64) -> Option<DateTime> + Clone + Send + Sync> Calendar for C {}
 
 /// Writes times.
 #[derive(Debug, Clone)]
@@ -141,17 +141,13 @@ impl<C: Calendar> TimeWriter<C> {
             }
             let delta_at = second.delta_at;
             if self.options.no_delta {
-                return DeltaSlot { delta_at: delta_at as u8, ..DeltaSlot::default() };
+                return DeltaSlot { at: delta_at as u8, ..DeltaSlot::default() };
             }
             let digits = delta_at + FRACTION.start..delta_at + FRACTION.end;
             if let Some(digits) = text.get_mut(digits) {
                 digits.copy_from_slice(&nine_digits(difference));
             }
-            return DeltaSlot {
-                delta_at: delta_at as u8,
-                delta_bytes: DIFFERENCE_BYTES as u8,
-                always: false,
-            };
+            return DeltaSlot { at: delta_at as u8, bytes: DIFFERENCE_BYTES as u8, always: false };
         }
         self.push_slowly(out, stamp, before)
     }
@@ -195,7 +191,7 @@ impl<C: Calendar> TimeWriter<C> {
         let end = out.len();
         out.extend_from_slice(self.around[2].as_bytes());
         let delta_at = (at - start) as u8;
-        DeltaSlot { delta_at, delta_bytes: (end - at) as u8, always: false }
+        DeltaSlot { at: delta_at, bytes: (end - at) as u8, always: false }
     }
 
     /// Takes note of an event that is shown next. babeltrace2 takes a time of -1 for none.
@@ -297,8 +293,8 @@ impl<C: Calendar> TimeWriter<C> {
         stamp: Stamp,
         shown: &mut LastShown,
     ) {
-        let at = usize::from(head.delta_at);
-        let bytes = usize::from(head.delta_bytes);
+        let at = usize::from(head.at);
+        let bytes = usize::from(head.bytes);
         if head.always {
             self.push_whole(out, stamp, shown);
             let rest = line.get(at + bytes + self.around[2].len()..);

@@ -30,8 +30,8 @@ fn lines<F: LineFormat>(
     let (mut lines, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         let window = Window::whole(&bytes[at..]);
-        let mut packet_text = Vec::new();
-        let mut sink = format.packet_sink(&mut packet_text);
+        let mut packet_prefix = Vec::new();
+        let mut sink = format.packet_sink(&mut packet_prefix);
         let available = (bytes.len() - at) as u64;
         let packet = decoder.begin_packet(window, available, &mut sink, |_| {}).expect("a packet");
         drop(sink);
@@ -42,18 +42,18 @@ fn lines<F: LineFormat>(
                 body.skip().expect("a body");
                 continue;
             }
-            let [stream_text, class_text] = [
-                format.stream_text(trace, TraceName { name: "", folder: "/t" }, stream),
-                format.class_text(trace, stream, header.class),
+            let [stream_prefix, class_prefix] = [
+                format.stream_prefix(trace, TraceName { name: "", folder: "/t" }, stream),
+                format.class_prefix(trace, stream, header.class),
             ];
             let mut prefix = Literal::default();
-            prefix.set(&[&stream_text, &class_text, &packet_text]);
+            prefix.set(&[&stream_prefix, &class_prefix, &packet_prefix]);
             let line = Line {
                 stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                 previous: None,
-                stream_text: &stream_text,
-                class_text: &class_text,
-                packet_text: &packet_text,
+                stream_prefix: &stream_prefix,
+                class_prefix: &class_prefix,
+                packet_prefix: &packet_prefix,
                 prefix: Some(&prefix).filter(|prefix| prefix.len() > 30),
             };
             let mut out = Vec::new();

@@ -12,7 +12,8 @@ use trackway_ctf::write::{
     Contexts, Meaning, Names, declared_type, event_declaration_meaning, metadata_preamble,
 };
 use trackway_render::{
-    Csv, Json, Line, LineFormat, Pretty, PrettyOptions, Stamp, Symbolic, TraceName, utc,
+    Csv, EventEncoder, Json, Line, LineFormat, Pretty, PrettyOptions, Stamp, Symbolic, TraceName,
+    utc,
 };
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
@@ -477,8 +478,8 @@ fn lines<F: LineFormat>(mut format: F, made: &Made) -> Vec<String> {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let mut decoder = StreamDecoder::new(&trace);
     let bytes = &made.streams[0].bytes;
-    let (window, mut packet_text) = (Window::whole(bytes), Vec::new());
-    let mut sink = format.packet_sink(&mut packet_text);
+    let (window, mut packet_prefix) = (Window::whole(bytes), Vec::new());
+    let mut sink = format.packet_sink(&mut packet_prefix);
     decoder.begin_packet(window, bytes.len() as u64, &mut sink, |_| {}).expect("a packet");
     drop(sink);
     let stream = decoder.class().expect("a stream class");
@@ -488,9 +489,9 @@ fn lines<F: LineFormat>(mut format: F, made: &Made) -> Vec<String> {
         let line = Line {
             stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
             previous: None,
-            stream_text: &format.stream_text(&trace, TraceName::default(), stream),
-            class_text: &format.class_text(&trace, stream, header.class),
-            packet_text: &packet_text,
+            stream_prefix: &format.stream_prefix(&trace, TraceName::default(), stream),
+            class_prefix: &format.class_prefix(&trace, stream, header.class),
+            packet_prefix: &packet_prefix,
             prefix: None,
         };
         let mut out = Vec::new();
@@ -587,8 +588,8 @@ fn damaged_records_are_shown_as_far_as_they_can_be_read() {
             let mut decoder = StreamDecoder::new(&trace);
             let window = Window::whole(&bytes);
             let mut format = Symbolic::new(pretty());
-            let mut packet_text = Vec::new();
-            let mut sink = format.packet_sink(&mut packet_text);
+            let mut packet_prefix = Vec::new();
+            let mut sink = format.packet_sink(&mut packet_prefix);
             if decoder.begin_packet(window, bytes.len() as u64, &mut sink, |_| {}).is_err() {
                 continue;
             }
@@ -597,9 +598,9 @@ fn damaged_records_are_shown_as_far_as_they_can_be_read() {
                 let line = Line {
                     stamp: None,
                     previous: None,
-                    stream_text: &[],
-                    class_text: &[],
-                    packet_text: &packet_text,
+                    stream_prefix: &[],
+                    class_prefix: &[],
+                    packet_prefix: &packet_prefix,
                     prefix: None,
                 };
                 let mut out = Vec::new();

@@ -1,19 +1,21 @@
 //! Events in the form that was asked for, whoever writes them.
 
+use std::fs::File;
+
+use trackway_console::Stream;
 use trackway_ctf::read::EventClass;
 use trackway_reader::{Input, Selection};
-use trackway_render::{Csv, Discard, Json, LineFormat, OneLine, Pretty, Symbolic, event_columns};
+use trackway_render::{
+    Csv, Discard, EventOutput, Json, LineOutput, OneLine, Pretty, Symbolic, event_columns,
+};
 
 use super::Clock;
 use crate::arguments::EventFormat;
 
-/// Something that writes events, in whatever form.
-pub(super) trait Writes {
-    /// Whether line ends within a line are escaped.
-    fn is_escaped(&self) -> bool;
-
-    /// Writes them as lines of `format`; whether nothing was damaged.
-    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool>;
+/// Events that can be written to any output.
+pub(super) trait EventSource {
+    /// Writes the events; returns true if nothing was damaged.
+    fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool>;
 }
 
 /// In which form events are written.
@@ -27,31 +29,37 @@ pub(super) struct Form {
     pub(super) is_symbolic: bool,
 }
 
-/// Writes events in this form.
+/// Writes events in this form to `writer`.
 pub(super) fn write(
     form: Form,
     pretty: Pretty<Clock>,
-    events: impl Writes,
+    events: impl EventSource,
+    writer: &mut Stream<File>,
 ) -> anyhow::Result<bool> {
     let Form { format, columns, has_traces, is_symbolic } = form;
-    let is_escaped = events.is_escaped();
-    match (format, columns) {
-        (EventFormat::Text, _) if is_symbolic => {
-            events.write(&OneLine::new(Symbolic::new(pretty), is_escaped))
+    let is_escaped = writer.is_escaped();
+    match format {
+        EventFormat::Text if is_symbolic => {
+            let format = OneLine::new(Symbolic::new(pretty), is_escaped);
+            events.write_to(&mut LineOutput::new(format, writer))
         }
-        (EventFormat::Text, _) => events.write(&OneLine::new(pretty, is_escaped)),
-        (EventFormat::Json, _) => {
+        EventFormat::Text => {
+            events.write_to(&mut LineOutput::new(OneLine::new(pretty, is_escaped), writer))
+        }
+        EventFormat::Json => {
             let json = if has_traces { Json::with_traces(pretty) } else { Json::new(pretty) };
-            events.write(&OneLine::new(json.symbolic(is_symbolic), is_escaped))
+            let format = OneLine::new(json.symbolic(is_symbolic), is_escaped);
+            events.write_to(&mut LineOutput::new(format, writer))
         }
-        (EventFormat::Csv, columns) => {
+        EventFormat::Csv => {
             let csv = match columns {
                 Some(columns) => Csv::with_columns(pretty, columns),
                 None => Csv::new(pretty),
             };
-            events.write(&OneLine::new(csv.symbolic(is_symbolic), is_escaped))
+            let format = OneLine::new(csv.symbolic(is_symbolic), is_escaped);
+            events.write_to(&mut LineOutput::new(format, writer))
         }
-        (EventFormat::None, _) => events.write(&Discard::new(pretty)),
+        EventFormat::None => events.write_to(&mut LineOutput::new(Discard::new(pretty), writer)),
     }
 }
 

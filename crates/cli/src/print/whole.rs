@@ -8,7 +8,7 @@ use trackway_console::{Stream, Style};
 use trackway_reader::{
     Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
 };
-use trackway_render::{Discard, LineFormat, push_details, push_details_json};
+use trackway_render::{Discard, EventOutput, LineOutput, push_details, push_details_json};
 
 use super::events::Form;
 use super::{Asked, events, tell_unfinished};
@@ -107,33 +107,39 @@ impl Whole<'_> {
     /// Prints how many events there are.
     fn count(self) -> anyhow::Result<bool> {
         let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
-        let passed = Discard::passing(asked.pretty());
-        let mut nowhere = io::sink();
-        let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
+        let mut passed = LineOutput::new(Discard::passing(asked.pretty()), io::sink());
+        let summary = print(inputs, &selection, &mut passed, &settings, messages)?;
         writeln!(output, "{}", summary.events)?;
         Ok(summary.is_whole)
     }
 
     /// Prints the events.
     fn events(self) -> anyhow::Result<bool> {
-        let (format, pretty) = (self.asked.arguments.format, self.asked.coloured(&self.output));
+        let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
+        let (format, pretty) = (asked.arguments.format, asked.coloured(&output));
         let columns = match format {
-            EventFormat::Csv => events::common_columns(&self.inputs, &self.selection),
-            _ => None,
+            EventFormat::Csv => events::common_columns(&inputs, &selection),
+            EventFormat::Text | EventFormat::Json | EventFormat::None => None,
         };
-        let has_traces = self.inputs.len() > 1;
-        let is_symbolic = self.asked.arguments.symbolic;
-        events::write(Form { format, columns, has_traces, is_symbolic }, pretty, self)
+        let has_traces = inputs.len() > 1;
+        let is_symbolic = asked.arguments.symbolic;
+        let form = Form { format, columns, has_traces, is_symbolic };
+        let recorded = Recorded { inputs, selection, settings, messages };
+        events::write(form, pretty, recorded, &mut output)
     }
 }
 
-impl events::Writes for Whole<'_> {
-    fn is_escaped(&self) -> bool {
-        self.output.is_escaped()
-    }
+/// The events of traces as they are.
+struct Recorded<'a> {
+    inputs: Vec<Input<TraceFile>>,
+    selection: Selection<'a>,
+    settings: Settings,
+    messages: &'a mut dyn Write,
+}
 
-    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
-        let Self { inputs, selection, settings, mut output, messages, .. } = self;
-        Ok(print(inputs, &selection, format, &settings, &mut output, messages)?.is_whole)
+impl events::EventSource for Recorded<'_> {
+    fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
+        let Self { inputs, selection, settings, messages } = self;
+        Ok(print(inputs, &selection, output, &settings, messages)?.is_whole)
     }
 }
