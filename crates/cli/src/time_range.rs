@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use trackway_reader::Range;
 use trackway_render::{DateTime, seconds_of, utc};
 
-use crate::arguments::SelectionArguments;
+use crate::common::selection::SelectionArguments;
 use crate::local_time;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;

@@ -109,7 +109,7 @@ impl Check {
 /// # Errors
 ///
 /// If it cannot be printed.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let checks = all();
     let text = match arguments.format {
         Format::Text => text(&checks),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use trackway_console::write_lines;
+use trackway_console::{stdout, write_lines};
 use trackway_filter::applications::with_applications;
 use trackway_filter::compile::{CompiledFor, compile_for};
 use trackway_filter::error::Error;
@@ -78,7 +78,8 @@ struct ExplainArguments {
 /// # Errors
 ///
 /// If there are no such events, or the filter makes no sense for them.
-pub(crate) fn run(arguments: Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let output = &mut stdout();
     match arguments.verb {
         Verb::Explain(ExplainArguments { object: Some(file), .. }) => {
             object::explain(&file, output)

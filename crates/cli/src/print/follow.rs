@@ -13,10 +13,10 @@ use trackway_render::EventOutput;
 
 use trackway_sys::wait::is_without_reader;
 
-use super::events::Form;
+use super::format::{self, Form};
 use super::live::{Targets, find};
-use super::{Asked, events, tell_unfinished};
-use crate::arguments::threads;
+use super::{Asked, tell_unfinished};
+use crate::common::jobs::threads;
 use crate::time_range;
 
 /// Prints the events of traces and those that come; whether nothing is damaged or missing.
@@ -43,7 +43,7 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     let is_symbolic = asked.arguments.symbolic;
     let form =
         Form { format: asked.arguments.format, columns: None, has_traces: true, is_symbolic };
-    events::write(form, pretty, growing, &mut output)
+    format::write(form, pretty, growing, &mut output)
 }
 
 /// The traces that are in `folders`. What is damaged is told while they are followed.
@@ -66,7 +66,7 @@ struct Growing<'a> {
     messages: &'a mut dyn Write,
 }
 
-impl events::EventSource for Growing<'_> {
+impl format::EventSource for Growing<'_> {
     fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
         let Self { asked, folders, needs_first, fd, messages } = self;
         let arguments = asked.arguments;

@@ -7,6 +7,7 @@ use trackway_ctf::read::{ClockClass, EnvironmentValue, Trace};
 use trackway_reader::{Input, Statistics, StreamCount};
 use trackway_render::{DateTime, Marks, grouped, printable, seconds};
 
+use crate::common::counted::counted;
 use crate::common::json::quoted;
 
 const NS_IN_SECOND: i64 = 1_000_000_000;
@@ -14,7 +15,7 @@ const NS_PER_SECOND: f64 = 1e9;
 
 /// What a folder's trace says of where it is from.
 #[derive(Default)]
-pub(crate) struct Source {
+pub(super) struct Source {
     folder: String,
     hostname: Option<String>,
     /// Of what it has events: `ust`, `kernel`.
@@ -32,7 +33,7 @@ struct SourceClock {
 }
 
 /// Where the traces in `inputs` are from, each found in one of `folders`.
-pub(crate) fn sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<Source> {
+pub(super) fn sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<Source> {
     let source = |(input, folder): (&Input<B>, &PathBuf)| {
         let text = |name| input.trace.environment_text(name).map(str::to_owned);
         Source {
@@ -66,13 +67,13 @@ impl SourceClock {
 
 /// What stands around names and losses: colours, or nothing.
 #[derive(Default)]
-pub(crate) struct Colours {
-    pub(crate) name: Marks,
-    pub(crate) loss: Marks,
+pub(super) struct Colours {
+    pub(super) name: Marks,
+    pub(super) loss: Marks,
 }
 
 /// As tables; `calendar` gives the date and time at a time in seconds since 1970.
-pub(crate) fn text(
+pub(super) fn text(
     all: &Statistics,
     calendar: impl Fn(i64) -> Option<DateTime>,
     sources: &[Source],
@@ -222,11 +223,6 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize, name: &M
     text
 }
 
-/// `1,234 events`
-pub(crate) fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
 /// A time in nanoseconds since 1970, with its date where there is one.
 fn date_and_time(ns: i64, calendar: impl Fn(i64) -> Option<DateTime>) -> String {
     let (seconds, fraction) = (ns.div_euclid(NS_IN_SECOND), ns.rem_euclid(NS_IN_SECOND));
@@ -295,7 +291,7 @@ fn json_number(number: Option<i64>) -> String {
 }
 
 /// As a JSON object, on one line.
-pub(crate) fn json(all: &Statistics, sources: &[Source]) -> String {
+pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
     let events: Vec<String> = all
         .events
         .iter()
@@ -352,7 +348,7 @@ pub(crate) fn json(all: &Statistics, sources: &[Source]) -> String {
 }
 
 /// The events as comma-separated values; each on a line of its own if `is_escaped`.
-pub(crate) fn csv(all: &Statistics, is_escaped: bool) -> String {
+pub(super) fn csv(all: &Statistics, is_escaped: bool) -> String {
     let mut text = "name,count,share,bytes,mean_bytes,rate_per_s\n".to_owned();
     for event in &all.events {
         let mut name = Vec::new();

@@ -1,4 +1,4 @@
-//! `trackway trim` and `trackway merge`: traces written from traces.
+//! Traces written from traces, by `trackway trim` and `trackway merge`.
 //!
 //! Ctrl-C and its like end it in order: what was begun is removed, and the command ends by that
 //! signal, as if it had not caught it.
@@ -14,59 +14,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use trackway_console::{clear_progress, has_progress, message, show_progress, stderr};
-use trackway_reader::{
-    Export, ExportError, Exported, Found, Input, Selection, TraceFile, first_time, open,
-};
+use trackway_reader::{Export, ExportError, Exported, Found, Input, TraceFile};
 use trackway_render::grouped;
 use trackway_sys::signal::{self, SignalReader, SignalSet};
 use trackway_sys::wait::readable;
 
-use crate::arguments::{MergeArguments, TrimArguments, threads};
-use crate::inside;
-use crate::patterns::Patterns;
-use crate::stats::counted;
-use crate::{NEGATIVE, time_range};
+use super::counted::counted;
+use super::jobs::threads;
+use crate::NEGATIVE;
 
 /// So long a wait that it is for ever: a day.
 const FOREVER_NS: u64 = 86_400_000_000_000;
 /// How often progress is shown.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// `trackway trim`.
-///
-/// # Errors
-///
-/// If a folder has no trace, or cannot be read; if nothing can be written.
-pub(crate) fn trim(arguments: &TrimArguments) -> anyhow::Result<ExitCode> {
-    let patterns = Patterns::new(&arguments.selection.on)?;
-    inside::refuse_folder(&arguments.output, &arguments.traces)?;
-    let found = open(&arguments.traces, &mut stderr())?;
-    let first = || first_time(&found.inputs);
-    let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
-    let events = |name: &str| patterns.select(name);
-    let selection = Selection { range, events: &events, ..Selection::default() };
-    patterns.warn_if_none(&found.inputs, &mut stderr())?;
-    run(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
-        trackway_reader::trim(inputs, &selection, export, jobs, messages)
-    })
-}
-
-/// `trackway merge`.
-///
-/// # Errors
-///
-/// As for [`trim`].
-pub(crate) fn merge(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
-    inside::refuse_folder(&arguments.output, &arguments.traces)?;
-    let found = open(&arguments.traces, &mut stderr())?;
-    run(found, &arguments.output, arguments.jobs, trackway_reader::join)
-}
-
 /// A trace, and the folder that it was found in.
-type InFolder = (Input<TraceFile>, PathBuf);
+pub(crate) type InFolder = (Input<TraceFile>, PathBuf);
 
-/// Writes to `folder` what `write` makes of what was `found`.
-fn run(
+/// Writes to `folder` what `write` makes of the traces in `found`.
+///
+/// # Errors
+///
+/// If no trace was found, or nothing can be written.
+pub(crate) fn export(
     found: Found,
     folder: &Path,
     jobs: Option<NonZero<usize>>,

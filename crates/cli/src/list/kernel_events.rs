@@ -23,7 +23,7 @@ const NAMES_SHOWN: usize = 6;
 const PAYLOAD_BYTES: u32 = 4096;
 
 /// Lists the events that `patterns` are for, or all.
-pub(crate) fn run(
+pub(super) fn run(
     patterns: &[String],
     format: Format,
     output: &mut dyn Write,

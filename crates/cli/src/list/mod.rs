@@ -3,6 +3,10 @@
 //! The window knows events, not who has them: which process has which is read from the SDT notes
 //! of the files that the process has mapped.
 
+mod args;
+mod contexts;
+mod kernel_events;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,12 +14,13 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::window::EVENTS_MAX;
-use trackway_console::{Style, Target};
+use trackway_console::{Style, Target, stdout};
 use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
 use trackway_recorder::{Home, elf, processes, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES};
 use trackway_window::Window;
 
+pub(crate) use self::args::Arguments;
 use crate::common::events::{events_in, scalar_name};
 use crate::common::format::Format;
 use crate::common::json::{quoted, reason_object};
@@ -45,8 +50,24 @@ struct Found {
     unlisted: Vec<Reason>,
 }
 
-/// Lists what can be traced.
-pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+/// Lists events of processes, events of the kernel, or contexts.
+///
+/// # Errors
+///
+/// If they cannot be read, or standard output cannot be written.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { kernel, patterns, contexts, format } = arguments;
+    if contexts {
+        contexts::run(format, &mut stdout())
+    } else if kernel {
+        kernel_events::run(&patterns, format, &mut stdout())
+    } else {
+        list_processes(format, &mut stdout())
+    }
+}
+
+/// Lists what can be traced in processes.
+fn list_processes(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut found = Home::look(find)?.unwrap_or_default();
     found.other_versions = versions::other_versions();
     found.unlisted = diagnose(&Selection::all());

@@ -36,7 +36,7 @@ struct Context {
 }
 
 /// Lists the contexts that there are.
-pub(crate) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(super) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (programs, kernel) = (of_programs(), of_kernel());
     let text = match format {
         Format::Text => {

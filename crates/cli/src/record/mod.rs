@@ -1,4 +1,6 @@
-//! `trackway record` and `trackway recover`.
+//! `trackway record`: a command and its children recorded, or the kernel alone.
+
+mod args;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,18 +8,17 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use trackway_recorder::{
     BufferOptions, CommandEnd, KernelOptions, Mode, Notices, RecordOptions, Reserve, SessionSpec,
-    Stranded, Tracefiles, as_asked, take_filters,
+    Tracefiles, as_asked, take_filters,
 };
 
-use crate::arguments::{RecordArguments, RecoverArguments, ReserveBy};
-use crate::common::recovered::report_recovered;
+pub(crate) use self::args::{Arguments, ReserveBy};
 use crate::filter::object::filters_of;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
 pub(crate) const FAILED: u8 = 125;
 
 /// Records a command; the exit status is its own.
-pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let size_of = |text: &Option<String>, what: &str| {
         let read = |text: &String| {
             trackway_recorder::parse_size(text)
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         command: arguments.command.clone(),
     };
     if let Some(spec) = file {
-        take_file(spec, arguments, &mut options)?;
+        take_file(spec, &arguments, &mut options)?;
     }
     let notices = Notices::new(arguments.quiet);
     if options.command.is_empty() {
@@ -98,7 +99,7 @@ fn in_file(file: &Path) -> anyhow::Result<SessionSpec> {
 /// command line says which. Filters that are about those are theirs, wherever they stand.
 fn take_file(
     mut spec: SessionSpec,
-    arguments: &RecordArguments,
+    arguments: &Arguments,
     options: &mut RecordOptions,
 ) -> anyhow::Result<()> {
     if let Some(kernel) = &spec.kernel {
@@ -121,18 +122,4 @@ fn take_file(
     }
     options.channels = spec.channels;
     Ok(())
-}
-
-/// Recovers what dead recorders left.
-pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> {
-    let notices = Notices::new(false);
-    let folder = arguments.folder.as_deref();
-    let stranded = if arguments.discard { Stranded::Discard } else { Stranded::Beside };
-    let recovered =
-        trackway_recorder::recover(&notices, folder, stranded).map_err(anyhow::Error::new)?;
-    if recovered.is_nothing() {
-        notices.say(format_args!("nothing to recover"));
-    }
-    report_recovered(&notices, &recovered.sessions, stranded)?;
-    Ok(ExitCode::SUCCESS)
 }
