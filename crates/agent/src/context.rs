@@ -2,6 +2,8 @@
 //! applications come behind them: [`crate::application`].)
 
 use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
+use trackway_jit::framer::Contexts;
+use trackway_jit::helper::Word;
 
 /// Writes the contexts that `wanted` names so that they end at `end`; how many bytes. A record
 /// has them in the order vpid, vtid, procname, so they are written backward.
@@ -38,4 +40,13 @@ pub(crate) unsafe fn write(
         }
         end.offset_from_unsigned(at)
     }
+}
+
+/// The same values for filters; `name` is where the thread's name lies in a frame's bytes.
+#[inline(always)]
+pub(crate) const fn for_filters(pid: u32, tid: u32, name: Word) -> Contexts {
+    Contexts::NONE
+        .with_signed(VPID, pid.cast_signed())
+        .with_signed(VTID, tid.cast_signed())
+        .with(PROCNAME, name.to_bits())
 }

@@ -18,6 +18,7 @@ use trackway_ctf::write::{
     metadata_preamble, packet_header,
 };
 use trackway_render::{EventEncoder as _, Line, Pretty, PrettyOptions, Stamp, utc};
+use trackway_schema::context::VTID;
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
@@ -102,7 +103,7 @@ fn preamble(vtid: bool) -> String {
         creation_datetime: "20261121T025621+0000".to_owned(),
         boot_uuid: *b"fedcba9876543210",
         clock_offset_ns: 1_795_228_670_847_582_868,
-        contexts: Contexts { vtid, ..Contexts::default() },
+        contexts: Contexts { bits: if vtid { VTID } else { 0 }, ..Contexts::default() },
     })
 }
 

@@ -11,6 +11,7 @@ use trackway_ctf::read::Trace;
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
 use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// Our own text for a trace: events, and warnings.
@@ -191,9 +192,7 @@ fn losses_are_told_as_babeltrace2_tells_them() {
 #[test]
 fn odd_texts_are_quoted() {
     let mut trace = description(Contexts {
-        vpid: true,
-        vtid: true,
-        procname: true,
+        bits: VPID | VTID | PROCNAME,
         kernel: Vec::new(),
         applications: vec!["a b:}; /*".into(), "a_b:}; */".into(), "_none:int".into()],
     });

@@ -3,6 +3,7 @@
 //! The types are plain, so that whoever reads traces can describe what is in them, too: more than
 //! a traced program records (structures, integers of 12 bits) has a type here.
 
+use trackway_schema::context::{Context, ContextType, TABLE};
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
 use crate::place::{Place, Root, Step};
@@ -152,9 +153,14 @@ impl Layout {
 
     /// Contexts of every traced program.
     pub fn program_contexts() -> Vec<Member> {
-        [("vpid", Scalar::I32.into()), ("vtid", Scalar::I32.into()), ("procname", Type::String)]
-            .map(|(name, of)| Member { name: name.into(), of })
-            .into()
+        let member = |context: Context| Member {
+            name: context.name.into(),
+            of: match context.of {
+                ContextType::Scalar(scalar) => scalar.into(),
+                ContextType::Text(_) => Type::String,
+            },
+        };
+        TABLE.map(member).into()
     }
 }
 

@@ -10,7 +10,7 @@ use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
-use crate::application;
+use crate::{application, context};
 
 /// Where the payload begins in the bytes of a frame: in front of it, in the headroom, are values of
 /// applications' contexts and the thread's name, for as long as filters look at them.
@@ -181,7 +181,7 @@ impl Plan {
             procname.length = length;
             procname.offset = (BEGIN - NAME_BYTES) as u32;
         }
-        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
+        let contexts = context::for_filters(who.pid, who.tid, procname);
         // SAFETY: headroom and payload lie one behind the other, and nobody else writes there.
         // (What of the headroom nobody has written is not looked at: no word speaks of it.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, BEGIN + size) };

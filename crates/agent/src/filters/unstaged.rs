@@ -18,7 +18,7 @@ use trackway_schema::Scalar;
 use self::chunk::{CHUNK_BYTES, Chunk};
 use super::plan::{Plan, Step, Who};
 use crate::abi::Argument;
-use crate::application;
+use crate::{application, context};
 
 /// Room for copies, in bytes: some chunks.
 const ROOM_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
@@ -171,7 +171,7 @@ impl Plan {
             let copied = unsafe { room.copy(name.as_ptr(), name.len()) };
             procname.offset = copied.ok()?;
         }
-        let contexts = Contexts { vpid: who.pid, vtid: who.tid, procname };
+        let contexts = context::for_filters(who.pid, who.tid, procname);
         // SAFETY: by contract.
         unsafe { step.passes_unstaged(arguments, &mut room, &contexts) }
     }

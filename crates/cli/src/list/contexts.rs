@@ -10,17 +10,14 @@ use trackway_filter::layout::Layout;
 use trackway_kernel::ftrace;
 use trackway_kernel::record::context;
 use trackway_recorder::parse_contexts;
+use trackway_schema::context::TABLE;
 
 use crate::common::format::Format;
 use crate::common::json::quoted;
 
-/// What contexts of programs' events are, for people.
-const OF_PROGRAMS: [(&str, &str); 4] = [
-    ("vpid", "process, for itself"),
-    ("vtid", "thread, for itself"),
-    ("procname", "the thread's name"),
-    ("$app.PROVIDER:NAME", "what the thread has set by trackway_set_context()"),
-];
+/// Contexts that programs set, for people.
+const OF_APPLICATIONS: (&str, &str) =
+    ("$app.PROVIDER:NAME", "what the thread has set by trackway_set_context()");
 
 /// What is only asked for of the kernel's events, because packets say it.
 const CPU: &str = "the CPU";
@@ -61,7 +58,8 @@ fn of_programs() -> Vec<Context> {
         is_asked: is_of_application(name) || asked.iter().any(|member| member.name == name),
         by_tracefs: None,
     };
-    OF_PROGRAMS.map(context).into()
+    let named = TABLE.map(|one| (one.name, one.about));
+    named.into_iter().chain([OF_APPLICATIONS]).map(context).collect()
 }
 
 fn of_kernel() -> Vec<Context> {

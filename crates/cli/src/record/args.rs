@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use trackway_schema::context::names;
 
 use crate::common::format::KernelWay;
 use crate::help::{HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
@@ -73,14 +74,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LIST", help_heading = MOST_USED)]
     pub(crate) kernel: Vec<String>,
     /// Record with each event: vtid, vpid, procname, ..., none
-    ///
-    /// Of programs' events: vpid, vtid, procname, '$app.PROVIDER:NAME' of the program's own
-    /// contexts (docs/guides/contexts.md), or none [default: vtid]. Of kernel events, which all
-    /// have tid: vpid, vtid and procname, too, and pid, ppid, prio, nice, uid, euid, suid, gid,
-    /// egid, sgid, cgroup_id, the namespaces cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns,
-    /// user_ns, uts_ns, and preemptible, interruptible, need_reschedule, migratable where the
-    /// kernel shows them.
-    #[arg(long, value_name = "LIST", help_heading = WHAT)]
+    #[arg(long, value_name = "LIST", help_heading = WHAT, long_help = context_help())]
     pub(crate) context: Option<String>,
     /// Read channels, events, filters and buffers from FILE
     ///
@@ -190,4 +184,17 @@ pub(crate) enum ReserveBy {
     /// The algorithm of LTTng's buffers: a writer killed in the middle loses what is in its
     /// sub-buffer, and all that comes a round later
     Lockless,
+}
+
+/// Help on `--context`: the contexts of programs are those of [`names`].
+fn context_help() -> String {
+    format!(
+        "Record with each event: vtid, vpid, procname, ..., none\n\nOf programs' events: {}, \
+         '$app.PROVIDER:NAME' of the program's own contexts (docs/guides/contexts.md), or none \
+         [default: vtid]. Of kernel events, which all have tid: vpid, vtid and procname, too, and \
+         pid, ppid, prio, nice, uid, euid, suid, gid, egid, sgid, cgroup_id, the namespaces \
+         cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns, user_ns, uts_ns, and preemptible, \
+         interruptible, need_reschedule, migratable where the kernel shows them.",
+        names()
+    )
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use trackway_recorder::Level;
+use trackway_schema::context::names;
 
 use crate::common::format::{Format, KernelWay};
 use crate::help::{HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
@@ -190,6 +191,15 @@ pub(crate) struct LevelArguments {
     pub(crate) level_only: Option<Level>,
 }
 
+/// Help on `--context`: the contexts of programs are those of [`names`].
+fn context_help() -> String {
+    format!(
+        "Record with each event: vtid, vpid, procname, ..., none\n\n{}, '$app.PROVIDER:NAME' of \
+         programs' own contexts (docs/guides/contexts.md), or none [default: vtid].",
+        names()
+    )
+}
+
 /// Buffers, contexts and processes of a channel. What is not said is as usual, or stays.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelOptions {
@@ -199,10 +209,7 @@ pub(crate) struct ChannelOptions {
     #[arg(long, visible_alias = "flight-recorder", help_heading = MOST_USED)]
     pub(crate) overwrite: bool,
     /// Record with each event: vtid, vpid, procname, ..., none
-    ///
-    /// vpid, vtid, procname, '$app.PROVIDER:NAME' of programs' own contexts
-    /// (docs/guides/contexts.md), or none [default: vtid].
-    #[arg(long, value_name = "LIST", help_heading = WHAT)]
+    #[arg(long, value_name = "LIST", help_heading = WHAT, long_help = context_help())]
     pub(crate) context: Option<String>,
     /// Cut each stream into files of at most SIZE
     ///
