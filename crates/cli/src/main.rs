@@ -47,6 +47,14 @@ no command given. The first commands to try:
   trackway print DIR          # prints the events in that folder
   trackway list               # lists the events of running programs
 trackway --help lists all commands; trackway help COMMAND shows options and examples of one.";
+/// The commands in groups, the most used first.
+const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
+    (help::MOST_USED, &["record", "print", "list", "session", "doctor"]),
+    ("While a session records", &["channel", "event"]),
+    ("Traces", &["trim", "merge", "recover"]),
+    ("More", &["filter", "bench", "help"]),
+];
+
 /// Exit status for a negative answer, as of damage found.
 const NEGATIVE: u8 = 1;
 
