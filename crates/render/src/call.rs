@@ -14,16 +14,16 @@
 //! some: nothing of a call that failed. (Where it was given NULL for that, zeros are shown: the
 //! return does not say.)
 
-use std::net::SocketAddr;
 use std::ops::Range;
 
 use trackway_ctf::read::{
     Base, Enumeration, EventSink, Integer, Meaning, Member, Scope, Sink, Type, VariantOption,
 };
 
+use crate::address::AddressKind;
 use crate::fields::{FieldWriter, push_integer};
-use crate::socket::{Part, Socket, internet};
-use crate::symbolic::{push_meaning, push_name};
+use crate::meaning::{push_meaning, push_name};
+use crate::socket::{Part, Socket};
 
 /// Name of the last field, which says of which arguments something is missing.
 const INCOMPLETE: &str = "incomplete";
@@ -32,12 +32,8 @@ const NOTHING_MISSING: &[u8] = b"incomplete = 0x0";
 const NOTHING: &[u8] = b" = []";
 /// Most elements of a sequence that are put together with those of others.
 const CELLS_MAX: usize = 256;
-/// Linux's numbers (linux/socket.h).
+/// Linux's number (linux/socket.h).
 const AF_UNSPEC: u64 = 0;
-const AF_INET: u16 = 2;
-const AF_INET6: u16 = 10;
-/// Bytes of a UUID that have a sign in front.
-const UUID_SIGNS: [usize; 4] = [4, 6, 8, 10];
 /// Least negative number that is an error's (MAX_ERRNO, linux/err.h).
 const ERROR_LEAST: i64 = -4095;
 /// Names of arguments that stay what they are, for what matters is where they point to.
@@ -79,63 +75,6 @@ enum Place {
     Aside,
     /// Nothing that is shown.
     Dropped,
-}
-
-/// What an array of bytes is.
-#[derive(Debug, Clone, Copy)]
-enum AddressKind {
-    Internet,
-    Hardware,
-    Uuid,
-}
-
-impl AddressKind {
-    fn of(member: &Member) -> Option<Self> {
-        let Type::Array(array) = member.kind() else { return None };
-        let Type::Integer(byte) = array.element() else { return None };
-        match byte.meaning()? {
-            Meaning::Internet => Some(Self::Internet),
-            Meaning::Hardware => Some(Self::Hardware),
-            Meaning::Uuid => Some(Self::Uuid),
-            _ => None,
-        }
-    }
-
-    fn push(self, out: &mut Vec<u8>, bytes: &[u8]) {
-        let text = match self {
-            Self::Internet => internet(bytes).map(|address| address.to_string()),
-            _ => None,
-        };
-        // `struct sockaddr`: the family, and, as networks have them, port and address.
-        let text = text.or_else(|| {
-            let &[low, high, port_high, port_low, ..] = bytes else { return None };
-            let address = match u16::from_le_bytes([low, high]) {
-                AF_INET => bytes.get(4..8)?,
-                AF_INET6 => bytes.get(8..24)?,
-                _ => return None,
-            };
-            let port = u16::from_be_bytes([port_high, port_low]);
-            let is_internet = matches!(self, Self::Internet);
-            let address = internet(address).filter(|_| is_internet)?;
-            Some(SocketAddr::new(address, port).to_string())
-        });
-        match text {
-            Some(text) => out.extend_from_slice(text.as_bytes()),
-            None => self.push_digits(out, bytes),
-        }
-    }
-
-    /// `02:00:5e:10:00:ff`, `ed5b64dc-246a-4f30-8319-ad4e4c25be20`.
-    fn push_digits(self, out: &mut Vec<u8>, bytes: &[u8]) {
-        for (index, byte) in bytes.iter().enumerate() {
-            let sign = match self {
-                Self::Hardware | Self::Internet if index > 0 => ":",
-                Self::Uuid if UUID_SIGNS.contains(&index) => "-",
-                _ => "",
-            };
-            out.extend_from_slice(format!("{sign}{byte:02x}").as_bytes());
-        }
-    }
 }
 
 /// A member behind an argument.

@@ -23,9 +23,9 @@ use crate::format::{
     TraceName, bound, push_inner,
 };
 use crate::json::{JsonWriter, float_word, push_integer, push_json_text};
+use crate::meaning::push_meaning;
 use crate::number::{push_decimal, push_signed};
 use crate::pretty::Pretty;
-use crate::symbolic::push_meaning;
 use crate::time::Calendar;
 
 /// Columns that every line has.

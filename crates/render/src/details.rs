@@ -18,9 +18,9 @@ use trackway_ctf::read::{
     Base, ClockClass, Encoding, EnvironmentValue, EventClass, Integer, StreamClass, Struct, Trace,
     Type,
 };
-use trackway_schema::LEVEL_NAMES;
 
 use crate::json::{push_environment_value, push_json_text, push_name, seconds};
+use crate::level::level_name;
 use crate::number::{grouped, push_decimal, push_signed};
 
 /// What stands before each line of a trace's parts.
@@ -116,12 +116,6 @@ fn push_stream(out: &mut Vec<u8>, slots: &SlotNames, stream: &StreamClass) {
 
 fn event_name(event: &EventClass) -> String {
     event.name().map_or_else(|| "<unknown>".to_owned(), printable)
-}
-
-/// A level's name, or its number where it has none.
-pub(crate) fn level_name(level: i64) -> String {
-    let name = usize::try_from(level).ok().and_then(|level| LEVEL_NAMES.get(level));
-    name.map_or_else(|| level.to_string(), |&name| name.to_owned())
 }
 
 fn push_scope(out: &mut Vec<u8>, depth: usize, slots: &SlotNames, name: &str, kind: Option<&Type>) {

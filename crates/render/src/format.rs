@@ -76,8 +76,8 @@ pub struct DeltaSlot {
     /// How long it is; 0 if the line shows none.
     pub bytes: u8,
     /// Whether more than the difference depends on events before, so that
-    /// [`LineFormat::patch_delta`] must see the line even if the event before it is the one before it
-    /// in its stream.
+    /// [`LineFormat::patch_delta`] must see the line even if the event before it is the one before
+    /// it in its stream.
     pub always: bool,
 }
 

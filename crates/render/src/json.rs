@@ -18,11 +18,11 @@ use trackway_ctf::read::{
     Meaning, Member, Scope, Sink, StreamClass, Trace, VariantOption,
 };
 
-use crate::details::level_name;
 use crate::format::{
     DeltaSlot, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp,
     TraceName, bound, push_inner,
 };
+use crate::level::level_name;
 use crate::number::{nine_digits, push_decimal, push_signed};
 use crate::pretty::Pretty;
 use crate::time::Calendar;

@@ -7,12 +7,13 @@
 //!
 //! An [`EventOutput`] receives events in time order, in any format; [`LineOutput`] is the one for
 //! lines, of which a [`LineFormat`] says how they look. [`Pretty`] is the format of babeltrace2's
-//! `sink.text.pretty`; [`Json`] and [`Csv`] are for programs; [`Discard`] writes no events. Nothing is
-//! allocated per event: everything goes into a buffer that the caller keeps. Which events there
-//! are, and in which order, is the business of the crate `reader`.
+//! `sink.text.pretty`; [`Json`] and [`Csv`] are for programs; [`Discard`] writes no events.
+//! Nothing is allocated per event: everything goes into a buffer that the caller keeps. Which
+//! events there are, and in which order, is the business of the crate `reader`.
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod call;
 mod csv;
 mod details;
@@ -20,6 +21,8 @@ mod discard;
 mod fields;
 mod format;
 mod json;
+mod level;
+mod meaning;
 mod number;
 mod one_line;
 mod options;

@@ -38,9 +38,10 @@ pub(super) struct Capabilities {
     pub(super) details: Result<(), &'static str>,
 }
 
-/// The formats that print nothing.
-const PRINTS_NOTHING: &str = "--format none prints nothing: leave it out with --stats and --details, or leave \
-     these out to see whether something is damaged";
+/// The refusal of `--format none` where only text or JSON would be printed.
+const PRINTS_NOTHING: &str = "\
+    --format none prints nothing: leave it out with --stats and --details, or leave these out to \
+    see whether something is damaged";
 
 impl EventFormat {
     /// What it can print.

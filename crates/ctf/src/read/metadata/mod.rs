@@ -1,5 +1,7 @@
 //! Metadata, from text to the classes of a [`Trace`](super::Trace).
 
+mod clocks;
+mod finish;
 pub(crate) mod json;
 mod lexer;
 pub(crate) mod node;

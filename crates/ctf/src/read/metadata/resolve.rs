@@ -7,12 +7,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::clocks::{map_time, one_clock};
+use super::finish::{finish, fixed};
 use super::node::{
     Document, EventNode, IntegerNode, Named, Node, NodeKind, Place, Reference, Start, StreamNode,
     TextEndNode,
 };
 use crate::model::Literal;
-use crate::model::runs::{Flat, elements, fixed_bits, runs};
+use crate::model::runs::Flat;
 use crate::model::types::{
     Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, TextEnd, Type, Variant,
     VariantOption, WideText,
@@ -583,12 +585,6 @@ fn give_id_role(kind: &mut Type) {
     }
 }
 
-/// Alignments and sizes of the parts that there are, if none depends on its values.
-fn fixed(parts: [Option<&Type>; 3]) -> Option<Vec<(u64, u64)>> {
-    let parts = parts.into_iter().flatten();
-    parts.map(|part| fixed_bits(part).map(|bits| (part.alignment(), bits))).collect()
-}
-
 fn has_role(context: &Type, role: Role) -> bool {
     let Type::Struct(structure) = context else { return false };
     structure.members.iter().any(|member| match &member.kind {
@@ -597,129 +593,4 @@ fn has_role(context: &Type, role: Role) -> bool {
         }
         _ => false,
     })
-}
-
-/// Finds the clock that a field sets; an error if there are several.
-fn one_clock<'kind>(
-    kind: &'kind Type,
-    name: &mut Option<&'kind Arc<str>>,
-) -> Result<(), MetadataProblem> {
-    match kind {
-        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
-            match (&integer.clock, &name) {
-                (Some(clock), Some(before)) if clock != *before => {
-                    return Err(MetadataProblem::SecondClock(clock.to_string()));
-                }
-                (Some(clock), None) => *name = Some(clock),
-                _ => {}
-            }
-            Ok(())
-        }
-        Type::Struct(structure) => {
-            structure.members.iter().try_for_each(|member| one_clock(&member.kind, name))
-        }
-        Type::Variant(variant) => {
-            variant.options.iter().try_for_each(|option| one_clock(&option.kind, name))
-        }
-        Type::Array(array) => one_clock(&array.element, name),
-        Type::Sequence(sequence) => one_clock(&sequence.element, name),
-        Type::Float(_) | Type::Text | Type::WideText(_) => Ok(()),
-    }
-}
-
-/// See [`Resolver::map_times`].
-fn map_time(
-    kind: &mut Type,
-    name: &str,
-    clocks: &mut Vec<ClockClass>,
-) -> Result<(), MetadataProblem> {
-    match kind {
-        Type::Struct(structure) => structure.members.iter_mut().try_for_each(|member| {
-            if member.name() == name {
-                set_clock(&mut member.kind, clocks)?;
-            }
-            map_time(&mut member.kind, name, clocks)
-        }),
-        Type::Variant(variant) => variant.options.iter_mut().try_for_each(|option| {
-            if option.name() == name {
-                set_clock(&mut option.kind, clocks)?;
-            }
-            map_time(&mut option.kind, name, clocks)
-        }),
-        _ => Ok(()),
-    }
-}
-
-fn set_clock(kind: &mut Type, clocks: &mut Vec<ClockClass>) -> Result<(), MetadataProblem> {
-    let Some(integer) = kind.integer_mut().filter(|integer| integer.clock.is_none()) else {
-        return Ok(());
-    };
-    if clocks.is_empty() {
-        let (id, name) = ("default".to_owned(), "default".to_owned());
-        clocks.push(ClockClass { id, name, ..ClockClass::new() });
-    }
-    match &clocks[..] {
-        [only] => integer.clock = Some(Arc::from(only.id.as_str())),
-        _ => return Err(MetadataProblem::Unsupported("time that sets none of several clocks")),
-    }
-    Ok(())
-}
-
-/// Notes whose names without the underscore are another's, with it or without.
-fn mark_ambiguous(members: &mut [Member]) {
-    let mut bearers: HashMap<&str, u32> = HashMap::new();
-    for member in &*members {
-        let names = [member.name(), &member.raw_name];
-        let count = if names[0] == names[1] { 1 } else { 2 };
-        for name in names.into_iter().take(count) {
-            *bearers.entry(name).or_default() += 1;
-        }
-    }
-    let ambiguous: Vec<bool> =
-        members.iter().map(|member| bearers.get(member.name()).is_some_and(|&n| n > 1)).collect();
-    for (member, is_ambiguous) in members.iter_mut().zip(ambiguous) {
-        member.is_ambiguous = is_ambiguous;
-    }
-}
-
-/// Prepares what depends on all slots being known: what is hidden, how members are led in.
-fn finish(kind: &mut Type, is_version_2: bool) {
-    match kind {
-        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
-            // The packet's end does not set the clock while its beginning is being read.
-            let clocked = integer.clock.is_some() && !integer.signed;
-            integer.plain = !clocked && integer.role == Role::None && integer.slot.is_none();
-        }
-        Type::Struct(structure) => {
-            let mut shown = 0;
-            for member in &mut structure.members {
-                finish(&mut member.kind, is_version_2);
-                member.hidden = member.kind.is_hidden();
-                let lead = if shown == 0 { ' ' } else { ',' };
-                let space = if shown == 0 { "" } else { " " };
-                let text = format!("{lead}{space}{} = ", member.name());
-                member.lead = Literal::new(text.as_bytes());
-                shown += usize::from(!member.hidden);
-            }
-            // In CTF 2 names are what they are, and each is there once.
-            if !is_version_2 {
-                mark_ambiguous(&mut structure.members);
-            }
-            structure.shown = shown > 0 || structure.members.is_empty() || is_version_2;
-            structure.runs = runs(&structure.members, structure.alignment);
-        }
-        Type::Variant(variant) => {
-            let options = variant.options.iter_mut();
-            options.for_each(|option| finish(&mut option.kind, is_version_2));
-        }
-        Type::Array(array) => {
-            finish(&mut array.element, is_version_2);
-            array.elements = elements(&array.element);
-        }
-        Type::Sequence(sequence) => {
-            finish(&mut sequence.element, is_version_2);
-            sequence.elements = elements(&sequence.element);
-        }
-        Type::Float(_) | Type::Text | Type::WideText(_) => {}
-    }
 }
