@@ -40,18 +40,12 @@ pub const CUT: usize = !(usize::MAX >> 1);
 
 /// Context bits of a session, in the order in which contexts stand in a record.
 pub mod context {
-    /// `vpid`, i32: process id in its own namespace.
-    pub const VPID: u32 = 1;
-    /// `vtid`, i32: thread id in its own namespace.
-    pub const VTID: u32 = 2;
-    /// `procname`, char\[17\]: the thread's name.
-    pub const PROCNAME: u32 = 4;
+    pub use trackway_schema::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
+
     /// Contexts of applications: those that [`crate::session::Session::applications`] names, in
     /// that order. Of each a byte that says what follows, by the codes of `trackway_jit::Kind`:
     /// [`NOTHING`], an i64, a u64, an f64, or a string that ends with a NUL.
-    pub const APPLICATIONS: u32 = 8;
-    /// Bytes of `procname`.
-    pub const PROCNAME_BYTES: usize = 17;
+    pub const APPLICATIONS: u32 = trackway_schema::context::APPLICATIONS;
     /// Most contexts of applications.
     pub const APPLICATIONS_MAX: usize = 4;
     /// Most bytes of one: a string of 31, its NUL, and what says that it is one.
@@ -63,7 +57,7 @@ pub mod context {
 }
 
 /// Most bytes of a record's header and contexts, but those of applications.
-pub const ORDINARY_BYTES_MAX: usize = EXTENDED_BYTES + 8 + context::PROCNAME_BYTES;
+pub const ORDINARY_BYTES_MAX: usize = EXTENDED_BYTES + trackway_schema::context::bytes_of(u32::MAX);
 
 const _: () = assert!(
     // Two strings, and two numbers.

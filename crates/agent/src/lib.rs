@@ -22,6 +22,7 @@
 //! | [`sync`] | locks whose owner may vanish |
 //! | [`state`] | windows, decisions about sessions, threads, descriptions of events |
 //! | [`app_contexts`] | contexts that the program sets |
+//! | [`contexts`] | contexts of the thread, for records and for filters |
 //! | [`filters`] | filters, as links, plans and machine code |
 //! | [`fork_child`] | the list of everything that a fork child resets |
 //! | [`mod@emit`] | the recording path |
@@ -32,6 +33,7 @@
 pub mod abi;
 pub mod app_contexts;
 mod clone;
+mod contexts;
 mod emit;
 mod filters;
 mod fork_child;

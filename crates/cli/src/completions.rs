@@ -2,15 +2,40 @@
 //!
 //! Main invariant: only what takes a file's name is offered names of files.
 
-use clap::{Arg, Command, CommandFactory as _, ValueHint};
+use std::io::Write as _;
+use std::process::ExitCode;
 
-use crate::arguments::Arguments;
+use clap::{Arg, Args, Command, ValueHint};
+use trackway_console::stdout;
 
-/// The script for a shell.
-pub(crate) fn script(shell: clap_complete::Shell) -> Vec<u8> {
+/// Print a completion script.
+///
+/// Examples:
+///
+///   trackway completions bash > /usr/share/bash-completion/completions/trackway
+///   trackway completions zsh > _trackway
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Prints the script.
+///
+/// # Errors
+///
+/// If standard output cannot be written.
+pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
+    stdout().write_all(&script(arguments.shell, command))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The script of `command` for a shell.
+fn script(shell: clap_complete::Shell, command: Command) -> Vec<u8> {
     let mut script = Vec::new();
     // A command's name has to live as long as the program.
-    let declared: &'static Command = Box::leak(Box::new(Arguments::command()));
+    let declared: &'static Command = Box::leak(Box::new(command));
     clap_complete::generate(shell, &mut shown(declared), "trackway", &mut script);
     script
 }
@@ -50,13 +75,16 @@ fn hinted(argument: Arg) -> Arg {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
     use clap_complete::Shell;
 
     use super::*;
 
     #[test]
     fn what_is_hidden_is_not_offered_and_files_only_where_they_are_meant() {
-        let text = |shell| String::from_utf8(script(shell)).expect("text");
+        let text = |shell| {
+            String::from_utf8(script(shell, crate::arguments::Arguments::command())).expect("text")
+        };
         let bash = text(Shell::Bash);
         let is_of_words = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
         let mut words = bash.split(|letter| !is_of_words(letter));

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use clap::builder::{StyledStr, Styles};
 use clap::{Arg, Command};
 
+use crate::COMMAND_GROUPS;
+
 /// Headings of options, in the order in which `record` and `session create` declare them.
 pub(crate) const MOST_USED: &str = "Most used";
 pub(crate) const WHAT: &str = "What to record";
@@ -23,14 +25,6 @@ pub(crate) const FORM: &str = "How to print";
 
 /// Examples on a short page, at most.
 const EXAMPLES_MAX: usize = 3;
-
-/// The commands in groups, the most used first.
-const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
-    (MOST_USED, &["record", "print", "list", "session", "doctor"]),
-    ("While a session records", &["channel", "event"]),
-    ("Traces", &["trim", "merge", "recover"]),
-    ("More", &["filter", "bench", "help"]),
-];
 
 /// The command line with short pages: `command` and all commands below it.
 pub(crate) fn with_short_pages(command: Command) -> Command {

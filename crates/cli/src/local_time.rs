@@ -1,6 +1,6 @@
 //! The local time zone, from the C library: the one place in the command that needs `unsafe`.
 
-use trackway_ctf::text::DateTime;
+use trackway_render::DateTime;
 
 /// Date and time of day in the local time zone (`TZ`) at `seconds` since 1970.
 pub(crate) fn local(seconds: i64) -> Option<DateTime> {

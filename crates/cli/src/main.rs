@@ -5,31 +5,30 @@ mod arguments;
 mod bench;
 mod common;
 mod completions;
-mod contexts;
 mod doctor;
-mod export;
 mod filter;
 mod help;
 mod inside;
-mod kernel_events;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
+mod man;
+mod merge;
 mod named;
 mod patterns;
 mod print;
 mod progress;
 mod record;
+mod recover;
 mod rights;
 mod session;
-mod stats;
 mod time_range;
+mod trim;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, ValueEnum as _};
 use trackway_console::{IoError, Style, Target, message, stdout};
@@ -48,6 +47,14 @@ no command given. The first commands to try:
   trackway print DIR          # prints the events in that folder
   trackway list               # lists the events of running programs
 trackway --help lists all commands; trackway help COMMAND shows options and examples of one.";
+/// The commands in groups, the most used first.
+const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
+    (help::MOST_USED, &["record", "print", "list", "session", "doctor"]),
+    ("While a session records", &["channel", "event"]),
+    ("Traces", &["trim", "merge", "recover"]),
+    ("More", &["filter", "bench", "help"]),
+];
+
 /// Exit status for a negative answer, as of damage found.
 const NEGATIVE: u8 = 1;
 
@@ -82,50 +89,20 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         trackway_sys::signal::ignore_size_limit();
     }
     match arguments.verb {
-        Verb::Record(record) => record::run(&record),
+        Verb::Record(arguments) => record::run(arguments),
         Verb::Session(arguments) => session::run(arguments),
         Verb::Channel(arguments) => session::run_channel(arguments),
         Verb::Event(arguments) => session::run_event(arguments),
-        Verb::Recover(recover) => record::recover(&recover),
-        Verb::List(list) if list.contexts => contexts::run(list.format, &mut stdout()),
-        Verb::List(list) if list.kernel => {
-            kernel_events::run(&list.patterns, list.format, &mut stdout())
-        }
-        Verb::List(list) => list::run(list.format, &mut stdout()),
-        Verb::Print(mut print) => {
-            if !print.follow {
-                named::find(&mut print.traces);
-            }
-            let printed = print::run(&print, &mut progress::Messages);
-            progress::clear();
-            let whole = printed?;
-            Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
-        }
-        Verb::Trim(mut arguments) => {
-            named::find(&mut arguments.traces);
-            export::trim(&arguments)
-        }
-        Verb::Merge(mut arguments) => {
-            named::find(&mut arguments.traces);
-            export::merge(&arguments)
-        }
-        Verb::Filter(arguments) => filter::run(arguments, &mut stdout()),
-        Verb::Doctor(arguments) => doctor::run(&arguments),
+        Verb::Recover(arguments) => recover::run(arguments),
+        Verb::List(arguments) => list::run(arguments),
+        Verb::Print(arguments) => print::run(arguments),
+        Verb::Trim(arguments) => trim::run(arguments),
+        Verb::Merge(arguments) => merge::run(arguments),
+        Verb::Filter(arguments) => filter::run(arguments),
+        Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Bench(arguments) => bench::run(&arguments, &mut stdout()),
-        Verb::Completions(completions) => {
-            stdout().write_all(&completions::script(completions.shell))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Verb::Man(man) => {
-            std::fs::create_dir_all(&man.output)
-                .and_then(|()| {
-                    clap_mangen::generate_to(help::for_manual(Arguments::command()), &man.output)
-                })
-                .with_context(|| {
-                    format!("cannot write manual pages to {}", man.output.display())
-                })?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Verb::Man(arguments) => man::run(arguments, Arguments::command()),
     }
 }
 

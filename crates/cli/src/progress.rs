@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use trackway_console::{clear_progress, has_progress, show_progress, stderr};
-use trackway_ctf::text::grouped;
+use trackway_render::grouped;
 
 /// How long work is before anything is said of it.
 const SILENCE: Duration = Duration::from_secs(2);

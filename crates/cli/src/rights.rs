@@ -6,8 +6,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::arguments::{RecordArguments, Verb};
-use crate::session::arguments::{CreateArguments, SessionVerb};
+use crate::arguments::Verb;
+use crate::record;
+use crate::session::args::{CreateArguments, SessionVerb};
 
 /// Where sudo(8) searches for commands, as distributions configure it (`secure_path`).
 const SUDO_FOLDERS: [&str; 6] =
@@ -73,7 +74,7 @@ struct Alternatives {
 
 impl Alternatives {
     /// Records events of programs, as far as the options are about these.
-    fn of_record(record: &RecordArguments) -> Self {
+    fn of_record(record: &record::Arguments) -> Self {
         let has_kernel = !record.kernel.is_empty();
         let is_as_caller = record.user.is_none() && !record.command.is_empty();
         let effect_as_root = match is_as_caller {

@@ -2,10 +2,10 @@
 //! `09:30:00.5`, `09:30`, or seconds since 1970.
 
 use anyhow::Context as _;
-use trackway_ctf::text::{DateTime, seconds_of, utc};
 use trackway_reader::Range;
+use trackway_render::{DateTime, seconds_of, utc};
 
-use crate::arguments::SelectionArguments;
+use crate::common::selection::SelectionArguments;
 use crate::local_time;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;

@@ -9,14 +9,16 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;
 
+use trackway_ctf::Literal;
 use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Scope, Sink, StreamDecoder, Trace, Window,
 };
-use trackway_ctf::text::{Line, LineFormat as _, Literal, Pretty, PrettyOptions, Stamp, utc};
 use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
+use trackway_render::{EventEncoder as _, Line, Pretty, PrettyOptions, Stamp, utc};
+use trackway_schema::context::VTID;
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
@@ -101,7 +103,7 @@ fn preamble(vtid: bool) -> String {
         creation_datetime: "20261121T025621+0000".to_owned(),
         boot_uuid: *b"fedcba9876543210",
         clock_offset_ns: 1_795_228_670_847_582_868,
-        contexts: Contexts { vtid, ..Contexts::default() },
+        contexts: Contexts { bits: if vtid { VTID } else { 0 }, ..Contexts::default() },
     })
 }
 
@@ -193,9 +195,9 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                     let line = Line {
                         stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                         previous: None,
-                        stream_text: b"host ",
-                        class_text: b"app:event: ",
-                        packet_text: b"{ cpu_id = 0 }",
+                        stream_prefix: b"host ",
+                        class_prefix: b"app:event: ",
+                        packet_prefix: b"{ cpu_id = 0 }",
                         prefix: Some(&prefix),
                     };
                     lines.event(&mut text, line, body).map(|_| ())

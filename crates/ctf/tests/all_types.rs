@@ -6,8 +6,8 @@ mod support;
 use support::random_types::{Limits, random_metadata, random_packet, set_content_size};
 use support::{Folder, Random, babeltrace};
 use trackway_ctf::read::{StreamDecoder, Trace, Window};
-use trackway_ctf::text::{FieldWriter, Names, Pretty, PrettyOptions, utc};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{FieldWriter, LineOutput, Names, Pretty, PrettyOptions, utc};
 
 const PACKET_BYTES: usize = 300;
 
@@ -50,9 +50,8 @@ fn any_types_print_as_babeltrace2_prints_them() {
         print(
             vec![input],
             &Selection::default(),
-            &Pretty::new(PrettyOptions::default(), utc),
+            &mut LineOutput::new(Pretty::new(PrettyOptions::default(), utc), &mut ours),
             &settings,
-            &mut ours,
             &mut warnings,
         )
         .expect("memory");

@@ -8,9 +8,10 @@ use support::{
     Folder, Header, Made, START_NS, StreamWriter, babeltrace, description, event, random_trace,
 };
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// Our own text for a trace: events, and warnings.
@@ -24,8 +25,13 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
     let format = Pretty::new(PrettyOptions::default(), utc);
     let settings = Settings::default();
-    let summary =
-        print(vec![input], &Selection::default(), &format, &settings, &mut output, &mut warnings);
+    let summary = print(
+        vec![input],
+        &Selection::default(),
+        &mut LineOutput::new(format, &mut output),
+        &settings,
+        &mut warnings,
+    );
     let warnings = String::from_utf8(warnings).expect("UTF-8");
     assert!(summary.expect("writing to memory").is_whole, "{warnings}");
     (output, warnings)
@@ -186,9 +192,7 @@ fn losses_are_told_as_babeltrace2_tells_them() {
 #[test]
 fn odd_texts_are_quoted() {
     let mut trace = description(Contexts {
-        vpid: true,
-        vtid: true,
-        procname: true,
+        bits: VPID | VTID | PROCNAME,
         kernel: Vec::new(),
         applications: vec!["a b:}; /*".into(), "a_b:}; */".into(), "_none:int".into()],
     });

@@ -4,8 +4,8 @@ use trackway_ctf::read::{
     DecodeError, EnvironmentValue, MetadataProblem, Skip, StreamDecoder, Trace, Value, Window,
     read_stream,
 };
-use trackway_ctf::text::{FieldWriter, Names};
 use trackway_ctf::write::{NewPacket, PacketRewriter};
+use trackway_render::{FieldWriter, Names};
 
 /// A fragment for each of `fragments`, behind the preamble.
 fn metadata(fragments: &[&str]) -> String {

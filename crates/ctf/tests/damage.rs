@@ -5,8 +5,8 @@ mod support;
 use proptest::prelude::*;
 use support::{Made, Random, random_trace};
 use trackway_ctf::read::{DecodeError, MetadataProblem, Trace, read_stream};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 
 /// Reads and prints whatever this is.
 fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
@@ -20,8 +20,14 @@ fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     let inputs = vec![Input { trace, folder: String::new(), files }];
     let format = Pretty::new(PrettyOptions::default(), utc);
     let settings = Settings { jobs: std::num::NonZero::<usize>::MIN, ..Settings::default() };
-    print(inputs, &Selection::default(), &format, &settings, &mut output, &mut warnings)
-        .expect("memory");
+    print(
+        inputs,
+        &Selection::default(),
+        &mut LineOutput::new(format, &mut output),
+        &settings,
+        &mut warnings,
+    )
+    .expect("memory");
 }
 
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {

@@ -5,8 +5,8 @@ mod support;
 
 use support::{Folder, babeltrace};
 use trackway_ctf::read::{EnvironmentValue, MetadataProblem, Trace, Value, read_stream};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{DataFile, Input, Selection, Settings, print};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 
 /// Our text for a trace of one stream, which is babeltrace2's.
 fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
@@ -18,9 +18,8 @@ fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
     print(
         vec![input],
         &Selection::default(),
-        &Pretty::new(PrettyOptions::default(), utc),
+        &mut LineOutput::new(Pretty::new(PrettyOptions::default(), utc), &mut ours),
         &settings,
-        &mut ours,
         &mut warnings,
     )
     .expect("memory");

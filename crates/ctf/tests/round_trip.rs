@@ -8,6 +8,7 @@ use trackway_ctf::read::{Lost, Trace, Value, read_stream, read_trace};
 use trackway_ctf::write::{
     Contexts, application_member, application_tag, event_declaration, metadata_preamble,
 };
+use trackway_schema::context::{PROCNAME, VTID};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 fn number(value: &Value) -> i128 {
@@ -36,7 +37,7 @@ fn values_come_back() {
     );
     let applications = ["a:none", "a:text", "b:float"].map(str::to_owned).into();
     let kernel = Vec::new();
-    let contexts = Contexts { vpid: false, vtid: true, procname: true, kernel, applications };
+    let contexts = Contexts { bits: VTID | PROCNAME, kernel, applications };
     assert_eq!(contexts.size_bytes(), 21);
     let metadata = metadata_preamble(&description(contexts)) + &event_declaration(0, 7, &class);
     let mut stream = StreamWriter::new(4);

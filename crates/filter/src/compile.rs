@@ -335,18 +335,8 @@ fn needs(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
 /// where elements are read.
 fn is_same(a: &Filter, b: &Filter) -> bool {
     let mut reads = BTreeSet::new();
-    read_elements(&a.root, &mut reads);
+    a.root.collect_element_needs(&mut reads);
     a.root == b.root && reads.into_iter().all(|need| a.needs[need] == b.needs[need])
-}
-
-/// The needs whose elements an expression reads.
-pub(crate) fn read_elements(expr: &Expr, reads: &mut BTreeSet<usize>) {
-    if let Node::Element(need, _) | Node::Any(need, _) | Node::Fold(_, need) = expr.node {
-        reads.insert(need);
-    }
-    for child in expr.children() {
-        read_elements(child, reads);
-    }
 }
 
 /// Adds an event to the group that has its needs in its meaning.

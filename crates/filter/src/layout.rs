@@ -3,9 +3,10 @@
 //! The types are plain, so that readers of traces can describe their content, too: more than a
 //! traced program records (structures, integers of 12 bits) has a type here.
 
+use trackway_schema::context::{Context, ContextType, TABLE};
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
-use crate::types::{Place, Root, Step};
+use crate::place::{Place, Root, Step};
 
 /// An event's fields, and what else a filter on it can name.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -152,9 +153,14 @@ impl Layout {
 
     /// Contexts of every traced program.
     pub fn program_contexts() -> Vec<Member> {
-        [("vpid", Scalar::I32.into()), ("vtid", Scalar::I32.into()), ("procname", Type::String)]
-            .map(|(name, of)| Member { name: name.into(), of })
-            .into()
+        let member = |context: Context| Member {
+            name: context.name.into(),
+            of: match context.of {
+                ContextType::Scalar(scalar) => scalar.into(),
+                ContextType::Text(_) => Type::String,
+            },
+        };
+        TABLE.map(member).into()
     }
 }
 

@@ -8,7 +8,6 @@ use trackway_jit::Kind;
 use trackway_jit::meaning::{Meaning, RECORD_BYTES, hash_of_labels};
 use trackway_schema::Label;
 
-use crate::compile::read_elements;
 use crate::layout::{Layout, Type};
 use crate::parse::Parsed;
 use crate::surely::is_surely_asked;
@@ -28,7 +27,7 @@ impl Meant {
         that_count: &BTreeSet<String>,
     ) -> Self {
         let mut reads = BTreeSet::new();
-        read_elements(&filter.root, &mut reads);
+        filter.root.collect_element_needs(&mut reads);
         let meaning = |(number, need): (usize, &Need)| {
             let of = layout.find(&need.place);
             let elements = need.elements.filter(|_| reads.contains(&number));

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use crate::parse::Binary;
-use crate::types::Type;
+use crate::value_type::Type;
 
 /// Arithmetic on integers; a shift's count is taken modulo 64. `operator` does not compare.
 pub fn integers(operator: Binary, is_signed: bool, a: u64, b: u64) -> u64 {

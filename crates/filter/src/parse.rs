@@ -10,7 +10,7 @@
 use crate::error::{Error, Topic, Warning};
 use crate::span::Span;
 use crate::text::Text;
-use crate::token::{Number, Token, tokens};
+use crate::token::{Number, Token, is_pattern, tokens};
 
 /// Greatest height of a tree, and most brackets within brackets.
 pub const HEIGHT_MAX: usize = 64;
@@ -546,12 +546,4 @@ pub fn split_pattern(text: &str) -> (Option<&str>, &str) {
         }
     }
     (None, text)
-}
-
-/// Returns true if a text could be a list of patterns of event names: other characters belong to an
-/// expression.
-pub(crate) fn is_pattern(text: &str) -> bool {
-    let may_be = |c: char| c.is_alphanumeric() || "_*!:.-".contains(c);
-    let is_one = |one: &str| !one.is_empty() && one.chars().all(may_be);
-    text.split(',').all(|one| is_one(one.trim()))
 }

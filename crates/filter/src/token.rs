@@ -3,7 +3,6 @@
 //! Literals are C's, with what tracing asks for besides: `1_000`, `0b101`, `64Ki`, `1.5ms`.
 
 use crate::error::{Error, Topic};
-use crate::parse::is_pattern;
 use crate::span::Span;
 use crate::text::{TEXT_BYTES_MAX, Text};
 
@@ -385,6 +384,14 @@ impl Lexer<'_> {
             _ => return self.error(from, "no such escape; a backslash itself is written '\\\\'"),
         })
     }
+}
+
+/// Returns true if `text` can be a list of patterns of event names. Text with other characters is
+/// part of an expression.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    let may_be = |c: char| c.is_alphanumeric() || "_*!:.-".contains(c);
+    let is_one = |one: &str| !one.is_empty() && one.chars().all(may_be);
+    text.split(',').all(|one| is_one(one.trim()))
 }
 
 fn is_name(byte: u8) -> bool {

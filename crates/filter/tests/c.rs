@@ -13,6 +13,7 @@ use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_schema::context::{VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Label, Scalar, Shape};
 use trackway_testkit::{TemporaryFolder, skipped};
 
@@ -517,8 +518,7 @@ fn traced_programs_can_fill_its_frames() {
     let framer = Framer::new(&fields, wanted).expect("it has all that is read");
     let programs = accepted(&alternative);
     let environment = Environment::new(alternative.constants(), &[], never, never);
-    let procname = Word { offset: 0, length: 0, is_constant: false };
-    let contexts = Contexts { vpid: 1, vtid: 1, procname };
+    let contexts = Contexts::NONE.with(VPID, 1).with(VTID, 1);
     for (ids, path, flags, expected) in [
         (&[1, 9][..], "ab", 0x1234_u16, 1),
         (&[], "ab", 0x1234, 0),

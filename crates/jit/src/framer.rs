@@ -6,6 +6,7 @@
 //! (its *anchor*) and how far; so what it does for an event is to find the anchors that count, and
 //! to read one value for each need.
 
+use trackway_schema::context::{COUNT, ContextType, PROCNAME, TABLE, index_of};
 use trackway_schema::{FIELDS_MAX, FieldView, FieldViews, Scalar, Shape};
 
 use crate::frame::Frame;
@@ -50,15 +51,43 @@ pub enum Unfit {
     Needs,
 }
 
-/// What a process knows of the thread that emits.
+/// Index of the thread's name in [`TABLE`].
+const PROCNAME_AT: u8 = index_of(PROCNAME) as u8;
+
+/// Values of the contexts of the thread that emits, each as a slot has it: a number of 64 bits, or
+/// the [`Word`] of a text in the frame's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contexts {
-    /// Process id in its own namespace.
-    pub vpid: u32,
-    /// Thread id in its own namespace.
-    pub vtid: u32,
-    /// The thread's name: where it lies in the frame's bytes.
-    pub procname: Word,
+    /// As in [`TABLE`].
+    values: [u64; COUNT],
+}
+
+impl Contexts {
+    /// All of them 0.
+    pub const NONE: Self = Self { values: [0; COUNT] };
+
+    /// The same, with this value of the context with this bit.
+    #[inline]
+    #[must_use]
+    pub const fn with(mut self, bit: u32, value: u64) -> Self {
+        let index = index_of(bit);
+        if index < COUNT {
+            self.values[index] = value;
+        }
+        self
+    }
+
+    /// The same, with a number that has a sign.
+    #[inline]
+    #[must_use]
+    pub const fn with_signed(self, bit: u32, value: i32) -> Self {
+        self.with(bit, (value as i64).cast_unsigned())
+    }
+
+    #[inline]
+    fn value(&self, index: u8) -> u64 {
+        self.values.get(usize::from(index)).copied().unwrap_or_default()
+    }
 }
 
 /// How the field that an anchor is behind is passed over.
@@ -91,9 +120,8 @@ enum Value {
     Array(Scalar, u16),
     /// An element of a sequence: its number.
     Element(Scalar, u16),
-    Vpid,
-    Vtid,
-    Procname,
+    /// A context, by its index in [`TABLE`].
+    Context(u8),
     /// An application's context that is a number: so many bytes before the payload.
     Before(u16),
     /// The same of a string.
@@ -146,11 +174,8 @@ impl Take {
             Value::Array(scalar, length) => Source::Array(scalar, length),
             Value::Element(scalar, index) => Source::Element(scalar, index),
             // (Who has no payload has no values before it.)
-            Value::Vpid
-            | Value::Vtid
-            | Value::Procname
-            | Value::Before(_)
-            | Value::StrBefore(_) => Source::Context(context_at(self.value, contexts)),
+            Value::Context(index) => Source::Context(contexts.value(index)),
+            Value::Before(_) | Value::StrBefore(_) => Source::Context(0),
         };
         (self.field.into(), source)
     }
@@ -317,7 +342,7 @@ impl Framer {
 impl FramerView<'_> {
     /// Whether it asks for the thread's name.
     pub fn takes_procname(&self) -> bool {
-        self.takes.iter().any(|take| take.value == Value::Procname)
+        self.takes.iter().any(|take| take.value == Value::Context(PROCNAME_AT))
     }
 
     /// What machine code does: slots that are filled with scalars in front of which nothing has a
@@ -405,15 +430,18 @@ fn near(distance: usize) -> Result<u16, Unfit> {
 
 /// A context's value: where it is does not depend on the event.
 fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfit> {
-    let (value, is) = match context {
-        b"vpid" => (Value::Vpid, Kind::Signed),
-        b"vtid" => (Value::Vtid, Kind::Signed),
-        b"procname" => (Value::Procname, Kind::String),
-        _ => return Err(Unfit::Lacks(number)),
+    let found = TABLE.iter().position(|known| known.name.as_bytes() == context);
+    let index = found.ok_or(Unfit::Lacks(number))?;
+    let is = match TABLE[index].of {
+        ContextType::Scalar(Scalar::F32 | Scalar::F64) => Kind::Float,
+        ContextType::Scalar(scalar) if scalar.is_signed() => Kind::Signed,
+        ContextType::Scalar(_) => Kind::Unsigned,
+        ContextType::Text(_) => Kind::String,
     };
     if kind != is {
         return Err(Unfit::IsOther(number));
     }
+    let value = Value::Context(index as u8);
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
@@ -537,7 +565,7 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             let offset = COUNT_BYTES + usize::from(index) * scalar.size_bytes();
             scalar_at(bytes, at + offset, scalar)
         }
-        Value::Vpid | Value::Vtid | Value::Procname => Some(context_at(value, contexts)),
+        Value::Context(index) => Some(contexts.value(index)),
         Value::Before(before) => {
             scalar_at(bytes, at.checked_sub(usize::from(before))?, Scalar::U64)
         }
@@ -545,17 +573,6 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             let at = at.checked_sub(usize::from(before))?;
             word(at, length_of_str(bytes, at)?)
         }
-    }
-}
-
-/// A context's value, as a slot has it; 0 for what is none.
-#[inline]
-fn context_at(value: Value, contexts: &Contexts) -> u64 {
-    match value {
-        Value::Vpid => i64::from(contexts.vpid.cast_signed()).cast_unsigned(),
-        Value::Vtid => i64::from(contexts.vtid.cast_signed()).cast_unsigned(),
-        Value::Procname => contexts.procname.to_bits(),
-        _ => 0,
     }
 }
 

@@ -8,16 +8,16 @@ use common::{bytes, listing, verified};
 use trackway_jit::Kind;
 use trackway_jit::frame::{Direct, Environment, Frame};
 use trackway_jit::framer::{Contexts, Framer, Wanted};
-use trackway_jit::helper::{Helper, Word};
+use trackway_jit::helper::Helper;
 use trackway_jit::insn::{Insn, alu, class, jump, size, source};
 use trackway_jit::interpret;
 use trackway_jit::verify::Rules;
 use trackway_jit::x86::{INSN_CODE_BYTES_MAX, emit_direct};
+use trackway_schema::context::{VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
 use trackway_testkit::{Executable, Guarded};
 
-const CONTEXTS: Contexts =
-    Contexts { vpid: 7, vtid: 8, procname: Word { offset: 0, length: 0, is_constant: false } };
+const CONTEXTS: Contexts = Contexts::NONE.with(VPID, 7).with(VTID, 8);
 /// Registers of such programs.
 const NUMBERS: [u8; 5] = [0, 2, 3, 4, 5];
 

@@ -6,14 +6,13 @@ use trackway_jit::frame::{Environment, Fill, Frame};
 use trackway_jit::framer::{Application, Contexts, Framer, FramerView, Unfit, Wanted};
 use trackway_jit::helper::Word;
 use trackway_jit::x86::emit_fill;
+use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
 use trackway_testkit::{Executable, Guarded};
 
-const CONTEXTS: Contexts = Contexts {
-    vpid: 7,
-    vtid: u32::MAX,
-    procname: Word { offset: 1, length: 3, is_constant: false },
-};
+const NAME: Word = Word { offset: 1, length: 3, is_constant: false };
+const CONTEXTS: Contexts =
+    Contexts::NONE.with(VPID, 7).with_signed(VTID, -1).with(PROCNAME, NAME.to_bits());
 /// Bytes in front of payloads.
 const BEGIN: usize = 5;
 
@@ -235,7 +234,7 @@ fn contexts_are_there_for_every_event() {
     let framer = framer(&encoded, &[&needs[..], &[name]].concat()).expect("an event for it");
     assert_eq!(framer.slots(), 3);
     let slots = filled(&framer, &[0; BEGIN]).expect("contexts");
-    assert_eq!(slots, [7, u64::MAX, CONTEXTS.procname.to_bits()]);
+    assert_eq!(slots, [7, u64::MAX, NAME.to_bits()]);
 }
 
 /// Contexts of applications lie before the payload, where the process says.

@@ -1,7 +1,7 @@
 //! A piece of one stream as lines: what is handed from those who decode to the one who merges.
 
 use trackway_ctf::read::{Loss, StreamError};
-use trackway_ctf::text::{Head, Stamp};
+use trackway_render::{DeltaSlot, Stamp};
 
 use crate::call::{Crossing, LateEntry};
 use crate::filter::Question;
@@ -53,14 +53,14 @@ pub(crate) struct Mark {
     stamp: Stamp,
     /// End of its line.
     pub(crate) end: u32,
-    pub(crate) head: Head,
+    pub(crate) delta: DeltaSlot,
     is_timed: bool,
 }
 
 impl Mark {
-    pub(crate) fn new(stamp: Option<Stamp>, end: u32, head: Head) -> Self {
+    pub(crate) fn new(stamp: Option<Stamp>, end: u32, delta: DeltaSlot) -> Self {
         let is_timed = stamp.is_some();
-        Self { stamp: stamp.unwrap_or(Stamp { time: 0, clock: 0 }), end, head, is_timed }
+        Self { stamp: stamp.unwrap_or(Stamp { time: 0, clock: 0 }), end, delta, is_timed }
     }
 
     /// When it was, if its stream has a clock.

@@ -15,7 +15,7 @@ use trackway_ctf::read::{
     Body, DecodeError, Enumeration, EventClass, EventSink, INCOMPLETE, Integer, Member,
     Replacement, Scope, Sink, StreamClass, Struct, Trace, Type,
 };
-use trackway_ctf::text::{Line, LineFormat};
+use trackway_render::{EventEncoder, Line};
 
 use crate::filter::{ClassFilters, Question};
 
@@ -114,7 +114,7 @@ impl Call {
     }
 
     /// The line and the filters of an entry that lacks texts, once it has them.
-    pub(crate) fn late<F: LineFormat>(
+    pub(crate) fn late<F: EventEncoder>(
         &self,
         seen: &Seen<'_>,
         format: &mut F,
@@ -142,9 +142,10 @@ impl Call {
         let (marked, question) = line_with(mark)?;
         let (other, _) = line_with(other_mark)?;
         let places = differences(&marked, &other);
-        let is_found =
-            places.len() == missing.len() && places.iter().all(|place| place.len() == MARK_BYTES);
-        if F::HAS_LINES && !is_found {
+        let is_found = F::CAN_EXCHANGE_TEXTS
+            && places.len() == missing.len()
+            && places.iter().all(|place| place.len() == MARK_BYTES);
+        if F::HAS_BYTES && !is_found {
             return None;
         }
         let caller = (seen.thread?, self.number);
@@ -275,7 +276,7 @@ impl LateEntry {
     }
 
     /// Its line with its texts, if they were found.
-    pub(crate) fn line(&self, format: &impl LineFormat) -> Option<Vec<u8>> {
+    pub(crate) fn line(&self, format: &impl EventEncoder) -> Option<Vec<u8>> {
         let found = self.found.as_ref()?;
         let (mut line, mut end) = (Vec::with_capacity(self.line.len() + 256), 0);
         for (place, text) in self.places.iter().zip(found) {

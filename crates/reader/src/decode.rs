@@ -8,7 +8,7 @@ use std::ops::Range;
 use trackway_ctf::read::{
     Bytes, Damage, Loss, SourceStream, StreamClass, StreamDecoder, StreamError,
 };
-use trackway_ctf::text::{Head, LINE_BYTES_MAX, Line, LineFormat, Stamp};
+use trackway_render::{DeltaSlot, EventEncoder, LINE_BYTES_MAX, Line, Stamp};
 
 use crate::batch::{Batch, Mark, Told};
 use crate::call::LateEntry;
@@ -37,7 +37,7 @@ pub(crate) struct Task<'t, B> {
     /// The index of the current packet's class.
     class: usize,
     /// The common part of lines of the current packet.
-    packet_text: Vec<u8>,
+    packet_prefix: Vec<u8>,
     prefixes: Prefixes,
     /// The values that filters need from an event.
     gather: Gather,
@@ -74,7 +74,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             decoder,
             texts: None,
             class: 0,
-            packet_text: Vec::new(),
+            packet_prefix: Vec::new(),
             prefixes: Prefixes::new(),
             gather: Gather::default(),
             events: 0,
@@ -112,7 +112,7 @@ impl<'t, B: Bytes> Task<'t, B> {
     /// Fills `batch` up to about `size` bytes. Whether something is left for the next.
     pub(crate) fn fill(
         &mut self,
-        format: &mut impl LineFormat,
+        format: &mut impl EventEncoder,
         batch: &mut Batch,
         size: usize,
     ) -> bool {
@@ -138,8 +138,8 @@ impl<'t, B: Bytes> Task<'t, B> {
         true
     }
 
-    fn begin_packet(&mut self, format: &impl LineFormat, batch: &mut Batch) {
-        self.packet_text.clear();
+    fn begin_packet(&mut self, format: &impl EventEncoder, batch: &mut Batch) {
+        self.packet_prefix.clear();
         self.prefixes.next_packet();
         self.events = 0;
         self.wanted = wanted(&self.file.part, self.source.next().0);
@@ -148,7 +148,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
         let mut losses = Vec::new();
         let begun = {
-            let mut sink = format.packet_sink(&mut self.packet_text);
+            let mut sink = format.packet_sink(&mut self.packet_prefix);
             let lost = |loss| losses.push(loss);
             self.source.begin(&mut self.decoder, &mut sink, lost)
         };
@@ -196,7 +196,7 @@ impl<'t, B: Bytes> Task<'t, B> {
     fn events(
         &mut self,
         texts: &ClassTexts,
-        format: &mut impl LineFormat,
+        format: &mut impl EventEncoder,
         batch: &mut Batch,
         size: usize,
     ) -> Result<(), StreamError> {
@@ -225,7 +225,7 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     /// Appends the next event, if it is asked for. Whether there is one in the packet.
     #[inline]
-    fn event<F: LineFormat>(
+    fn event<F: EventEncoder>(
         &mut self,
         texts: &ClassTexts,
         format: &mut F,
@@ -252,9 +252,9 @@ impl<'t, B: Bytes> Task<'t, B> {
                 let line = Line {
                     stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                     previous: self.previous,
-                    stream_text: &texts.stream,
-                    class_text: &class.text,
-                    packet_text: &self.packet_text,
+                    stream_prefix: &texts.stream,
+                    class_prefix: &class.text,
+                    packet_prefix: &self.packet_prefix,
                     prefix: None,
                 };
                 late = call.late(&seen, format, line, &body, class.filters.as_ref()).map(Box::new);
@@ -269,15 +269,15 @@ impl<'t, B: Bytes> Task<'t, B> {
                 }
                 _ => {}
             }
-            let class_text = class.text.as_slice();
-            let parts = [&texts.stream, class_text, &self.packet_text];
+            let class_prefix = class.text.as_slice();
+            let parts = [&texts.stream, class_prefix, &self.packet_prefix];
             let line = Line {
                 stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                 previous: self.previous,
-                stream_text: &texts.stream,
-                class_text,
-                packet_text: &self.packet_text,
-                prefix: if F::HAS_LINES {
+                stream_prefix: &texts.stream,
+                class_prefix,
+                packet_prefix: &self.packet_prefix,
+                prefix: if F::HAS_BYTES {
                     self.prefixes.of(header.class.index(), parts)
                 } else {
                     None
@@ -309,9 +309,9 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     /// Adds an event to the batch, whose line begins at byte `start` of the batch's text.
     #[inline]
-    fn append<F: LineFormat>(&mut self, written: Written, start: usize, batch: &mut Batch) {
+    fn append<F: EventEncoder>(&mut self, written: Written, start: usize, batch: &mut Batch) {
         let Written { stamp, head, bit, asked } = written;
-        if !F::HAS_LINES && asked.is_none() {
+        if !F::HAS_BYTES && asked.is_none() {
             batch.unmarked += 1;
             return;
         }
@@ -382,7 +382,7 @@ struct Written {
     /// needed.
     asked: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
-    head: Head,
+    head: DeltaSlot,
     /// Start of its body in its packet, in bits.
     bit: u64,
 }

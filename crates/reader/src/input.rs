@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trackway_ctf::read::{Carry, Trace};
-use trackway_ctf::text::TraceName;
+use trackway_render::TraceName;
 
 use crate::index::Index;
 

@@ -1,8 +1,8 @@
 //! Traces read: their streams decoded in parallel, and merged in time order; counted; written
 //! anew, in part or put together.
 //!
-//! [`print()`] writes the events of traces as lines of any [`LineFormat`], what tracers lost, and
-//! what is damaged. Memory does not grow with the traces, and what is written is the same for
+//! [`print()`] writes the events of traces to any [`EventOutput`], what tracers lost, and what is
+//! damaged. Memory does not grow with the traces, and what is written is the same for
 //! any number of threads. [`statistics`] counts them; [`trim()`] and [`join()`] write traces.
 //!
 //! ```text
@@ -39,7 +39,7 @@ use std::num::NonZero;
 use std::thread::Builder;
 
 use trackway_ctf::read::{Bytes, SourceStream};
-use trackway_ctf::text::{LineFormat, Shown};
+use trackway_render::EventOutput;
 
 pub use export::{Export, ExportError, Exported, join, trim};
 pub use filter::{AboutNothing, FilterError, Filters, layouts};
@@ -89,8 +89,8 @@ pub struct Summary {
     pub most_bytes: usize,
 }
 
-/// Writes the events of `inputs` that are asked for to `output` as lines of `format`, in time
-/// order, and what the tracer lost and what is damaged to `messages`.
+/// Writes the events of `inputs` that are asked for to `output`, in time order, and what the tracer
+/// lost and what is damaged to `messages`.
 ///
 /// Events of one stream stay in the stream's order. Where time goes backward within a stream, its
 /// earlier event follows at once, and the first such place of each stream is reported as damage.
@@ -101,63 +101,58 @@ pub struct Summary {
 pub fn print<B: Bytes + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
-    format: &(impl LineFormat + Sync),
+    output: &mut impl EventOutput,
     settings: &Settings,
-    output: &mut dyn Write,
     messages: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let before = Before { preamble: format.preamble(), ..Before::default() };
-    print_on(inputs, selection, format, settings, before, (output, messages)).map(|done| done.0)
+    output.begin()?;
+    let (summary, _) = print_on(inputs, selection, output, settings, Before::default(), messages)?;
+    output.end()?;
+    Ok(summary)
 }
 
 /// The state of what was written before.
 #[derive(Default)]
 struct Before {
-    shown: Shown,
-    /// Text that is still to be written before the first line.
-    preamble: Vec<u8>,
     /// The state of filters.
     judge: Judge,
     orders: Orders,
 }
 
-/// Prints like [`print()`], to an output and messages, after what was written before; also returns
-/// the state for what follows.
-fn print_on<B: Bytes + Sync>(
+/// Writes events like [`print()`], after others; also returns the state for what follows.
+fn print_on<B: Bytes + Sync, O: EventOutput>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
-    format: &(impl LineFormat + Sync),
+    output: &mut O,
     settings: &Settings,
     before: Before,
-    (output, messages): (&mut dyn Write, &mut dyn Write),
+    messages: &mut dyn Write,
 ) -> io::Result<(Summary, Before)> {
+    let encoder = output.encoder();
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
         joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
-    let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, format, selection);
+    let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, &encoder, selection);
     let texts: Vec<_> = traces.iter().map(texts).collect();
     let streams = streams(&traces, &texts, selection.range);
     let pipeline = Pipeline::new(&streams, limits(settings, streams.len()));
     let mut merge = Merge {
         streams: &streams,
         pipeline: &pipeline,
-        tools: Tools::new(format.clone()),
-        format: format.clone(),
+        tools: Tools::new(encoder.clone()),
+        encoder: encoder.clone(),
         output,
         messages,
-        out: before.preamble,
-        shown: before.shown,
         is_whole: true,
         events: 0,
         progress: settings.progress,
-        written: None,
         judge: before.judge,
         orders: before.orders,
         lookahead: Lookahead::new(&streams),
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
-            let help = || pipeline.help(&mut Tools::new(format.clone()));
+            let help = || pipeline.help(&mut Tools::new(encoder.clone()));
             if Builder::new().spawn_scoped(scope, help).is_err() {
                 // There are no more threads: the merge decodes the rest itself.
                 break;
@@ -167,8 +162,7 @@ fn print_on<B: Bytes + Sync>(
         merge.run()
     });
     let (is_whole, events) = (merge.is_whole, merge.events);
-    let (shown, judge, orders) = (merge.shown, merge.judge, merge.orders);
-    let after = Before { shown, preamble: Vec::new(), judge, orders };
+    let after = Before { judge: merge.judge, orders: merge.orders };
     run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, after))
 }
 

@@ -13,10 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Write};
 use std::mem::replace;
-use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Bytes;
-use trackway_ctf::text::{LineFormat, Shown};
+use trackway_render::{EncodedRun, EventOutput};
 
 use crate::batch::{Batch, Told};
 use crate::call::LateEntry;
@@ -26,12 +25,6 @@ use crate::messages::report;
 use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
 use crate::stream::Stream;
-
-/// Bytes of text that are gathered before they are written.
-const OUTPUT_BYTES: usize = 128 << 10;
-
-/// Longest time that text waits for more, while there is more to be looked at.
-const WRITE_PERIOD: Duration = Duration::from_millis(50);
 
 /// The position of the merge in one stream.
 #[derive(Default)]
@@ -49,25 +42,20 @@ struct Cursor {
 }
 
 /// Merges the streams of a pipeline.
-pub(crate) struct Merge<'m, 't, B, F> {
+pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
     pub(crate) streams: &'m [Stream<'t, B>],
     pub(crate) pipeline: &'m Pipeline<'t, B>,
-    pub(crate) tools: Tools<F>,
-    /// The format, for what is known only in the merged order.
-    pub(crate) format: F,
-    pub(crate) output: &'m mut dyn Write,
+    pub(crate) tools: Tools<O::Encoder>,
+    /// For texts that are known only in the merged order.
+    pub(crate) encoder: O::Encoder,
+    pub(crate) output: &'m mut O,
     pub(crate) messages: &'m mut dyn Write,
-    /// Text that is not written yet.
-    pub(crate) out: Vec<u8>,
-    pub(crate) shown: Shown,
     /// True if nothing is damaged.
     pub(crate) is_whole: bool,
     /// Number of events that were written.
     pub(crate) events: u64,
     /// Is told of them.
     pub(crate) progress: Option<fn(u64)>,
-    /// When text was written last.
-    pub(crate) written: Option<Instant>,
     /// Decides about events of which filters remember something.
     pub(crate) judge: Judge,
     /// The order of the events so far, of streams that may grow.
@@ -111,7 +99,7 @@ impl Cursor {
     }
 }
 
-impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
+impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
     /// Writes everything.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut cursors: Vec<Cursor> = Vec::new();
@@ -144,7 +132,6 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         for (stream, cursor) in self.streams.iter().zip(&cursors) {
             self.orders.store(stream.key(), cursor.order);
         }
-        self.write()?;
         self.output.flush()
     }
 
@@ -181,7 +168,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                     if let Some(mark) = cursor.batch.marks.get(cursor.mark) {
                         return Ok(Some(mark.time(now)));
                     }
-                    self.write_if_due()?;
+                    self.output.write_due()?;
                     let used = std::mem::take(&mut cursor.batch);
                     cursor.order.last = used.last_time.or(cursor.order.last);
                     self.lookahead.leave(index, &used);
@@ -225,7 +212,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
             {
                 let mut text = Vec::new();
                 let place = stream.loss_place(*between);
-                self.format.loss(&mut text, place, loss, &mut self.shown);
+                self.output.report_loss(place, loss, &mut text);
                 self.messages.write_all(&text)?;
             }
             return Ok(now);
@@ -238,17 +225,18 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                 Taken::No => {}
                 Taken::AsItIs => {
                     self.events += 1;
-                    self.copy(&cursor.batch, first, cursor.mark);
+                    self.write_run(&cursor.batch, first, cursor.mark)?;
                 }
                 Taken::With(line) => {
                     self.events += 1;
                     if let Some(mark) = cursor.batch.marks.get(first) {
-                        let (out, shown) = (&mut self.out, &mut self.shown);
-                        self.format.relate(out, &line, mark.head, mark.stamp(), shown);
+                        let (delta, stamp) = (mark.delta, mark.stamp());
+                        let run = EncodedRun { first: &line, delta, stamp, rest: &[], last: None };
+                        self.output.write_run(run)?;
                     }
                 }
             }
-            return self.write_if_full().map(|()| now);
+            return Ok(now);
         }
         let asked = cursor.batch.questions.get(cursor.question).map(|asked| asked.mark);
         let note = cursor.batch.notes.get(cursor.note);
@@ -259,7 +247,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         let mut run = 0;
         for mark in marks {
             let time = mark.time(now);
-            if run > 0 && (mark.head.always || is_late(time)) {
+            if run > 0 && (mark.delta.always || is_late(time)) {
                 break;
             }
             now = time;
@@ -267,8 +255,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         }
         cursor.mark = first + run;
         self.events += run as u64;
-        self.copy(&cursor.batch, first, cursor.mark);
-        self.write_if_full().map(|()| now)
+        self.write_run(&cursor.batch, first, cursor.mark).map(|()| now)
     }
 
     /// Returns the decision about the next event, if it was still open.
@@ -293,7 +280,7 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
                 return Some(Taken::No);
             }
         }
-        let line = asked.late.as_ref().and_then(|late| late.line(&self.format));
+        let line = asked.late.as_ref().and_then(|late| late.line(&self.encoder));
         Some(line.map_or(Taken::AsItIs, Taken::With))
     }
 
@@ -349,37 +336,22 @@ impl<B: Bytes, F: LineFormat> Merge<'_, '_, B, F> {
         }
     }
 
-    /// Copies the lines of the events from `first` up to `end`.
-    fn copy(&mut self, batch: &Batch, first: usize, end: usize) {
-        let Some(mark) = batch.marks.get(first) else { return };
+    /// Writes the events from `first` up to `end`.
+    fn write_run(&mut self, batch: &Batch, first: usize, end: usize) -> io::Result<()> {
+        let Some(mark) = batch.marks.get(first) else { return Ok(()) };
         let (start, rest) = (batch.start(first), mark.end as usize);
-        let line = batch.text.get(start..rest).unwrap_or_default();
-        let (out, shown) = (&mut self.out, &mut self.shown);
-        self.format.relate(out, line, mark.head, mark.stamp(), shown);
+        let mut run = EncodedRun {
+            first: batch.text.get(start..rest).unwrap_or_default(),
+            delta: mark.delta,
+            stamp: mark.stamp(),
+            rest: &[],
+            last: None,
+        };
         if end - first > 1 {
-            let lines = batch.text.get(rest..batch.start(end)).unwrap_or_default();
-            out.extend_from_slice(lines);
+            run.rest = batch.text.get(rest..batch.start(end)).unwrap_or_default();
             let marks = batch.marks.get(first..end).unwrap_or_default();
-            if let Some(last) = marks.iter().rev().find_map(|mark| mark.stamp()) {
-                shown.last = Some(last);
-            }
+            run.last = marks.iter().rev().find_map(|mark| mark.stamp());
         }
-    }
-
-    /// Writes what there is before a wait that may be long, as where few events are asked for.
-    fn write_if_due(&mut self) -> io::Result<()> {
-        let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE_PERIOD);
-        if is_due && !self.out.is_empty() { self.write() } else { Ok(()) }
-    }
-
-    fn write_if_full(&mut self) -> io::Result<()> {
-        if self.out.len() >= OUTPUT_BYTES { self.write() } else { Ok(()) }
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        self.written = Some(Instant::now());
-        self.output.write_all(&self.out)?;
-        self.out.clear();
-        Ok(())
+        self.output.write_run(run)
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use trackway_ctf::read::Bytes;
-use trackway_ctf::text::LineFormat;
+use trackway_render::EventEncoder;
 
 use crate::batch::Batch;
 use crate::decode::Task;
@@ -141,7 +141,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
     }
 
     /// Decodes until [`Pipeline::stop`].
-    pub(crate) fn help(&self, tools: &mut Tools<impl LineFormat>) {
+    pub(crate) fn help(&self, tools: &mut Tools<impl EventEncoder>) {
         // Also if this thread panics, as in a test: the others would wait for ever.
         let _stop = self.stop_at_end();
         let mut state = self.lock();
@@ -183,7 +183,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         &self,
         lane: usize,
         used: Batch,
-        tools: &mut Tools<impl LineFormat>,
+        tools: &mut Tools<impl EventEncoder>,
     ) -> Option<Batch> {
         let mut state = self.lock();
         state.recycle(used);
@@ -234,7 +234,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
     }
 
     /// Plans if need be, and decodes one batch.
-    fn run(&self, job: Job<'t, B>, tools: &mut Tools<impl LineFormat>) {
+    fn run(&self, job: Job<'t, B>, tools: &mut Tools<impl EventEncoder>) {
         let (lane, number, mut task, size) = match job {
             Job::Decode(lane, number, task, size) => (lane, number, task, size),
             Job::Plan(lane, planner) => match self.plan(lane, planner, tools) {
@@ -268,7 +268,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         &self,
         lane: usize,
         mut planner: Box<Planner<'t, B>>,
-        tools: &mut Tools<impl LineFormat>,
+        tools: &mut Tools<impl EventEncoder>,
     ) -> Option<(usize, u64, PlannedTask<'t, B>, usize)> {
         let planned = planner.plan(&mut tools.header_memory);
         let mut state = self.lock();

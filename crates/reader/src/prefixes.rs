@@ -1,6 +1,6 @@
 //! The common parts of lines of one class within one packet, made once and then copied whole.
 
-use trackway_ctf::text::Literal;
+use trackway_ctf::Literal;
 
 /// Number of kept prefixes: more than most streams have kinds of events. A power of two.
 const SLOTS: usize = 64;

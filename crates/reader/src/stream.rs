@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
-use trackway_ctf::text::{LineFormat, LossPlace};
+use trackway_render::{EventEncoder, LossPlace};
 
 use crate::call::Call;
 use crate::filter::ClassFilters;
@@ -75,13 +75,13 @@ impl ClassTexts {
     /// The texts of all of a trace's stream classes.
     pub(crate) fn of(
         trace: &NamedTrace,
-        format: &impl LineFormat,
+        format: &impl EventEncoder,
         selection: &Selection<'_>,
     ) -> Vec<Self> {
         let (trace, name) = (&trace.trace, trace.names());
         let texts = |(stream, calls): (&StreamClass, Vec<Option<Call>>)| Self {
             calls,
-            stream: format.stream_text(trace, name, stream),
+            stream: format.stream_prefix(trace, name, stream),
             events: stream
                 .events()
                 .iter()
@@ -91,7 +91,7 @@ impl ClassTexts {
                         Some(filters) => Some(filters.of_class(stream, event)?),
                         None => None,
                     };
-                    Some(ClassText { text: format.class_text(trace, stream, event), filters })
+                    Some(ClassText { text: format.class_prefix(trace, stream, event), filters })
                 })
                 .collect(),
         };

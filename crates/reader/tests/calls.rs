@@ -8,8 +8,10 @@ use std::num::NonZero;
 
 use support::Random;
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Csv, Json, LineFormat, OneLine, Pretty, PrettyOptions, Symbolic, utc};
 use trackway_reader::{DataFile, Filters, Input, Range, Selection, Settings, print};
+use trackway_render::{
+    Csv, Json, LineFormat, LineOutput, OneLine, Pretty, PrettyOptions, Symbolic, utc,
+};
 
 const METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 8; align = 8; } := u8;
@@ -210,7 +212,13 @@ fn printed_in<F: LineFormat + Sync>(
     let settings =
         Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None };
     let (mut text, mut messages) = (Vec::new(), Vec::new());
-    let done = print(inputs, &selection, format, &settings, &mut text, &mut messages);
+    let done = print(
+        inputs,
+        &selection,
+        &mut LineOutput::new(format.clone(), &mut text),
+        &settings,
+        &mut messages,
+    );
     text.extend(messages);
     (String::from_utf8(text).expect("UTF-8"), done.expect("memory").is_whole)
 }
@@ -237,7 +245,7 @@ fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
     }
 }
 
-fn pretty() -> Pretty<impl trackway_ctf::text::Calendar> {
+fn pretty() -> Pretty<impl trackway_render::Calendar> {
     Pretty::new(PrettyOptions { clock_seconds: true, ..PrettyOptions::default() }, utc)
 }
 

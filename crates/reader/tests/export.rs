@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{
     Export, ExportError, Exported, Input, Range, Selection, Settings, TraceFile, join, open, print,
     statistics, trim,
 };
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 
@@ -354,7 +354,13 @@ fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
         let (mut lines, mut messages) = (Vec::new(), Vec::new());
         let (all, settings) = (Selection::default(), Settings::default());
         let format = Pretty::new(PrettyOptions::default(), utc);
-        let printed = print(inputs(), &all, &format, &settings, &mut lines, &mut messages);
+        let printed = print(
+            inputs(),
+            &all,
+            &mut LineOutput::new(format, &mut lines),
+            &settings,
+            &mut messages,
+        );
         assert_eq!(printed.expect("memory").events, 13, "turn {turn}");
         assert_eq!(lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count(), 13);
         let counted = statistics(inputs(), &all, JOBS, &mut messages).expect("memory");

@@ -5,9 +5,9 @@ mod support;
 
 use support::{Made, Random, START_NS, random_trace};
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::INDEX_HEADER_BYTES;
 use trackway_reader::{DataFile, Index, Input, Range, Selection, Settings, print};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 
 /// Clock of the random traces at its zero, in nanoseconds since 1970.
 const ZERO_NS: i64 = 1_795_228_670_847_582_868;
@@ -24,7 +24,14 @@ fn printed(made: &Made, streams: &[(Vec<u8>, Option<Vec<u8>>)], range: Range) ->
     let (mut output, mut messages) = (Vec::new(), Vec::new());
     let format = Pretty::new(PrettyOptions::default(), utc);
     let (selection, settings) = (Selection { range, ..Selection::default() }, Settings::default());
-    print(vec![input], &selection, &format, &settings, &mut output, &mut messages).expect("memory");
+    print(
+        vec![input],
+        &selection,
+        &mut LineOutput::new(format, &mut output),
+        &settings,
+        &mut messages,
+    )
+    .expect("memory");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (text(&output), text(&messages))
 }

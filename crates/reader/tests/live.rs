@@ -14,9 +14,9 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use support::{Random, START_NS, StreamWriter, description, event};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
 use trackway_reader::{FollowedRange, Following, OpenError, Range, Settings, follow};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 
@@ -123,7 +123,8 @@ fn followed(path: PathBuf) -> Vec<(String, Instant)> {
     let format = Pretty::new(PrettyOptions::default(), utc);
     let range = FollowedRange::<OpenError>::Known(Range::default());
     let (mut shown, mut messages) = (Shown(Vec::new()), Vec::new());
-    let done = follow(&following, range, &format, &mut shown, &mut messages).expect("a trace");
+    let done = follow(&following, range, &mut LineOutput::new(format, &mut shown), &mut messages)
+        .expect("a trace");
     assert!(done.is_whole && done.unfinished.is_empty());
     assert_eq!(String::from_utf8_lossy(&messages), "");
     shown.0

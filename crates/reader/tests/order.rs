@@ -9,10 +9,10 @@ use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
 use support::Random;
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{
     Export, Found, Range, Selection, Settings, join, open, print, statistics, trim,
 };
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 use trackway_testkit::TemporaryFolder;
 
 const METADATA: &str = "/* CTF 1.8 */
@@ -129,7 +129,8 @@ fn printed(folder: &TemporaryFolder, settings: &Settings) -> (String, Vec<String
     let options = PrettyOptions { clock_seconds: true, ..PrettyOptions::default() };
     let (format, selection) = (Pretty::new(options, utc), Selection::default());
     let inputs = found(folder).inputs;
-    let summary = print(inputs, &selection, &format, settings, &mut text, &mut messages);
+    let summary =
+        print(inputs, &selection, &mut LineOutput::new(format, &mut text), settings, &mut messages);
     let is_whole = summary.expect("memory").is_whole;
     (String::from_utf8(text).expect("text"), lines(&messages, is_whole))
 }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::{Header, Made, Random, START_NS, StreamWriter, description, event, random_trace};
 use trackway_ctf::read::{Bytes, SourceStream, Trace};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
 use trackway_reader::{DataFile, Input, Range, Selection, Settings, Summary, print};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 use trackway_schema::{FieldKind, Scalar};
 
 /// Files of a trace: names and bytes.
@@ -41,7 +41,13 @@ fn printed(
     let (mut output, mut messages) = (Vec::new(), Vec::new());
     let format = Pretty::new(PrettyOptions::default(), utc);
     let selection = Selection { range, ..Selection::default() };
-    let summary = print(vec![input], &selection, &format, &settings, &mut output, &mut messages);
+    let summary = print(
+        vec![input],
+        &selection,
+        &mut LineOutput::new(format, &mut output),
+        &settings,
+        &mut messages,
+    );
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (text(&output), text(&messages), summary.expect("memory can be written"))
 }
@@ -270,8 +276,13 @@ fn an_output_that_closes_ends_all_threads_and_their_work() {
         let input = Input { trace, folder: String::new(), files: files.collect() };
         let format = Pretty::new(PrettyOptions::default(), utc);
         let (selection, settings) = (Selection::default(), settings(jobs, 4 << 10));
-        let printed =
-            print(vec![input], &selection, &format, &settings, &mut Closed(1000), &mut io::sink());
+        let printed = print(
+            vec![input],
+            &selection,
+            &mut LineOutput::new(format, &mut Closed(1000)),
+            &settings,
+            &mut io::sink(),
+        );
         assert_eq!(printed.expect_err("closed").kind(), io::ErrorKind::BrokenPipe);
         // What may have been decoded ahead, and no more.
         let read = read.into_inner();

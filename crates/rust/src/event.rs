@@ -1,4 +1,4 @@
-//! The event of a site: where it is in memory, whether it is on, and the macro that makes it.
+//! The event of a site: where it is in memory, and whether it is on.
 //!
 //! A site is an assembly block that writes its descriptor (include/trackway/abi/abi.h) into the
 //! module's data and gives its address. A `static` could not: the types of the fields are those of
@@ -7,10 +7,7 @@
 //! they describe the same event, and libtrackway.so gives them the same number.
 
 use core::ffi::c_char;
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-
-use crate::stage::{self, Fields};
 
 /// `TRACKWAY_ABI_VERSION`.
 pub(crate) const VERSION: u16 = 1;
@@ -96,67 +93,6 @@ impl Event {
         let emit = self.emit.load(Ordering::Relaxed);
         // SAFETY: it is null, which is None, or what the library put there: an EmitFn.
         unsafe { core::mem::transmute::<*mut (), Option<EmitFn>>(emit) }
-    }
-}
-
-/// The event of a site whose values are of the kinds `F`, a list `(K1, (K2, … ()))`.
-#[derive(Debug)]
-pub struct Site<F> {
-    event: &'static Event,
-    fields: PhantomData<fn(F)>,
-}
-
-impl<F> Clone for Site<F> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F> Copy for Site<F> {}
-
-impl<F: Fields> Site<F> {
-    /// The site of the descriptor at `event`.
-    ///
-    /// # Safety
-    /// It is valid, never moves, and describes fields of the kinds `F`.
-    #[inline(always)]
-    pub unsafe fn new(event: *const Event) -> Self {
-        // SAFETY: the caller's promise.
-        Self { event: unsafe { &*event }, fields: PhantomData }
-    }
-
-    /// Returns true if a session records its events now.
-    #[inline(always)]
-    pub fn is_on(self) -> bool {
-        self.event.is_on()
-    }
-
-    /// The event.
-    #[cfg(feature = "log")]
-    #[inline(always)]
-    pub(crate) fn event(self) -> &'static Event {
-        self.event
-    }
-
-    /// Records one event with these values.
-    ///
-    /// # Safety
-    /// What they point to is still there.
-    #[inline(always)]
-    pub unsafe fn record(self, values: F) {
-        // SAFETY: the caller's promise.
-        unsafe { stage::record(self.event, values) };
-    }
-}
-
-impl Site<()> {
-    /// Records one event without fields, out of line.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn record_aside(self) {
-        // SAFETY: there are no values.
-        unsafe { self.record(()) };
     }
 }
 

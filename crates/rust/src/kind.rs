@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::marker::PhantomData;
 
-use crate::stage::{PAYLOAD_MAX, Span, end_cut};
+use crate::budget::{PAYLOAD_MAX, Span, end_cut};
 
 /// Codes of `enum trackway_abi_scalar`.
 pub(crate) mod scalar {

@@ -52,6 +52,7 @@
 //! - `log`: [`log::init`].
 #![cfg_attr(not(feature = "std"), no_std)]
 
+mod budget;
 #[cfg(feature = "tracing")]
 mod callsite;
 mod context;
@@ -67,6 +68,7 @@ mod macros;
 mod payload;
 #[cfg(feature = "tracing")]
 mod runtime;
+mod site;
 mod snapshot;
 mod span;
 mod stage;
@@ -86,7 +88,8 @@ pub use subscriber::subscriber;
 /// For the macros.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::event::{Event, NEVER, Site, check_name};
+    pub use crate::event::{Event, NEVER, check_name};
     pub use crate::kind::{Enumerated, Enumeration, Kind, Value, hash_labels};
+    pub use crate::site::Site;
     pub use crate::stage::Fields;
 }

@@ -3,9 +3,10 @@
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 
+use crate::budget::{CUT, PAYLOAD_MAX, end_cut};
 use crate::event::Event;
 use crate::kind::length_before_nul;
-use crate::stage::{CUT, HEADROOM, PAYLOAD_MAX, TAILROOM, end_cut};
+use crate::stage::{HEADROOM, TAILROOM};
 
 /// A payload that is put together value by value, on the stack.
 ///

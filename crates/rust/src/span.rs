@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::event::Site;
+use crate::site::Site;
 
 /// A scope that is being traced: records its end when it is dropped. Made by
 /// [`span!`](crate::span!).

@@ -4,6 +4,7 @@
 
 use core::mem::MaybeUninit;
 
+use crate::budget::{PAYLOAD_MAX, Span, grant};
 use crate::event::Event;
 use crate::kind::Kind;
 
@@ -11,37 +12,11 @@ use crate::kind::Kind;
 pub(crate) const HEADROOM: usize = 128;
 /// `TRACKWAY_ABI_TAILROOM`: bytes behind a payload that the library may read.
 pub(crate) const TAILROOM: usize = 8;
-/// `TRACKWAY_ABI_PAYLOAD_MAX`.
-pub(crate) const PAYLOAD_MAX: usize = 4000;
-/// `TRACKWAY_ABI_CUT`.
-pub(crate) const CUT: usize = !(usize::MAX >> 1);
 /// Longest payload that is staged in a buffer of its own size class, which most fit: so that few
 /// pages of the stack are touched.
 const SMALL_MAX: usize = 256;
 /// Most fields of an event: `FIELDS_MAX` of crates/schema.
 pub(crate) const FIELDS_MAX: usize = 32;
-
-/// The bytes that a field that can be cut would like to have, and those that it gets.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Span {
-    pub(crate) wanted: usize,
-    pub(crate) granted: usize,
-}
-
-impl Span {
-    /// Returns the bytes of a text to copy: what it is granted, less the room for "…" if it is cut.
-    #[inline(always)]
-    pub(crate) fn copied(self) -> usize {
-        if self.is_cut() { self.granted.saturating_sub(ELLIPSIS.len()) } else { self.granted }
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_cut(self) -> bool {
-        self.granted != self.wanted
-    }
-}
-
-const ELLIPSIS: [u8; 3] = *"…".as_bytes().first_chunk().expect("three bytes");
 
 /// Values of an event's fields, a list `(first, (second, … ()))`.
 ///
@@ -160,78 +135,4 @@ unsafe fn emit<F: Fields, const ROOM: usize>(event: &Event, values: F, spans: &[
         let end = values.put(payload, spans);
         emit(event, payload, end.offset_from_unsigned(payload) | cut);
     }
-}
-
-/// Grants every span what it wants, if there is room; else shares it and sets [`CUT`] in `cut`.
-/// Returns the sum of what it grants, at most `room`.
-#[inline(always)]
-pub(crate) fn grant(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
-    let mut sum = 0;
-    for span in &mut *spans {
-        span.granted = span.wanted;
-        sum += span.wanted;
-    }
-    if sum <= room {
-        return sum;
-    }
-    *cut = CUT;
-    share(spans, room);
-    room
-}
-
-/// Shares `room` among spans that want more than that: none gets more than it wants, and those
-/// that are cut all get the same.
-#[cold]
-#[inline(never)]
-fn share(spans: &mut [Span], room: usize) {
-    const OPEN: usize = usize::MAX;
-    let (mut left, mut open) = (room, spans.len());
-    spans.iter_mut().for_each(|span| span.granted = OPEN);
-    // Ends: every round settles one at least, and not all of them fit.
-    while open > 0 {
-        let share = left / open;
-        let before = open;
-        for span in spans.iter_mut().filter(|span| span.granted == OPEN && span.wanted <= share) {
-            span.granted = span.wanted;
-            left -= span.wanted;
-            open -= 1;
-        }
-        if open == before {
-            break;
-        }
-    }
-    for span in spans.iter_mut().filter(|span| span.granted == OPEN) {
-        span.granted = left / open.max(1);
-    }
-}
-
-/// Ends `length` bytes at `bytes`, which were cut out of UTF-8, with "…". Steps back over a
-/// character that the cut has split. Returns the new length.
-///
-/// # Safety
-/// `length` bytes are there, and room for three more.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn end_cut(bytes: *mut u8, mut length: usize) -> usize {
-    for back in 1..=length.min(3) {
-        // SAFETY: within the caller's bytes.
-        let byte = unsafe { bytes.add(length - back).read() };
-        if byte >= 0xc0 {
-            let needed = match byte {
-                0xf0.. => 4,
-                0xe0.. => 3,
-                _ => 2,
-            };
-            if back < needed {
-                length -= back;
-            }
-            break;
-        }
-        if byte < 0x80 {
-            break;
-        }
-    }
-    // SAFETY: there is the caller's room.
-    unsafe { bytes.add(length).cast::<[u8; 3]>().write_unaligned(ELLIPSIS) };
-    length + ELLIPSIS.len()
 }

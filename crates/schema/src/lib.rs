@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+pub mod context;
 mod decode;
 mod encode;
 mod process_rule;

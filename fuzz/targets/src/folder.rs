@@ -16,11 +16,11 @@ use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
 use trackway_ctf::read::{Bytes, Trace};
-use trackway_ctf::text::{Pretty, PrettyOptions, utc};
 use trackway_reader::{
     DataFile, Export, ExportError, Index, Input, Range, Selection, Settings, Statistics, Summary,
     join, open, print, statistics, trim,
 };
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
 use trackway_testkit::TemporaryFolder;
 
 use crate::Bound;
@@ -184,7 +184,13 @@ fn text<B: Bytes + Sync>(
     let Text { output, messages, .. } = &mut text;
     let format = Pretty::new(PrettyOptions::default(), utc);
     let (mut output, mut messages) = (Taken(output), Taken(messages));
-    let summary = print(inputs, selection, &format, &settings, &mut output, &mut messages);
+    let summary = print(
+        inputs,
+        selection,
+        &mut LineOutput::new(format, &mut output),
+        &settings,
+        &mut messages,
+    );
     // It may end early: then there was too much text.
     text.summary = summary.ok();
     text

@@ -17,9 +17,10 @@ use trackway_window::{CPU_STRIDE, Window, ids_before, region_at};
 
 use super::enabled_sessions::EnabledSessions;
 use super::prefilter::PrefilterVerdict;
-use super::{contexts, slow_path, timestamp};
+use super::{slow_path, timestamp};
 use crate::abi::{EmitFn, Event};
 use crate::app_contexts::SessionContexts;
+use crate::contexts;
 use crate::filters::single_sequence::{self, EmitArguments, QuickVerdict};
 use crate::filters::{self, FilterVerdict, PassedGeneration};
 use crate::payload::StagedPayload;

@@ -2,7 +2,6 @@
 
 pub(crate) mod attempt;
 pub(crate) mod blocking;
-pub(crate) mod contexts;
 pub(crate) mod enabled_sessions;
 pub(crate) mod fast_path;
 pub(crate) mod prefilter;

@@ -15,9 +15,10 @@ use trackway_window::{SessionLayout, Window};
 
 use super::attempt::{RecordAttempt, discard};
 use super::enabled_sessions::EnabledSessions;
-use super::{contexts, prefilter};
+use super::prefilter;
 use crate::abi::Event;
 use crate::app_contexts;
+use crate::contexts;
 use crate::filters::{self, LinkRequest, PassedGeneration, SlowVerdict};
 use crate::fork_child::ensure_stamp;
 use crate::payload::StagedPayload;

@@ -11,6 +11,7 @@ use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
 use crate::app_contexts;
+use crate::contexts;
 use crate::payload::StagedPayload;
 
 /// Offset of the payload in the bytes of a frame. The headroom before it holds the values of
@@ -188,7 +189,7 @@ impl Plan {
             procname.length = length;
             procname.offset = (PAYLOAD_OFFSET - NAME_BYTES) as u32;
         }
-        let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
+        let contexts = contexts::for_filters(emitter.pid, emitter.tid, procname);
         // SAFETY: headroom and payload are adjacent, and no other thread writes there. (Unwritten
         // bytes of the headroom are never read: no word refers to them.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, PAYLOAD_OFFSET + size) };

@@ -4,6 +4,7 @@
 //! of what was seen. What the recorder decides by itself is asked of it
 //! (`trackway_recorder::checkup`), so that this page and a recording agree.
 
+mod args;
 mod install;
 mod kernel_events;
 mod machine;
@@ -14,29 +15,10 @@ use std::process::ExitCode;
 
 use trackway_console::{Style, Target, printable, stdout};
 
+pub(crate) use self::args::Arguments;
 use crate::NEGATIVE;
 use crate::common::format::Format;
 use crate::common::json::quoted;
-
-/// Check what this machine allows, and what is missing.
-///
-/// Each part that is missing comes with what to do about it.
-///
-/// Examples:
-///
-///   trackway doctor
-///   trackway doctor --format json
-///
-/// Nothing is changed. What is "limited" works, in a smaller or slower way; of what is "missing"
-/// the last line says whether recording needs it. The exit status is 0 if recording works, and 1
-/// if not.
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
-    /// Form of the report
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
 
 /// How good it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +91,7 @@ impl Check {
 /// # Errors
 ///
 /// If it cannot be printed.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let checks = all();
     let text = match arguments.format {
         Format::Text => text(&checks),

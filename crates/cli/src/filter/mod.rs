@@ -1,5 +1,6 @@
 //! `trackway filter`: what filters are made of, for people.
 
+mod args;
 mod assembly;
 mod header;
 pub(crate) mod object;
@@ -10,8 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
-use trackway_console::write_lines;
+use trackway_console::{stdout, write_lines};
 use trackway_filter::applications::with_applications;
 use trackway_filter::compile::{CompiledFor, compile_for};
 use trackway_filter::error::Error;
@@ -23,62 +23,19 @@ use trackway_jit::meaning::{Meaning, Meanings};
 use trackway_jit::object::{Alternative as Read, Object};
 use trackway_reader::{Found, layouts, open};
 
+pub(crate) use self::args::Arguments;
+use self::args::{ExplainArguments, Verb};
 use crate::common::events;
 use crate::named;
 use crate::patterns::matches;
-
-/// Look into filters on events.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    Explain(ExplainArguments),
-    Header(header::Arguments),
-    Compile(object::Arguments),
-}
-
-/// Show what becomes of a filter: its tree, its bytecode, its machine code.
-///
-/// Examples:
-///
-///   trackway filter explain 'status >= 400 && path == "/api/*"' --event myapp:request
-///   trackway filter explain 'myapp:*: status >= 400'
-///   trackway filter explain 'next_prio < 100' --event sched_switch --trace DIR
-///   trackway filter explain --object slow.o
-///
-/// Events are those of programs that are, or were, there, as trackway list shows them, or those of
-/// a trace. For each combination of types that the named fields have in them there is bytecode.
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-struct ExplainArguments {
-    /// The expression; PATTERN in front says which events it is about
-    #[arg(
-        value_name = "[PATTERN: ]EXPR",
-        allow_hyphen_values = true,
-        required_unless_present = "object"
-    )]
-    filter: Option<String>,
-    /// The event that it is about
-    #[arg(long, value_name = "NAME")]
-    event: Option<String>,
-    /// Look for events in this trace, or what a session of this name records
-    #[arg(long, value_name = "DIR")]
-    trace: Option<PathBuf>,
-    /// Instead of an expression: a filter in C, as clang -target bpf has compiled it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "event", "trace"])]
-    object: Option<PathBuf>,
-}
 
 /// Does what was asked for.
 ///
 /// # Errors
 ///
 /// If there are no such events, or the filter makes no sense for them.
-pub(crate) fn run(arguments: Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let output = &mut stdout();
     match arguments.verb {
         Verb::Explain(ExplainArguments { object: Some(file), .. }) => {
             object::explain(&file, output)

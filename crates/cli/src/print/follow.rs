@@ -1,24 +1,22 @@
 //! Traces that are printed while they grow.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use trackway_console::Stream;
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::LineFormat;
 use trackway_reader::{
     FollowedRange, Following, Input, OpenError, Settings, TraceFile, follow, open,
 };
+use trackway_render::EventOutput;
 
 use trackway_sys::wait::is_without_reader;
 
-use super::events::Form;
+use super::format::{self, Form};
 use super::live::{Targets, find};
-use super::{Asked, events, tell_unfinished};
-use crate::arguments::threads;
+use super::{Asked, tell_unfinished};
+use crate::common::jobs::threads;
 use crate::time_range;
 
 /// Prints the events of traces and those that come; whether nothing is damaged or missing.
@@ -37,14 +35,15 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     drop(there);
     // What is wrong with it is said before anything is waited for.
     let needs_first = time_range::needs_first(&asked.arguments.selection)?;
-    let output = asked.output()?;
+    let mut output = asked.output()?;
     let pretty = asked.coloured(&output);
-    let growing = Growing { asked, folders: &targets.folders, needs_first, output, messages };
+    let growing =
+        Growing { asked, folders: &targets.folders, needs_first, fd: output.as_raw_fd(), messages };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
     let is_symbolic = asked.arguments.symbolic;
     let form =
         Form { format: asked.arguments.format, columns: None, has_traces: true, is_symbolic };
-    events::write(form, pretty, growing)
+    format::write(form, pretty, growing, &mut output)
 }
 
 /// The traces that are in `folders`. What is damaged is told while they are followed.
@@ -62,23 +61,19 @@ struct Growing<'a> {
     folders: &'a [PathBuf],
     /// Whether the range of time depends on the first event's day.
     needs_first: bool,
-    output: Stream<File>,
+    /// Descriptor of the output.
+    fd: RawFd,
     messages: &'a mut dyn Write,
 }
 
-impl events::Writes for Growing<'_> {
-    fn is_escaped(&self) -> bool {
-        self.output.is_escaped()
-    }
-
-    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
-        let Self { asked, folders, needs_first, mut output, messages } = self;
+impl format::EventSource for Growing<'_> {
+    fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
+        let Self { asked, folders, needs_first, fd, messages } = self;
         let arguments = asked.arguments;
         let prepare = |trace: &mut Trace| {
             // Those that are there were checked; one that comes later may keep its clocks.
             let _ = asked.shift(trace);
         };
-        let fd = output.as_raw_fd();
         let following = Following {
             paths: folders,
             prepare: &prepare,
@@ -99,7 +94,7 @@ impl events::Writes for Growing<'_> {
             true => FollowedRange::OfFirst(&of_first),
             false => FollowedRange::Known(of_first(None)?),
         };
-        let followed = follow(&following, range, format, &mut output, messages)?;
+        let followed = follow(&following, range, output, messages)?;
         tell_unfinished(&followed.unfinished, messages)?;
         Ok(followed.is_whole && followed.unfinished.is_empty())
     }

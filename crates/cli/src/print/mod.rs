@@ -1,36 +1,49 @@
 //! `trackway print`: traces as text, byte for byte as babeltrace2 prints them.
 //!
 //! Reading, decoding and merging is `trackway_reader`'s, what lines look like is
-//! `trackway_ctf::text`'s; here is only what was asked for.
+//! `trackway_render`'s; here is only what was asked for.
 
-mod events;
+mod args;
 mod follow;
+mod format;
 mod live;
+mod stats;
 mod whole;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_console::{Stream, Style, Target, stdout_file};
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 use trackway_reader::{Filters, Input};
+use trackway_render::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 
-use crate::arguments::PrintArguments;
+pub(crate) use self::args::Arguments;
 use crate::filter::object::{bytes_of, split_pattern_of};
 use crate::patterns::{self, Patterns};
-use crate::{inside, local_time};
+use crate::{NEGATIVE, inside, local_time, named, progress};
 
-/// Prints traces, and to `messages` what tracers lost and what is damaged. Whether everything was
-/// read: `false` if damage was told of, or a trace that was followed has no end.
+/// Prints traces, and to standard error what tracers lost and what is damaged. The exit status is
+/// negative if damage was reported, or a trace that was followed has no end.
 ///
 /// # Errors
 ///
-/// If a folder has no trace, or cannot be read; if the output or `messages` cannot be written.
-pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
+/// If a folder has no trace, or cannot be read; if the output cannot be written.
+pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if !arguments.follow {
+        named::find(&mut arguments.traces);
+    }
+    let printed = print(&arguments, &mut progress::Messages);
+    progress::clear();
+    Ok(if printed? { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
+}
+
+/// Prints traces; returns true if everything was read.
+fn print(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let asked = Asked {
         arguments,
         options: options(arguments)?,
@@ -42,7 +55,7 @@ pub(crate) fn run(arguments: &PrintArguments, messages: &mut dyn Write) -> anyho
 
 /// What was asked for.
 struct Asked<'a> {
-    arguments: &'a PrintArguments,
+    arguments: &'a Arguments,
     options: PrettyOptions,
     patterns: Patterns<'a>,
     filters: Option<Filters>,
@@ -137,7 +150,7 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
 }
 
 /// What must be true of events, if that was asked for.
-fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
+fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
     let mut filters = Filters::new(texts, patterns::matches)
         .map_err(|error| anyhow::anyhow!("--filter:\n{error}"))?;
@@ -152,7 +165,7 @@ fn filters(arguments: &PrintArguments) -> anyhow::Result<Option<Filters>> {
 }
 
 /// What babeltrace2's options ask for.
-fn options(arguments: &PrintArguments) -> anyhow::Result<PrettyOptions> {
+fn options(arguments: &Arguments) -> anyhow::Result<PrettyOptions> {
     let names = arguments.names.as_deref().map(Names::of_list).transpose().context("--names")?;
     let fields = arguments.fields.as_deref().map(Fields::of_list).transpose();
     Ok(PrettyOptions {

@@ -4,16 +4,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use trackway_console::{Stream, Style};
-use trackway_ctf::text::{LineFormat, Nothing, push_details, push_details_json};
+use trackway_console::Stream;
 use trackway_reader::{
     Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
 };
+use trackway_render::{Discard, EventOutput, LineOutput};
 
-use super::events::Form;
-use super::{Asked, events, tell_unfinished};
-use crate::arguments::{EventFormat, threads};
-use crate::{progress, stats, time_range};
+use super::format::{self, Form};
+use super::{Asked, stats, tell_unfinished};
+use crate::common::jobs::threads;
+use crate::{progress, time_range};
 
 /// Prints what is asked for of traces; whether nothing was damaged.
 ///
@@ -78,11 +78,7 @@ impl Whole<'_> {
         let mut out = Vec::new();
         for (input, folder) in self.inputs.iter().zip(self.folders) {
             let folder = folder.display().to_string();
-            match self.asked.arguments.format {
-                EventFormat::Json => push_details_json(&mut out, &folder, &input.trace),
-                // Other forms are refused where the command line is read.
-                _ => push_details(&mut out, &folder, &input.trace),
-            }
+            self.asked.arguments.format.push_details(&mut out, &folder, &input.trace)?;
         }
         self.output.write_all(&out)?;
         Ok(true)
@@ -91,15 +87,9 @@ impl Whole<'_> {
     /// Prints what there is.
     fn stats(mut self) -> anyhow::Result<bool> {
         let sources = stats::sources(&self.inputs, self.folders);
-        let (name, loss) = (self.output.marks(Style::Name), self.output.marks(Style::Loss));
-        let colours = stats::Colours { name, loss };
         let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
-        let text = match self.asked.arguments.format {
-            EventFormat::Json => stats::json(&all, &sources),
-            EventFormat::Csv => stats::csv(&all, self.output.is_escaped()),
-            // As in `details`.
-            _ => stats::text(&all, self.asked.calendar(), &sources, &colours),
-        };
+        let format = self.asked.arguments.format;
+        let text = format.stats(&all, &sources, self.asked.calendar(), &self.output)?;
         self.output.write_all(text.as_bytes())?;
         Ok(all.is_whole)
     }
@@ -107,33 +97,36 @@ impl Whole<'_> {
     /// Prints how many events there are.
     fn count(self) -> anyhow::Result<bool> {
         let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
-        let passed = Nothing::passing(asked.pretty());
-        let mut nowhere = io::sink();
-        let summary = print(inputs, &selection, &passed, &settings, &mut nowhere, messages)?;
+        let mut passed = LineOutput::new(Discard::passing(asked.pretty()), io::sink());
+        let summary = print(inputs, &selection, &mut passed, &settings, messages)?;
         writeln!(output, "{}", summary.events)?;
         Ok(summary.is_whole)
     }
 
     /// Prints the events.
     fn events(self) -> anyhow::Result<bool> {
-        let (format, pretty) = (self.asked.arguments.format, self.asked.coloured(&self.output));
-        let columns = match format {
-            EventFormat::Csv => events::common_columns(&self.inputs, &self.selection),
-            _ => None,
-        };
-        let has_traces = self.inputs.len() > 1;
-        let is_symbolic = self.asked.arguments.symbolic;
-        events::write(Form { format, columns, has_traces, is_symbolic }, pretty, self)
+        let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
+        let (of_events, pretty) = (asked.arguments.format, asked.coloured(&output));
+        let columns = of_events.columns(&inputs, &selection);
+        let has_traces = inputs.len() > 1;
+        let is_symbolic = asked.arguments.symbolic;
+        let form = Form { format: of_events, columns, has_traces, is_symbolic };
+        let recorded = Recorded { inputs, selection, settings, messages };
+        format::write(form, pretty, recorded, &mut output)
     }
 }
 
-impl events::Writes for Whole<'_> {
-    fn is_escaped(&self) -> bool {
-        self.output.is_escaped()
-    }
+/// The events of traces as they are.
+struct Recorded<'a> {
+    inputs: Vec<Input<TraceFile>>,
+    selection: Selection<'a>,
+    settings: Settings,
+    messages: &'a mut dyn Write,
+}
 
-    fn write(self, format: &(impl LineFormat + Sync)) -> anyhow::Result<bool> {
-        let Self { inputs, selection, settings, mut output, messages, .. } = self;
-        Ok(print(inputs, &selection, format, &settings, &mut output, messages)?.is_whole)
+impl format::EventSource for Recorded<'_> {
+    fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
+        let Self { inputs, selection, settings, messages } = self;
+        Ok(print(inputs, &selection, output, &settings, messages)?.is_whole)
     }
 }

@@ -1,6 +1,6 @@
 //! `trackway session`, `channel` and `event`: what is typed, asked of a session's recorder.
 
-pub(crate) mod arguments;
+pub(crate) mod args;
 mod background;
 mod notify;
 mod show;
@@ -23,7 +23,7 @@ use trackway_recorder::{
 use crate::common::format::Format;
 use crate::common::recovered::report_recovered;
 use crate::filter::object::{self, filters_of};
-use arguments::{
+use args::{
     AddArguments, ChannelArguments, ChannelOptions, ChannelVerb, CreateArguments, EventArguments,
     EventVerb, LevelArguments, LoadArguments, OffArguments, OnArguments, RuleArguments,
     SaveArguments, SessionArguments, SessionVerb, SetArguments, SnapshotArguments,

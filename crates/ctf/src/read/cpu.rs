@@ -1,7 +1,7 @@
 //! The CPU that a packet's events were recorded on, as its context says.
 
 use super::decode::Sink;
-use super::types::{Enumeration, Integer, Member};
+use crate::model::types::{Enumeration, Integer, Member};
 
 /// Name of the member that says it, as in LTTng's traces.
 const CPU_ID: &str = "cpu_id";

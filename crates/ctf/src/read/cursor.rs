@@ -1,7 +1,7 @@
 //! Bits taken out of a piece of a packet, one field after another, never beyond its content.
 
 use super::error::DecodeError;
-use super::runs::Elements;
+use crate::model::runs::Elements;
 
 /// Where the walk is in a piece of a packet.
 #[derive(Debug, Clone, Copy)]

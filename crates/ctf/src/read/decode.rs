@@ -9,8 +9,8 @@ use std::slice::Iter;
 
 use super::cursor::Cursor;
 use super::error::DecodeError;
-use super::runs::{Elements, Place, Run};
-use super::types::{
+use crate::model::runs::{Elements, Place, Run};
+use crate::model::types::{
     Array, Encoding, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, TextEnd,
     Type, Variant, VariantOption, WideText, in_range,
 };

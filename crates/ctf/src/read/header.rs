@@ -7,8 +7,8 @@
 
 use super::cursor::Cursor;
 use super::decode::{State, advanced};
-use super::runs::Place;
-use super::types::{Enumeration, Integer, Member, Role, Struct, Type};
+use crate::model::runs::Place;
+use crate::model::types::{Enumeration, Integer, Member, Role, Struct, Type};
 
 /// An event header whose numbers have known places.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 //! is wrong comes back as an error that says where.
 //!
 //! ```text
-//! metadata → packetized → lexer → parser, type_parser → node → resolve → types, trace
+//! metadata/: packetized → lexer → parser, type_parser → node → resolve → model, trace
 //!                       → json (CTF 2)               ↗
 //!                                                    data stream → stream → decode → Sink
 //! ```
@@ -16,22 +16,13 @@ mod cursor;
 mod decode;
 mod error;
 mod header;
-mod json;
-mod lexer;
-mod meaning;
-mod node;
-mod packetized;
-mod parser;
+mod metadata;
 mod replace;
-mod resolve;
-mod runs;
 mod source;
 mod stream;
 #[cfg(test)]
 mod testing;
 mod trace;
-mod type_parser;
-mod types;
 mod value;
 
 pub use cpu::CpuId;
@@ -39,18 +30,19 @@ pub(crate) use cursor::Cursor;
 pub use decode::{Sink, Skip};
 pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elements, wide_bytes};
 pub use error::{DecodeError, MetadataError, MetadataProblem, TimeError};
-pub use meaning::{Meaning, Names};
-pub use node::EnvironmentValue;
+pub use metadata::node::EnvironmentValue;
 pub use replace::{INCOMPLETE, Replacement};
 pub use source::{Bytes, Damage, SourceStream, StreamError, has_whole_end, packets_stand_alone};
 pub use stream::{
-    Body, Carry, EventHeader, EventSink, Loss, Lost, Packet, Scope, StreamDecoder, WholeEvent,
-    Window,
+    Body, Carry, EventHeader, EventSink, Loss, Lost, Packet, StreamDecoder, WholeEvent, Window,
 };
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace, TraceIdentity};
-pub use types::{
+pub use value::{Event, StreamEvents, Value, read_stream, read_trace};
+
+pub use crate::model::meaning::{Meaning, Names};
+pub use crate::model::scope::Scope;
+pub use crate::model::types::{
     Array, Base, Encoding, Enumeration, Float, Integer, Member, Sequence, Struct, Type, Variant,
     VariantOption, WideText,
 };
-pub(crate) use types::{Role, TextEnd};
-pub use value::{Event, StreamEvents, Value, read_stream, read_trace};
+pub(crate) use crate::model::types::{Role, TextEnd};

@@ -2,8 +2,9 @@
 //! memory when it was entered, and stands in the event of its return.
 
 use super::decode::Sink;
-use super::stream::{EventSink, Scope};
-use super::types::{Enumeration, Integer, Member, VariantOption};
+use super::stream::EventSink;
+use crate::model::scope::Scope;
+use crate::model::types::{Enumeration, Integer, Member, VariantOption};
 
 /// The payload's last member, which says of which arguments something is missing.
 pub const INCOMPLETE: &str = "incomplete";

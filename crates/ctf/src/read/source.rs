@@ -6,12 +6,13 @@
 use std::io;
 use std::ops::Range;
 
+use trackway_console::IoError;
+
 use super::decode::Sink;
 use super::error::DecodeError;
 use super::stream::{Body, Loss, Packet, StreamDecoder, Window};
 use super::trace::{StreamClass, Trace};
-use super::types::{Integer, Role, Type};
-use trackway_console::IoError;
+use crate::model::types::{Integer, Role, Type};
 
 /// Something that has bytes at offsets.
 pub trait Bytes {

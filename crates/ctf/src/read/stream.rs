@@ -9,9 +9,10 @@ use super::cursor::Cursor;
 use super::decode::{Counts, Sink, Skip, State, decode, decode_members, placed};
 use super::error::DecodeError;
 use super::replace::{Replacement, Replacing};
-use super::runs::{Flat, Placed};
 use super::trace::{EventClass, StreamClass, Trace};
-use super::types::{Role, Type};
+use crate::model::runs::{Flat, Placed};
+use crate::model::scope::{SCOPES, Scope};
+use crate::model::types::{Role, Type};
 
 /// First word of every packet.
 pub(super) const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
@@ -86,21 +87,6 @@ pub struct EventHeader<'trace> {
     /// Time in nanoseconds since the clock's origin, if the stream has a clock.
     pub time: Option<i64>,
 }
-
-/// Part of an event (CTF's dynamic scopes).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scope {
-    /// What all events of a stream have: e.g. the thread.
-    StreamContext,
-    /// What this event's class adds.
-    EventContext,
-    /// The payload.
-    #[default]
-    Fields,
-}
-
-/// How many parts an event may have.
-pub(super) const SCOPES: usize = 3;
 
 /// Takes an event's parts: a [`Sink`] that is told which scope begins.
 pub trait EventSink: Sink {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::{EventHeader, StreamDecoder, Window};
-use crate::read::runs::FlatPart;
+use crate::model::runs::FlatPart;
+use crate::model::types::Type;
 use crate::read::testing::{Limits, Random, random_metadata, random_packet};
-use crate::read::types::Type;
 use crate::read::value::ValueSink;
 use crate::read::{DecodeError, Trace};
 

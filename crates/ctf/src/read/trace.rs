@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use super::error::{MetadataError, TimeError};
 use super::header::HeaderPlan;
-use super::node::EnvironmentValue;
-use super::runs::Flat;
+use super::metadata::node::EnvironmentValue;
+use super::metadata::{json, packetized, parser, resolve};
 use super::stream::PACKET_MAGIC;
-use super::types::{Role, Struct, Type};
-use super::{json, packetized, parser, resolve};
-use crate::uuid::Uuid;
+use crate::model::Uuid;
+use crate::model::runs::Flat;
+use crate::model::types::{Role, Struct, Type};
 
 /// What CTF 2 calls a trace.
 #[derive(Debug, Default, Clone)]
@@ -179,6 +179,11 @@ impl Trace {
         }
     }
 
+    /// Number of slots: values that other fields depend on.
+    pub const fn slots_count(&self) -> usize {
+        self.slots
+    }
+
     /// Classes of streams, in the order of their declaration.
     pub fn streams(&self) -> &[StreamClass] {
         &self.streams
@@ -292,6 +297,16 @@ impl EventClass {
     /// Where its model is described (Eclipse Modeling Framework).
     pub fn emf_uri(&self) -> Option<&str> {
         self.emf_uri.as_deref()
+    }
+
+    /// Type of its own context.
+    pub const fn context_type(&self) -> Option<&Type> {
+        self.context.as_ref()
+    }
+
+    /// Type of its payload.
+    pub const fn fields_type(&self) -> Option<&Type> {
+        self.fields.as_ref()
     }
 
     /// Its own context, between the stream's and the payload.

@@ -2,9 +2,10 @@
 
 use super::decode::Sink;
 use super::error::DecodeError;
-use super::stream::{EventSink, Loss, Packet, Scope, StreamDecoder, Window};
+use super::stream::{EventSink, Loss, Packet, StreamDecoder, Window};
 use super::trace::Trace;
-use super::types::{Enumeration, Integer, Member, VariantOption};
+use crate::model::scope::Scope;
+use crate::model::types::{Enumeration, Integer, Member, VariantOption};
 
 /// A field's value.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,20 +6,17 @@
 
 use std::fmt::Write as _;
 
+use trackway_schema::context::{Context, ContextType, TABLE, bytes_of};
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 use super::meaning::Meaning;
-use crate::uuid::Uuid;
+use crate::model::Uuid;
 
 /// Which contexts every record carries, between its header and its payload, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contexts {
-    /// Process id as the process sees it, `i32`.
-    pub vpid: bool,
-    /// Thread id as the process sees it, `i32`.
-    pub vtid: bool,
-    /// Name of the thread, 17 bytes, the rest NUL.
-    pub procname: bool,
+    /// Bits of [`TABLE`].
+    pub bits: u32,
     /// Of the kernel's events, as fields.
     pub kernel: Vec<Field>,
     /// Of the program, by name (`provider:name`): each says what it is in each record. A byte by
@@ -70,13 +67,10 @@ enum Alternative {
     Str,
 }
 
-/// Bytes of the `procname` context: the kernel's 16 and a terminator, as in LTTng.
-const PROCNAME_BYTES: usize = 17;
-
 impl Contexts {
     /// Bytes that the contexts of programs take in each record, those of applications not counted.
     pub const fn size_bytes(&self) -> usize {
-        4 * (self.vpid as usize + self.vtid as usize) + PROCNAME_BYTES * self.procname as usize
+        bytes_of(self.bits)
     }
 
     const fn is_empty(&self) -> bool {
@@ -271,13 +265,13 @@ pub fn stream_declaration(class: u32, contexts: &Contexts) -> String {
     );
     if !contexts.is_empty() {
         text.push_str("\tevent.context := struct {\n");
-        for (wanted, name) in [(contexts.vpid, "_vpid"), (contexts.vtid, "_vtid")] {
-            if wanted {
-                let _ = writeln!(text, "\t\t{} {name};", Integer(Scalar::I32));
-            }
-        }
-        if contexts.procname {
-            let _ = writeln!(text, "\t\t{CHARACTER} _procname[{PROCNAME_BYTES}];");
+        for Context { name, of, .. } in TABLE.iter().filter(|one| one.is_in(contexts.bits)) {
+            let _ = match of {
+                ContextType::Scalar(scalar) => {
+                    writeln!(text, "\t\t{} _{name};", Integer(*scalar))
+                }
+                ContextType::Text(bytes) => writeln!(text, "\t\t{CHARACTER} _{name}[{bytes}];"),
+            };
         }
         let mut members = Members::default();
         for field in &contexts.kernel {

@@ -14,6 +14,7 @@ use trackway_ctf::write::{
     application_tag, event_declaration, index_entry, index_header, metadata_preamble,
     packet_header,
 };
+use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 /// Time at which all test traces begin.
@@ -252,12 +253,12 @@ fn random_text(random: &mut Random, body: &mut Vec<u8>) -> u32 {
 
 fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescription) -> Vec<u8> {
     let mut body = Vec::new();
-    for wanted in [contexts.vpid, contexts.vtid] {
+    for wanted in [VPID, VTID].map(|bit| contexts.bits & bit != 0) {
         if wanted {
             body.extend((random.below(70_000) as i32 - 1).to_le_bytes());
         }
     }
-    if contexts.procname {
+    if contexts.bits & PROCNAME != 0 {
         let mut name = [0_u8; 17];
         let text = b"thread'name\n-of-15";
         let length = 1 + random.below(16) as usize;
@@ -319,9 +320,10 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
 pub(crate) fn random_trace(seed: u64) -> Made {
     let mut random = Random(seed);
     let contexts = Contexts {
-        vpid: random.below(2) == 0,
-        vtid: random.below(2) == 0,
-        procname: random.below(2) == 0,
+        bits: [VPID, VTID, PROCNAME]
+            .map(|bit| if random.below(2) == 0 { bit } else { 0 })
+            .iter()
+            .sum(),
         kernel: Vec::new(),
         applications: (0..random.below(3)).map(|number| format!("app:{number}")).collect(),
     };

@@ -15,18 +15,7 @@ use trackway_jit::helper::Word;
 use trackway_jit::insn::Insn;
 use trackway_jit::{ELEMENTS_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, STACK_BYTES, STEPS_MAX};
 
-use crate::graph::{Graph, Op, Unsupported, Value, Values};
-
-/// Returns true if instructions have room for this constant: 32 bits, extended by their sign.
-pub(crate) fn is_immediate(bits: u64) -> bool {
-    i32::try_from(bits as i64).is_ok()
-}
-
-/// Constants that instructions for `op` want in a register.
-pub(crate) fn constants_in_registers(values: &Values, op: &Op) -> Option<Value> {
-    let Op::Alu(_, _, b) = op else { return None };
-    values.constant(*b).is_some_and(|bits| !is_immediate(bits)).then_some(*b)
-}
+use crate::graph::{Graph, Unsupported, is_immediate};
 
 /// A program: the filter's instructions, then those of its functions; and the constants.
 #[derive(Debug, Clone, PartialEq, Eq)]

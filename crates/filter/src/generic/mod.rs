@@ -17,7 +17,6 @@ use trackway_schema::{Label, Scalar};
 
 use self::named::Named;
 use self::search::{Found, Search};
-use crate::compile::read_elements;
 use crate::error::{Error, Topic};
 use crate::layout::{Integer, Layout, Member, Type};
 use crate::meaning::Meant;
@@ -142,7 +141,7 @@ pub(crate) fn possible(text: &str, parsed: &Parsed) -> Possible {
 /// Returns true if everything that it reads is determined by the kinds of its needs.
 fn depends_on_kinds(filter: &Filter) -> bool {
     let mut reads = BTreeSet::new();
-    read_elements(&filter.root, &mut reads);
+    filter.root.collect_element_needs(&mut reads);
     reads.is_empty()
 }
 

@@ -3,7 +3,7 @@
 use trackway_jit::Kind;
 use trackway_jit::helper::{Helper, Word};
 
-use super::value::{Known, Values};
+use super::value::{Known, Values, is_immediate};
 use super::{Alu, Block, End, Function, Graph, Op, Relation, Step, Test, Unsupported, Value};
 use crate::number;
 use crate::parse::Binary;
@@ -116,7 +116,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         );
         if !is_there {
             let op = self.values.op(value);
-            if let Some(operand) = crate::emit::constants_in_registers(&self.values, op) {
+            if let Some(operand) = self.values.constant_in_register(op) {
                 self.steps.push(Step::Compute(operand));
             }
             self.steps.push(Step::Compute(value));
@@ -160,7 +160,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             Known::Always(holds) => self.end(End::Jump(if holds { then } else { otherwise })),
             Known::Open(test) => {
                 let constant = self.values.constant(test.b);
-                if constant.is_some_and(|bits| !crate::emit::is_immediate(bits)) {
+                if constant.is_some_and(|bits| !is_immediate(bits)) {
                     self.steps.push(Step::Compute(test.b));
                 }
                 self.end(End::Branch(test, then, otherwise));

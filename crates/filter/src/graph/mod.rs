@@ -18,7 +18,7 @@ use trackway_jit::helper::Helper;
 use crate::types::Filter;
 
 pub(crate) use reduce::too_long;
-pub(crate) use value::Values;
+pub(crate) use value::{Values, is_immediate};
 
 /// Number of a value in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

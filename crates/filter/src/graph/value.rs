@@ -21,6 +21,11 @@ pub(crate) struct Values {
     natural: HashSet<Value>,
 }
 
+/// Returns true if an instruction has room for this constant: 32 bits, extended by their sign.
+pub(crate) fn is_immediate(bits: u64) -> bool {
+    i32::try_from(bits as i64).is_ok()
+}
+
 /// The knowledge of a test.
 pub(crate) enum Known {
     Always(bool),
@@ -41,6 +46,12 @@ impl Values {
             Op::Constant(bits) => Some(*bits),
             _ => None,
         }
+    }
+
+    /// The constant operand of `op` for which an instruction has no room: it is in a register.
+    pub(super) fn constant_in_register(&self, op: &Op) -> Option<Value> {
+        let Op::Alu(_, _, b) = op else { return None };
+        self.constant(*b).is_some_and(|bits| !is_immediate(bits)).then_some(*b)
     }
 
     /// The number of what comes about so.

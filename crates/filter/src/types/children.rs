@@ -1,5 +1,7 @@
 //! The parts of an expression, read or changed: one list for both.
 
+use std::collections::BTreeSet;
+
 use super::{Expr, Node};
 
 /// The one list. (A macro, since no function is generic over whether what it borrows may change.)
@@ -48,5 +50,15 @@ impl Expr {
     /// The same, to be changed.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Self> {
         children!(&mut self.node, &mut Self)
+    }
+
+    /// Adds the numbers of the needs whose elements the expression reads to `needs`.
+    pub(crate) fn collect_element_needs(&self, needs: &mut BTreeSet<usize>) {
+        if let Node::Element(need, _) | Node::Any(need, _) | Node::Fold(_, need) = self.node {
+            needs.insert(need);
+        }
+        for child in self.children() {
+            child.collect_element_needs(needs);
+        }
     }
 }

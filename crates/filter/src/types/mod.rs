@@ -9,7 +9,6 @@ mod children;
 mod compare;
 mod function;
 mod name;
-mod place;
 mod suggest;
 
 use std::collections::BTreeSet;
@@ -25,70 +24,8 @@ use crate::text::Text;
 pub(crate) use name::article;
 pub use suggest::closest;
 
-/// Type of an expression's value, 64 bits of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Type {
-    /// An integer that is compared and divided with its sign. What has no sign but less than 64
-    /// bits is one as well.
-    Signed,
-    /// An integer without a sign.
-    Unsigned,
-    /// Bits of an `f64`.
-    Float,
-    /// A string.
-    Text,
-    /// A sequence or an array of numbers.
-    Sequence,
-}
-
-/// The owner of the name that a need begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Root {
-    /// A field of the payload.
-    Field,
-    /// `$ctx.`.
-    Context,
-    /// `$app.`.
-    Application,
-}
-
-/// A step further in.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// To a structure's member.
-    Member(String),
-    /// To an element.
-    Element(u64),
-}
-
-/// A place in an event.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The owner of the name.
-    pub root: Root,
-    /// The name.
-    pub name: String,
-    /// From there on.
-    pub steps: Vec<Step>,
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self.root {
-            Root::Field => "",
-            Root::Context => "$ctx.",
-            Root::Application => "$app.",
-        })?;
-        formatter.write_str(&self.name)?;
-        for step in &self.steps {
-            match step {
-                Step::Member(name) => write!(formatter, ".{name}")?,
-                Step::Element(index) => write!(formatter, "[{index}]")?,
-            }
-        }
-        Ok(())
-    }
-}
+pub use crate::place::{Place, Root, Step};
+pub use crate::value_type::Type;
 
 /// Numbers in a sequence or an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

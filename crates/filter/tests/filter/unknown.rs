@@ -12,11 +12,11 @@ use trackway_filter::layout::Layout;
 use trackway_filter::types::check;
 use trackway_jit::frame::{Cell, Environment, Frame};
 use trackway_jit::framer::{Contexts, Framer, Unfit, Wanted};
-use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::Object;
 use trackway_jit::verify::{Rules, State as Verified, verify};
+use trackway_schema::context;
 use trackway_schema::{Encoder, EventDescription, FieldViews, Scalar, Shape};
 use trackway_testkit::random::Random;
 
@@ -279,8 +279,8 @@ impl Published {
         let verified = verified.expect("a filter");
         let environment = Environment::new(alternative.constants(), &self.cells, never, never);
         let mut frame = Frame::new(&environment, payload);
-        let procname = Word { offset: 0, length: 0, is_constant: false };
-        let contexts = Contexts { vpid: VPID, vtid: VPID, procname };
+        let contexts =
+            Contexts::NONE.with(context::VPID, VPID.into()).with(context::VTID, VPID.into());
         framer.fill(&mut frame, 0, &contexts)
             && interpret::run(&[verified], &frame).expect("verified").answer != 0
     }

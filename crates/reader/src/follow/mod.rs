@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trackway_ctf::read::Trace;
-use trackway_ctf::text::LineFormat;
+use trackway_render::EventOutput;
 
 use crate::filter::Filters;
 use crate::folder::{self, Found, Known, OpenError};
@@ -88,8 +88,7 @@ pub struct Followed {
 pub fn follow<E: From<OpenError>>(
     following: &Following<'_>,
     range: FollowedRange<'_, E>,
-    format: &(impl LineFormat + Sync),
-    output: &mut dyn Write,
+    output: &mut impl EventOutput,
     messages: &mut dyn Write,
 ) -> Result<Followed, E> {
     let mut follower = Follower {
@@ -104,7 +103,7 @@ pub fn follow<E: From<OpenError>>(
         live: Live::default(),
         growth: Growth::default(),
         told: Told::default(),
-        before: Before { preamble: format.preamble(), ..Before::default() },
+        before: Before::default(),
         is_ours: false,
         is_whole: false,
     };
@@ -115,6 +114,7 @@ pub fn follow<E: From<OpenError>>(
         }
         FollowedRange::OfFirst(resolve) => Some(resolve),
     };
+    output.begin().map_err(|error| OpenError::Message(error.into()))?;
     loop {
         (following.is_read)().map_err(|error| OpenError::Message(error.into()))?;
         // Before the files: they have all that their recorders speak of.
@@ -135,12 +135,13 @@ pub fn follow<E: From<OpenError>>(
                 follower.range = Some(resolve(first)?);
             }
             if is_news {
-                follower.write(found, format, output, messages)?;
+                follower.write(found, output, messages)?;
             }
         }
         let now = follower.begin.elapsed();
         follower.growth.flushed(follower.live.horizon(now));
         if let Some(unfinished) = unfinished.or_else(|| follower.end_of_range(&paths)) {
+            output.end().map_err(|error| OpenError::Message(error.into()))?;
             return Ok(Followed { is_whole: !follower.told.damage(), unfinished });
         }
         std::thread::sleep(if follower.live.is_heard(now) { LIVE_PERIOD } else { PERIOD });
@@ -268,8 +269,7 @@ impl Follower<'_> {
     fn write(
         &mut self,
         found: Found,
-        format: &(impl LineFormat + Sync),
-        output: &mut dyn Write,
+        output: &mut impl EventOutput,
         messages: &mut dyn Write,
     ) -> Result<(), OpenError> {
         let range = self.range.unwrap_or_default();
@@ -277,9 +277,8 @@ impl Follower<'_> {
         let selection = Selection { range, events, filters };
         let mut said = Vec::new();
         let before = std::mem::take(&mut self.before);
-        let streams: (&mut dyn Write, &mut dyn Write) = (output, &mut said);
         let settings = &self.following.settings;
-        let printed = print_on(found.inputs, &selection, format, settings, before, streams);
+        let printed = print_on(found.inputs, &selection, output, settings, before, &mut said);
         (_, self.before) = printed.map_err(|error| OpenError::Message(error.into()))?;
         self.told.say(&said, messages).map_err(|error| OpenError::Message(error.into()))
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use trackway_ctf::text::{Calendar, Pretty, PrettyOptions, utc};
+use trackway_render::{DateTime, LineOutput, Pretty, PrettyOptions, utc};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::growth::{Growth, LAG_NS};
@@ -77,7 +77,9 @@ fn packet(
     packet
 }
 
-fn format() -> Pretty<impl Calendar> {
+type Format = Pretty<fn(i64) -> Option<DateTime>>;
+
+fn format() -> Format {
     Pretty::new(PrettyOptions::default(), utc)
 }
 
@@ -86,13 +88,18 @@ fn whole(folder: &TemporaryFolder) -> [String; 2] {
     let (mut out, mut said) = (Vec::new(), Vec::new());
     let inputs = folder::open(&[folder.path().to_owned()], &mut said).expect("a trace").inputs;
     let settings = Settings::default();
-    print(inputs, &Selection::default(), &format(), &settings, &mut out, &mut said)
-        .expect("memory");
+    print(
+        inputs,
+        &Selection::default(),
+        &mut LineOutput::new(format(), &mut out),
+        &settings,
+        &mut said,
+    )
+    .expect("memory");
     [out, said].map(|bytes| String::from_utf8(bytes).expect("text"))
 }
 
 /// Traces that are followed in simulated time.
-#[derive(Default)]
 struct Simulation {
     known: Known,
     live: Live,
@@ -100,8 +107,23 @@ struct Simulation {
     told: super::Told,
     before: Before,
     events: u64,
-    out: Vec<u8>,
+    output: LineOutput<Format, Vec<u8>>,
     said: Vec<u8>,
+}
+
+impl Default for Simulation {
+    fn default() -> Self {
+        Self {
+            known: Known::default(),
+            live: Live::default(),
+            growth: Growth::default(),
+            told: super::Told::default(),
+            before: Before::default(),
+            events: 0,
+            output: LineOutput::new(format(), Vec::new()),
+            said: Vec::new(),
+        }
+    }
 }
 
 impl Simulation {
@@ -120,9 +142,9 @@ impl Simulation {
         let settings = Settings::default();
         let mut messages = Vec::new();
         let before = std::mem::take(&mut self.before);
-        let streams: (&mut dyn Write, &mut dyn Write) = (&mut self.out, &mut messages);
         let selection = Selection::default();
-        let printed = print_on(inputs, &selection, &format(), &settings, before, streams);
+        let printed =
+            print_on(inputs, &selection, &mut self.output, &settings, before, &mut messages);
         let (summary, before) = printed.expect("memory");
         self.events += summary.events;
         self.before = before;
@@ -139,7 +161,7 @@ impl Simulation {
     }
 
     fn text(&self) -> String {
-        String::from_utf8(self.out.clone()).expect("text")
+        String::from_utf8(self.output.writer().clone()).expect("text")
     }
 
     fn messages(&self) -> Vec<String> {

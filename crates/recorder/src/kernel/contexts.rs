@@ -38,7 +38,8 @@ impl std::fmt::Display for ContextsError {
             Self::OfTheKernel(name) => write!(
                 f,
                 "'{name}' is a context of the kernel's events alone, and none are recorded \
-                 (--kernel; of programs there are vpid, vtid, procname and '$app.PROVIDER:NAME')"
+                 (--kernel; of programs there are {} and '$app.PROVIDER:NAME')",
+                trackway_schema::context::names()
             ),
         }
     }

@@ -240,7 +240,10 @@ mod tests {
         };
         text.push_str(&event_declaration(0, 0, &event("x")));
         text.push_str(&event_declaration(0, 77, &event("y")));
-        text.push_str(&stream_declaration(3, &Contexts { vpid: true, ..Contexts::default() }));
+        text.push_str(&stream_declaration(
+            3,
+            &Contexts { bits: trackway_schema::context::VPID, ..Contexts::default() },
+        ));
         text.push_str(&event_declaration(3, 0, &event("x")));
         let names = |value| Names { flags: vec![("a".into(), value)], ..Names::default() };
         let meaning = |value| Some(Meaning::Names(names(value).into()));

@@ -44,9 +44,7 @@ pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
     let names = names.split(|&byte| byte == b'\n').filter(|name| !name.is_empty());
     let name = |name| String::from_utf8_lossy(name).into_owned();
     Contexts {
-        vpid: bits & context::VPID != 0,
-        vtid: bits & context::VTID != 0,
-        procname: bits & context::PROCNAME != 0,
+        bits,
         kernel: Vec::new(),
         applications: names.take(context::APPLICATIONS_MAX).map(name).collect(),
     }

@@ -2,6 +2,7 @@
 
 use trackway_abi::record::context;
 use trackway_abi::session::{APPLICATION_BYTES_MAX, NAME_BYTES_MAX, RULES_BYTES_MAX};
+use trackway_schema::context::{Context, TABLE, names};
 
 use crate::{ByteCount, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX};
 
@@ -45,8 +46,9 @@ impl core::fmt::Display for OptionError {
         match self {
             Self::Context(name) => write!(
                 formatter,
-                "no context '{name}' (there are vpid, vtid, procname, and of programs \
-                 '$app.PROVIDER:NAME'; none for none at all)"
+                "no context '{name}' (there are {}, and of programs \
+                 '$app.PROVIDER:NAME'; none for none at all)",
+                names()
             ),
             Self::Application(name) => write!(
                 formatter,
@@ -58,8 +60,10 @@ impl core::fmt::Display for OptionError {
                 "there are more than {} contexts of programs, '$app.PROVIDER:NAME'",
                 context::APPLICATIONS_MAX
             ),
-            Self::NoneAmongContexts => formatter.write_str(
-                "'none' stands alone: it means no context at all (else vpid, vtid, procname)",
+            Self::NoneAmongContexts => write!(
+                formatter,
+                "'none' stands alone: it means no context at all (else {})",
+                names()
             ),
             Self::Preload(name) => {
                 let names: Vec<&str> = HELPERS.iter().map(|helper| helper.0).collect();
@@ -114,23 +118,17 @@ const APPLICATION: &str = "$app.";
 impl ContextList {
     /// Their names, as people write them.
     pub fn names(&self) -> Vec<String> {
-        let all =
-            [("vpid", context::VPID), ("vtid", context::VTID), ("procname", context::PROCNAME)];
-        let said = all.into_iter().filter(|(_, bit)| self.bits & bit != 0);
+        let recorded = TABLE.iter().filter(|context| context.is_in(self.bits));
         let applications = self.applications.iter().map(|name| format!("{APPLICATION}{name}"));
-        said.map(|(name, _)| name.to_owned()).chain(applications).collect()
+        recorded.map(|context| context.name.to_owned()).chain(applications).collect()
     }
 
     fn add(&mut self, name: &str) -> Result<(), OptionError> {
-        self.bits |= match name {
-            "vpid" => context::VPID,
-            "vtid" => context::VTID,
-            "procname" => context::PROCNAME,
-            _ => match name.strip_prefix(APPLICATION) {
-                Some(application) => return self.add_application(application, name),
-                None => return Err(OptionError::Context(name.to_owned())),
-            },
-        };
+        if let Some(application) = name.strip_prefix(APPLICATION) {
+            return self.add_application(application, name);
+        }
+        let found = Context::named(name).ok_or_else(|| OptionError::Context(name.to_owned()))?;
+        self.bits |= found.bit;
         Ok(())
     }
 

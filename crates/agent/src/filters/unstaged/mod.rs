@@ -19,6 +19,7 @@ use self::chunk::{CHUNK_BYTES, Chunk};
 use super::plan::{Emitter, Plan, Step};
 use crate::abi::Argument;
 use crate::app_contexts;
+use crate::contexts;
 
 /// Bytes of the buffer: some chunks.
 const BUFFER_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
@@ -180,7 +181,7 @@ impl Plan {
             let copied = unsafe { buffer.copy(name.as_ptr(), name.len()) };
             procname.offset = copied.ok()?;
         }
-        let contexts = Contexts { vpid: emitter.pid, vtid: emitter.tid, procname };
+        let contexts = contexts::for_filters(emitter.pid, emitter.tid, procname);
         // SAFETY: by contract.
         unsafe { step.passes_unstaged(arguments, &mut buffer, &contexts) }
     }

@@ -14,6 +14,7 @@ use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
+use trackway_schema::context::VTID;
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
 use super::works::TraceKind;
@@ -121,7 +122,7 @@ fn metadata(kind: TraceKind) -> String {
         creation_datetime: "20261121T093000+0000".to_owned(),
         boot_uuid: UUID,
         clock_offset_ns: CLOCK_OFFSET_NS,
-        contexts: Contexts { vtid: true, ..Contexts::default() },
+        contexts: Contexts { bits: VTID, ..Contexts::default() },
     };
     let mut text = metadata_preamble(&trace);
     text += &event_declaration(0, id::NUMBER, &event("number", &[("n", Scalar::U32)], &[]));

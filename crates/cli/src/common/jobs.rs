@@ -1,0 +1,15 @@
+//! Numbers of threads.
+
+use std::num::NonZero;
+
+/// A number of threads, as it is typed.
+pub(crate) fn jobs(text: &str) -> Result<NonZero<usize>, String> {
+    let count = text.parse::<usize>().map_err(|_| "it is not a number of threads".to_owned())?;
+    NonZero::new(count).ok_or_else(|| "at least one thread is needed".to_owned())
+}
+
+/// Threads to work with: as asked for, but no more than anybody can use.
+pub(crate) fn threads(asked: Option<NonZero<usize>>) -> NonZero<usize> {
+    const MOST: NonZero<usize> = NonZero::new(256).expect("not zero");
+    asked.unwrap_or(trackway_reader::Settings::default().jobs).min(MOST)
+}

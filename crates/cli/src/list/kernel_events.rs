@@ -1,0 +1,286 @@
+//! `trackway list --kernel`: the events of the running kernel, with fields, types and meanings.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use trackway_console::message;
+use trackway_kernel::catalogue::model::{
+    Argument, Behind, Event, Field, Kind, Length, Meaning, Phase, Returned, Source, Symbol, Symbols,
+};
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_kernel::record::staging::{Registers, Staged};
+use trackway_schema::Scalar;
+
+use crate::common::events::scalar_name;
+use crate::common::format::Format;
+
+/// Most names of values that are told people of one field.
+const NAMES_SHOWN: usize = 6;
+
+/// Room that a record has, in bytes, whatever it is.
+const PAYLOAD_BYTES: u32 = 4096;
+
+/// Lists the events that `patterns` are for, or all.
+pub(super) fn run(
+    patterns: &[String],
+    format: Format,
+    output: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let selection = Selection::new(patterns)?;
+    let catalogue = Catalogue::open()?;
+    // Calls by the numbers of 32 bits are recorded with the others, so they are listed with them.
+    let mut names = catalogue.meant(&selection)?;
+    names.sort();
+    let found = catalogue.events(&names);
+    let text = match format {
+        Format::Text => text(&found.events),
+        Format::Json => format!("{}\n", json(&found.events, &found.unread)),
+    };
+    output.write_all(text.as_bytes())?;
+    for (EventName { subsystem, name }, why) in &found.unread {
+        message!("trackway: {subsystem}:{name}: {why}");
+    }
+    Ok(if found.unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::NEGATIVE) })
+}
+
+fn text(events: &[Event]) -> String {
+    let mut text = String::new();
+    let mut subsystem = "";
+    for event in events {
+        if event.subsystem != subsystem {
+            subsystem = &event.subsystem;
+            text.push_str(&format!("{subsystem}\n"));
+        }
+        let fields: Vec<String> = event.fields.iter().map(|of| field(event, of)).collect();
+        // The name that it has in traces, if that is another one.
+        let known_as = match event.lttng_name() {
+            name if *name == event.name => String::new(),
+            name => format!(" ({name})"),
+        };
+        let fields = fields.join(", ");
+        let behind = behind(event);
+        text.push_str(&format!("    {}{known_as}: {fields}{behind}\n", event.full_name()));
+    }
+    text
+}
+
+/// What a system call's records have besides, by name: what its pointers lead to.
+fn behind(event: &Event) -> String {
+    // Where the arguments are is no matter.
+    let anywhere = Registers {
+        arguments: [0; 6],
+        compat_arguments: [0; 6],
+        result: 0,
+        number: 0,
+        task: (0, 0),
+        guard: None,
+    };
+    let staged = Staged::of_call(event, &anywhere, PAYLOAD_BYTES);
+    let fields = staged.map(|staged| staged.description.fields).unwrap_or_default();
+    let is_own = |name: &str| event.fields.iter().any(|field| field.lttng_name(event) == name);
+    let names = fields.into_iter().map(|field| field.name).filter(|name| !is_own(name));
+    match names.collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => names,
+        names => format!("; behind pointers: {names}"),
+    }
+}
+
+/// Type, name, and what that means.
+fn field(event: &Event, field: &Field) -> String {
+    let about = match about(event, field) {
+        about if about.is_empty() => about,
+        about => format!(" ({about})"),
+    };
+    // As traces and filters have it.
+    format!("{} {}{about}", kind(field), field.lttng_name(event))
+}
+
+/// As the C header spells types, as far as it has them.
+fn kind(field: &Field) -> String {
+    let is_hexadecimal = matches!(field.meaning, Meaning::Hexadecimal | Meaning::Address);
+    let name = |scalar: Scalar| match scalar {
+        Scalar::U8 if is_hexadecimal => "x8",
+        Scalar::U16 if is_hexadecimal => "x16",
+        Scalar::U32 | Scalar::I32 if is_hexadecimal => "x32",
+        Scalar::U64 | Scalar::I64 if is_hexadecimal => "x64",
+        scalar => scalar_name(scalar),
+    };
+    let kind = match field.kind {
+        Kind::Integer(scalar) => name(scalar).into(),
+        Kind::Array(scalar, count) => format!("{}[{count}]", name(scalar)),
+        Kind::Text(bytes) => format!("char[{bytes}]"),
+        Kind::Bytes(bytes) => format!("byte[{bytes}]"),
+        Kind::Dynamic(scalar, _) | Kind::Trailing(scalar) => format!("{}[]", name(scalar)),
+        Kind::DynamicText(_) | Kind::TrailingText => "str".into(),
+        Kind::Bitmask(_) => "bits".into(),
+        Kind::Operation(_) => name(Scalar::U32).into(),
+    };
+    match &field.meaning {
+        Meaning::Symbols(symbols) if symbols.choice_mask == 0 => format!("flags {kind}"),
+        Meaning::Symbols(symbols) if symbols.flags.is_empty() => format!("enum {kind}"),
+        Meaning::Symbols(_) => format!("enum|flags {kind}"),
+        _ => kind,
+    }
+}
+
+fn about(event: &Event, field: &Field) -> String {
+    if let Some(behind) = &field.behind {
+        return format!("to {}", target(event, behind));
+    }
+    let name = match &field.meaning {
+        Meaning::Symbols(symbols) | Meaning::SymbolsBehind(symbols) => return shown(symbols),
+        meaning => meaning_name(meaning),
+    };
+    let is_told_by_type = matches!(field.meaning, Meaning::Plain | Meaning::Hexadecimal);
+    if is_told_by_type { String::new() } else { name.into() }
+}
+
+fn shown(symbols: &Symbols) -> String {
+    let names = |of: &[Symbol], between: &str| {
+        let names: Vec<&str> = of.iter().take(NAMES_SHOWN).map(|symbol| &*symbol.name).collect();
+        let more = if of.len() > NAMES_SHOWN { format!("{between}…") } else { String::new() };
+        names.join(between) + &more
+    };
+    let parts = [names(&symbols.choices, ", "), names(&symbols.flags, "|")];
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join("; ")
+}
+
+const fn meaning_name(meaning: &Meaning) -> &'static str {
+    match meaning {
+        Meaning::Plain => "plain",
+        Meaning::Hexadecimal => "hexadecimal",
+        Meaning::Octal => "octal",
+        Meaning::Address => "address",
+        Meaning::Code => "address of code",
+        Meaning::Symbols(_) => "named",
+        Meaning::SymbolsBehind(_) => "named, after the field before",
+        Meaning::SignalSet => "set of signals",
+        Meaning::WaitStatus => "status of a process",
+        Meaning::Handler => "address of a handler",
+        Meaning::Device => "device",
+        Meaning::Uuid => "uuid",
+        Meaning::Mac => "hardware address",
+        Meaning::Internet => "internet address",
+        Meaning::KernelText => "address of text",
+        Meaning::Descriptor => "file descriptor",
+        Meaning::Folder => "folder",
+        Meaning::Process => "process",
+        Meaning::User => "user",
+        Meaning::Group => "group",
+        Meaning::Mode => "mode",
+        Meaning::Request => "ioctl request",
+        Meaning::Result(returned) => match returned {
+            Returned::Nothing => "0 or error",
+            Returned::Number => "number or error",
+            Returned::Bytes => "bytes or error",
+            Returned::Descriptor => "file descriptor or error",
+            Returned::Process => "process or error",
+            Returned::Owner => "user or group",
+            Returned::Address => "address or error",
+            Returned::Never => "does not return",
+        },
+    }
+}
+
+/// What is behind a pointer.
+fn target(event: &Event, behind: &Behind) -> String {
+    let length = |length: &Length| length_name(event, *length);
+    match behind {
+        Behind::Text => "text".into(),
+        Behind::Texts => "texts".into(),
+        Behind::Bytes(bytes) => format!("byte[{}]", length(bytes)),
+        Behind::SocketAddress(bytes) => format!("sockaddr of {} bytes", length(bytes)),
+        Behind::Vectors(count) => format!("iovec[{}]", length(count)),
+        Behind::Message => "msghdr".into(),
+        Behind::Integers(scalar, Length::Fixed(1)) => scalar_name(*scalar).into(),
+        Behind::Integers(scalar, count) => format!("{}[{}]", scalar_name(*scalar), length(count)),
+        Behind::Structures(structure, Length::Fixed(1)) => structure.name.clone(),
+        Behind::Sized(structure, bytes) => {
+            format!("{} of {} bytes", structure.name, length(bytes))
+        }
+        Behind::Structures(structure, count) => format!("{}[{}]", structure.name, length(count)),
+    }
+}
+
+fn length_name(event: &Event, length: Length) -> String {
+    let argument = |index: u8| {
+        let field = event.fields.iter().find(|field| field.argument == Some(index));
+        field
+            .map_or_else(|| format!("argument {index}"), |field| field.lttng_name(event).to_owned())
+    };
+    match length {
+        Length::Fixed(count) => count.to_string(),
+        Length::Argument(index) => argument(index),
+        Length::Pointed(index) => format!("*{}", argument(index)),
+        Length::Returned(_) => "ret".into(),
+    }
+}
+
+fn json(events: &[Event], unread: &[(EventName, String)]) -> Value {
+    let events: Vec<Value> = events.iter().map(event_json).collect();
+    let unread = unread.iter().map(
+        |(name, why)| json!({ "name": format!("{}:{}", name.subsystem, name.name), "why": why }),
+    );
+    json!({ "events": events, "unread": unread.collect::<Vec<_>>() })
+}
+
+fn event_json(event: &Event) -> Value {
+    let fields: Vec<Value> = event.fields.iter().map(|field| field_json(event, field)).collect();
+    let mut json = json!({
+        "name": event.full_name(),
+        "lttng_name": event.lttng_name(),
+        "id": event.id,
+        "fields": fields,
+    });
+    match &event.source {
+        Source::RawTracepoint { arguments } => {
+            json["source"] = "raw_tracepoint".into();
+            json["arguments"] = arguments.iter().map(argument_json).collect();
+        }
+        Source::Tracepoint => json["source"] = "tracepoint".into(),
+        Source::Syscall { number, phase, is_compat } => {
+            let phase = if *phase == Phase::Enter { "syscall_enter" } else { "syscall_exit" };
+            json["source"] = phase.into();
+            json["is_compat"] = (*is_compat).into();
+            json["number"] = (*number).into();
+        }
+    }
+    json
+}
+
+fn argument_json(argument: &Argument) -> Value {
+    json!({ "name": argument.name, "type": argument.type_text })
+}
+
+fn field_json(event: &Event, field: &Field) -> Value {
+    let mut json = json!({
+        "name": field.name,
+        "lttng_name": field.lttng_name(event),
+        "c_type": field.type_text,
+        "type": kind(field),
+        "meaning": meaning_name(&field.meaning),
+    });
+    if field.size > 0 {
+        json["offset"] = field.offset.into();
+        json["size"] = field.size.into();
+    }
+    if let Some(index) = field.argument {
+        json["argument"] = index.into();
+    }
+    if let Some(behind) = &field.behind {
+        json["points_to"] = target(event, behind).into();
+    }
+    if let Meaning::Symbols(symbols) = &field.meaning {
+        let pairs = |of: &[Symbol]| -> Vec<Value> {
+            of.iter().map(|of| json!({ "name": of.name, "value": of.value })).collect()
+        };
+        json["choice_mask"] = symbols.choice_mask.into();
+        json["choices"] = pairs(&symbols.choices).into();
+        json["flags"] = pairs(&symbols.flags).into();
+    }
+    json
+}

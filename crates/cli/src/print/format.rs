@@ -1,0 +1,187 @@
+//! Formats of `trackway print`: what each can print, and how.
+//!
+//! A new format is a line in [`EventFormat`], what it can print in [`EventFormat::capabilities`],
+//! and an arm in each `match` here; the format itself is in the crate `render`.
+
+use std::fs::File;
+
+use clap::ValueEnum;
+use trackway_console::{Stream, Style};
+use trackway_ctf::read::{EventClass, Trace};
+use trackway_reader::{Input, Selection, Statistics};
+use trackway_render::{
+    Csv, Discard, EventOutput, Json, LineOutput, OneLine, Pretty, Symbolic, event_columns,
+    push_details, push_details_json,
+};
+
+use super::{Clock, stats};
+
+/// Form of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EventFormat {
+    /// As babeltrace2 prints it
+    Text,
+    /// An object on a line of its own
+    Json,
+    /// Comma-separated values, with a column for each field if all events are of one kind
+    Csv,
+    /// Nothing: read, decode, and tell of damage alone
+    None,
+}
+
+/// What a format can print; if not, why not, and what to do instead.
+pub(super) struct Capabilities {
+    pub(super) events: Result<(), &'static str>,
+    /// Numbers of events, of `--stats`.
+    pub(super) stats: Result<(), &'static str>,
+    /// Declarations in the metadata, of `--details`.
+    pub(super) details: Result<(), &'static str>,
+}
+
+/// The refusal of `--format none` where only text or JSON would be printed.
+const PRINTS_NOTHING: &str = "\
+    --format none prints nothing: leave it out with --stats and --details, or leave these out to \
+    see whether something is damaged";
+
+impl EventFormat {
+    /// What it can print.
+    pub(super) const fn capabilities(self) -> Capabilities {
+        const ALL: Capabilities = Capabilities { events: Ok(()), stats: Ok(()), details: Ok(()) };
+        match self {
+            Self::Text | Self::Json => ALL,
+            Self::Csv => Capabilities {
+                details: Err(
+                    "--details has no --format csv: what traces say of themselves is no table; \
+                     use --format json",
+                ),
+                ..ALL
+            },
+            Self::None => {
+                Capabilities { stats: Err(PRINTS_NOTHING), details: Err(PRINTS_NOTHING), ..ALL }
+            }
+        }
+    }
+
+    /// Appends what a trace's metadata declares.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no details, which the command line refuses.
+    pub(super) fn push_details(
+        self,
+        out: &mut Vec<u8>,
+        folder: &str,
+        trace: &Trace,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Text => push_details(out, folder, trace),
+            Self::Json => push_details_json(out, folder, trace),
+            Self::Csv | Self::None => self.capabilities().details.map_err(anyhow::Error::msg)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of events as text.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no statistics, which the command line refuses.
+    pub(super) fn stats(
+        self,
+        all: &Statistics,
+        sources: &[stats::Source],
+        calendar: Clock,
+        output: &Stream<File>,
+    ) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Text => {
+                let (name, loss) = (output.marks(Style::Name), output.marks(Style::Loss));
+                stats::text(all, calendar, sources, &stats::Colours { name, loss })
+            }
+            Self::Json => stats::json(all, sources),
+            Self::Csv => stats::csv(all, output.is_escaped()),
+            Self::None => {
+                self.capabilities().stats.map_err(anyhow::Error::msg)?;
+                String::new()
+            }
+        })
+    }
+
+    /// Returns the columns of the events if the format has columns, and all events have the same.
+    pub(super) fn columns<B>(
+        self,
+        inputs: &[Input<B>],
+        selection: &Selection<'_>,
+    ) -> Option<Vec<String>> {
+        match self {
+            Self::Csv => common_columns(inputs, selection),
+            Self::Text | Self::Json | Self::None => None,
+        }
+    }
+}
+
+/// Events that can be written to any output.
+pub(super) trait EventSource {
+    /// Writes the events; returns true if nothing was damaged.
+    fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool>;
+}
+
+/// In which form events are written.
+pub(super) struct Form {
+    pub(super) format: EventFormat,
+    /// The columns of comma-separated values, if all events have the same.
+    pub(super) columns: Option<Vec<String>>,
+    /// Whether there may be several traces, so that events must say of which they are.
+    pub(super) has_traces: bool,
+    /// Whether values are shown by what they stand for.
+    pub(super) is_symbolic: bool,
+}
+
+/// Writes events in this form to `writer`.
+pub(super) fn write(
+    form: Form,
+    pretty: Pretty<Clock>,
+    events: impl EventSource,
+    writer: &mut Stream<File>,
+) -> anyhow::Result<bool> {
+    let Form { format, columns, has_traces, is_symbolic } = form;
+    let is_escaped = writer.is_escaped();
+    match format {
+        EventFormat::Text if is_symbolic => {
+            let format = OneLine::new(Symbolic::new(pretty), is_escaped);
+            events.write_to(&mut LineOutput::new(format, writer))
+        }
+        EventFormat::Text => {
+            events.write_to(&mut LineOutput::new(OneLine::new(pretty, is_escaped), writer))
+        }
+        EventFormat::Json => {
+            let json = if has_traces { Json::with_traces(pretty) } else { Json::new(pretty) };
+            let format = OneLine::new(json.symbolic(is_symbolic), is_escaped);
+            events.write_to(&mut LineOutput::new(format, writer))
+        }
+        EventFormat::Csv => {
+            let csv = match columns {
+                Some(columns) => Csv::with_columns(pretty, columns),
+                None => Csv::new(pretty),
+            };
+            let format = OneLine::new(csv.symbolic(is_symbolic), is_escaped);
+            events.write_to(&mut LineOutput::new(format, writer))
+        }
+        EventFormat::None => events.write_to(&mut LineOutput::new(Discard::new(pretty), writer)),
+    }
+}
+
+/// The columns of the only kind of event that is asked for, if there is only one: of one name,
+/// with the same fields wherever it is declared.
+fn common_columns<B>(inputs: &[Input<B>], selection: &Selection<'_>) -> Option<Vec<String>> {
+    let classes = inputs.iter().flat_map(|input| input.trace.streams());
+    let mut events = classes
+        .flat_map(|class| class.events().iter().map(move |event| (class, event)))
+        .filter(|(_, event)| (selection.events)(event.name().unwrap_or_default()));
+    let (first_class, first) = events.next()?;
+    let columns = event_columns(first_class, first)?;
+    let is_same = |class, event: &EventClass| {
+        event.name() == first.name() && event_columns(class, event).as_ref() == Some(&columns)
+    };
+    events.all(|(class, event)| is_same(class, event)).then_some(columns)
+}

@@ -1,0 +1,67 @@
+//! `trackway trim`: traces cut to a range of time, or to some events.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use trackway_console::stderr;
+use trackway_reader::{Selection, first_time, open};
+
+use crate::common::export::export;
+use crate::common::jobs::jobs;
+use crate::common::selection::SelectionArguments;
+use crate::patterns::Patterns;
+use crate::{inside, named, time_range};
+
+/// Cut traces to a range of time, or to some events.
+///
+/// Examples:
+///
+///   trackway trim --begin 09:30 --end 09:31 -o minute DIR
+///   trackway trim --on myapp --on '!myapp:noise' -o myapp DIR
+///
+/// What is written is a trace like the one that it was cut from. Damage is told on stderr, and
+/// what is readable is written; packets that are not to be cut are copied as they are, damaged or
+/// not. The exit status is 1 then, and 2 if nothing was written, also if nothing was to be.
+///
+/// A TIME is as for trackway print. All fields of an event stay as they were; so do the tracer's
+/// counts of what it lost.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// Folders of traces, or names of sessions; those below a folder keep their place there
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Folder to write to: new, or empty
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
+    /// Times are UTC instead of the local time zone
+    #[arg(long)]
+    pub(crate) clock_gmt: bool,
+    /// Threads to work with [default: one for each processor]
+    #[arg(short, long, value_name = "N", value_parser = jobs)]
+    pub(crate) jobs: Option<NonZero<usize>>,
+}
+
+/// Writes what was selected of traces.
+///
+/// # Errors
+///
+/// If a folder has no trace, or cannot be read; if nothing can be written.
+pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+    named::find(&mut arguments.traces);
+    let patterns = Patterns::new(&arguments.selection.on)?;
+    inside::refuse_folder(&arguments.output, &arguments.traces)?;
+    let found = open(&arguments.traces, &mut stderr())?;
+    let first = || first_time(&found.inputs);
+    let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
+    let events = |name: &str| patterns.select(name);
+    let selection = Selection { range, events: &events, ..Selection::default() };
+    patterns.warn_if_none(&found.inputs, &mut stderr())?;
+    export(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
+        trackway_reader::trim(inputs, &selection, export, jobs, messages)
+    })
+}

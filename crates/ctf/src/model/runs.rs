@@ -1,0 +1,337 @@
+//! What can be known of a field's place before its bytes are: the decoder's fast path.
+//!
+//! Most structures are runs of numbers whose places follow from where the first of them begins.
+//! A [`Run`] holds these places, worked out once, when metadata is read: the decoder then checks
+//! bounds once for a run and takes each number out of one 8-byte load. Wherever a run does not
+//! apply (numbers across nine bytes, bytes near the end of what is at hand, strings, …) the
+//! general walk in `decode.rs` does it, with the same result: a test holds one against the other.
+
+use std::sync::Arc;
+
+use super::scope::{SCOPES, Scope};
+use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
+
+/// Where a number lies in a run, and how it comes out of the 8 bytes there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    byte: u32,
+    /// How far the word is shifted right to have the number at its low end.
+    shift: u8,
+    big_endian: bool,
+    /// The number's bits.
+    mask: u64,
+    /// The number's highest bit if that is its sign, else 0.
+    sign: u64,
+}
+
+impl Place {
+    /// The place of a number of `bits` (1 to 64) at `bit` from the run's start; `None` if it is
+    /// not within 8 bytes.
+    pub(crate) fn new(bit: u64, bits: u32, signed: bool, big_endian: bool) -> Option<Self> {
+        let before = (bit % 8) as u32;
+        let after = 64_u32.checked_sub(before + bits)?;
+        Some(Self {
+            byte: u32::try_from(bit / 8).ok()?,
+            shift: if big_endian { after } else { before } as u8,
+            big_endian,
+            mask: u64::MAX >> (64 - bits),
+            sign: u64::from(signed) << (bits - 1),
+        })
+    }
+
+    pub(crate) const fn is_big_endian(self) -> bool {
+        self.big_endian
+    }
+
+    pub(crate) const fn mask(self) -> u64 {
+        self.mask
+    }
+
+    /// How far the run's first eight bytes are shifted right to have the number at their low end,
+    /// if it is within them and has no sign.
+    pub(crate) fn shift_in_first_word(self) -> Option<u32> {
+        let (shift, before) = (u32::from(self.shift), self.byte.checked_mul(8)?);
+        let bits = self.mask.count_ones();
+        match (self.sign, self.big_endian) {
+            (0, false) => Some(shift + before).filter(|shift| shift + bits <= 64),
+            (0, true) => shift.checked_sub(before),
+            _ => None,
+        }
+    }
+
+    /// Where the word that it is in ends, in bytes from the run's start.
+    pub(crate) const fn reach(self) -> usize {
+        self.byte as usize + 8
+    }
+
+    /// The number, sign-extended if it is signed; `run` is at least as long as its reach.
+    #[inline]
+    pub(crate) fn read(&self, run: &[u8]) -> u64 {
+        let start = self.byte as usize;
+        let Some(Ok(word)) = run.get(start..start + 8).map(<[u8; 8]>::try_from) else { return 0 };
+        let word =
+            if self.big_endian { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
+        let number = word >> self.shift & self.mask;
+        // Extends the sign, if there is one.
+        (number ^ self.sign).wrapping_sub(self.sign)
+    }
+}
+
+/// Members of a structure that are numbers at known places.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    /// How many members stand between the run before, or the structure's start, and this one.
+    pub(crate) before: usize,
+    /// Where it begins: at a multiple of this many bits, at least 8.
+    pub(crate) alignment: u64,
+    /// From its start to the end of its last number, in bits.
+    pub(crate) bits: u64,
+    /// How many bytes from its start must be at hand.
+    pub(crate) reach: usize,
+    /// The places of its members.
+    pub(crate) places: Vec<Place>,
+}
+
+/// An array's elements: numbers of which each begins with a byte if the first does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elements {
+    pub(crate) place: Place,
+    /// From one to the next, in bytes.
+    pub(crate) stride: usize,
+}
+
+/// The numbers with which an event begins, contexts and payload taken together, whose places are
+/// known from where the first of them begins: all there is of most events, all but a string or
+/// two of the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Flat {
+    /// As in [`Run`].
+    pub(crate) alignment: u64,
+    pub(crate) bits: u64,
+    pub(crate) reach: usize,
+    /// The parts that there are, and how many.
+    parts: [FlatPart; SCOPES],
+    count: usize,
+    /// How many of the scopes are described by them, or not there: those behind are to be walked
+    /// through.
+    pub(crate) scopes: usize,
+}
+
+/// A part of an event: a structure that begins with numbers at known places.
+// All that decides what is decoded lies in the event's class: which class it is can seldom be
+// predicted, and each pointer to be followed before a branch is known to be wrong costs again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FlatPart {
+    pub(crate) scope: Scope,
+    // Shared all, or else a stream's context would be there as often as it has kinds of events.
+    /// Its first members.
+    pub(crate) numbers: Arc<[Placed]>,
+    /// The strings behind them; none but in an event's last part.
+    pub(crate) texts: Arc<[Member]>,
+    /// Its other members; none but in an event's last part.
+    pub(crate) others: Arc<[Member]>,
+    /// The runs among the latter.
+    pub(crate) runs: Arc<[Run]>,
+}
+
+/// A number and its place. A copy of the member, so that all that is needed of it lies together.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) place: Place,
+    pub(crate) member: Member,
+}
+
+impl Flat {
+    /// What is known of a stream's events, whose context is `context`, before anything is known of
+    /// their class.
+    pub(crate) fn of_stream(context: Option<&Type>) -> Option<Self> {
+        let flat = Self {
+            alignment: 0,
+            bits: 0,
+            reach: 0,
+            parts: Default::default(),
+            count: 0,
+            scopes: 0,
+        };
+        flat.with(Scope::StreamContext, context)
+    }
+
+    /// What is known of the events of a class of that stream, if there is anything.
+    pub(crate) fn of_class(&self, context: Option<&Type>, fields: Option<&Type>) -> Option<Self> {
+        let flat = self.clone().with(Scope::EventContext, context)?.with(Scope::Fields, fields)?;
+        Some(flat).filter(|flat| flat.count > 0)
+    }
+
+    /// The parts that there are.
+    #[inline]
+    pub(crate) fn parts(&self) -> &[FlatPart] {
+        self.parts.get(..self.count).unwrap_or_default()
+    }
+
+    /// The same with another part, if there is one and if places in it can be known.
+    fn with(mut self, scope: Scope, part: Option<&Type>) -> Option<Self> {
+        if self.parts().iter().any(FlatPart::is_open) {
+            return Some(self);
+        }
+        self.scopes += 1;
+        let Some(part) = part else { return Some(self) };
+        if self.count == 0 {
+            self.alignment = part.alignment();
+        }
+        let Type::Struct(Struct { members, alignment, shown: true, .. }) = part else {
+            return None;
+        };
+        if self.alignment < 8.max(*alignment) {
+            return None;
+        }
+        let mut run = Run {
+            before: 0,
+            alignment: self.alignment,
+            bits: self.bits.next_multiple_of(*alignment),
+            reach: self.reach,
+            places: Vec::new(),
+        };
+        let known = members.iter().take_while(|member| {
+            number(&member.kind).and_then(|number| extend(Some(&mut run), number)).is_some()
+        });
+        let (known, rest) = members.split_at(known.count());
+        let is_text = |member: &&Member| matches!(member.kind, Type::Text) && !member.hidden;
+        let (texts, others) = rest.split_at(rest.iter().take_while(is_text).count());
+        let placed = |(place, member): (Place, &Member)| Placed { place, member: member.clone() };
+        *self.parts.get_mut(self.count)? = FlatPart {
+            scope,
+            numbers: run.places.into_iter().zip(known).map(placed).collect(),
+            texts: texts.into(),
+            others: others.into(),
+            runs: runs(others, 1).into(),
+        };
+        self.count += 1;
+        (self.bits, self.reach) = (run.bits, run.reach);
+        Some(self)
+    }
+}
+
+impl FlatPart {
+    /// Whether it ends with what has no known size.
+    fn is_open(&self) -> bool {
+        !self.texts.is_empty() || !self.others.is_empty()
+    }
+}
+
+/// Size, alignment, sign and byte order of a number that lies as numbers usually do.
+fn number(kind: &Type) -> Option<(u32, u64, bool, bool)> {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            let Integer { bits, alignment, signed, big_endian, .. } = *integer;
+            let is_usual = !integer.reversed && !integer.variable;
+            is_usual.then_some((bits, alignment, signed, big_endian))
+        }
+        Type::Float(Float { bits, alignment, big_endian, reversed: false }) => {
+            Some((*bits, *alignment, false, *big_endian))
+        }
+        _ => None,
+    }
+}
+
+/// The runs of a structure that begins at a multiple of `alignment` bits.
+pub(crate) fn runs(members: &[Member], alignment: u64) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut before = 0;
+    // At a multiple of how many bits the next member begins at least.
+    let mut known = alignment;
+    let mut open: Option<Run> = None;
+    for member in members {
+        let placed = number(&member.kind)
+            .and_then(|number| extend(open.as_mut(), number).or_else(|| begin(number, known)));
+        match placed {
+            Some(Extended::Same) => {}
+            Some(Extended::New(run)) => {
+                runs.extend(open.replace(Run { before, ..run }));
+                before = 0;
+            }
+            None => {
+                runs.extend(open.take());
+                before += 1;
+            }
+        }
+        known = if ends_at_byte(&member.kind) { 8 } else { 1 };
+    }
+    runs.extend(open);
+    runs
+}
+
+enum Extended {
+    Same,
+    New(Run),
+}
+
+/// Adds a number to a run, if its place in it is known.
+fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Extended> {
+    let (bits, alignment, signed, big_endian) = number;
+    let run = run.filter(|run| alignment <= run.alignment)?;
+    let at = run.bits.next_multiple_of(alignment);
+    let place = Place::new(at, bits, signed, big_endian)?;
+    run.bits = at + u64::from(bits);
+    run.reach = run.reach.max(place.reach());
+    run.places.push(place);
+    Some(Extended::Same)
+}
+
+/// Begins a run with a number, if it begins with a byte.
+fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
+    let (bits, alignment, signed, big_endian) = number;
+    let alignment = alignment.max(known);
+    let place = Place::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
+    let (bits, reach) = (u64::from(bits), place.reach());
+    Some(Extended::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
+}
+
+/// Whether what follows a field of this type begins with a byte, wherever the field began.
+fn ends_at_byte(kind: &Type) -> bool {
+    match kind {
+        Type::Text | Type::WideText(_) => true,
+        Type::Integer(integer) => integer.variable,
+        Type::Array(array) => array.text,
+        Type::Sequence(sequence) => sequence.text,
+        _ => false,
+    }
+}
+
+/// The elements of an array of `element`.
+pub(crate) fn elements(element: &Type) -> Option<Elements> {
+    let (bits, alignment, signed, big_endian) = number(element)?;
+    let is_plain = match element {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => integer.plain,
+        _ => true,
+    };
+    // Without padding between them, which the last one would not have.
+    if !bits.is_multiple_of(8) || !u64::from(bits).is_multiple_of(alignment) || !is_plain {
+        return None;
+    }
+    let place = Place::new(0, bits, signed, big_endian)?;
+    Some(Elements { place, stride: bits as usize / 8 })
+}
+
+/// How many bits a field takes from an aligned start, if that depends on nothing, and nothing
+/// depends on its value: then it can be passed over without a look.
+pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            (integer.plain && !integer.variable).then_some(u64::from(integer.bits))
+        }
+        Type::Float(float) => Some(u64::from(float.bits)),
+        Type::Struct(Struct { members, .. }) => members.iter().try_fold(0_u64, |at, member| {
+            let at = at.checked_next_multiple_of(member.kind.alignment())?;
+            at.checked_add(fixed_bits(&member.kind)?)
+        }),
+        Type::Array(Array { element, length, .. }) => {
+            // Elements that are structures or arrays would have to be counted: see `decode`.
+            number(element)?;
+            let bits = fixed_bits(element)?;
+            let Some(others) = length.checked_sub(1) else { return Some(0) };
+            let stride = bits.next_multiple_of(element.alignment());
+            others.checked_mul(stride)?.checked_add(bits)
+        }
+        Type::Text | Type::WideText(_) | Type::Sequence(_) | Type::Variant(_) => None,
+    }
+}

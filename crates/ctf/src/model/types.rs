@@ -1,0 +1,504 @@
+//! Types of fields, compiled: every name resolved, every constant text prepared.
+//!
+//! A field whose value something else depends on (a sequence's length, a variant's tag) has a
+//! *slot*: the decoder keeps its latest value there.
+
+use std::sync::Arc;
+
+use super::Literal;
+use super::meaning::Meaning;
+use super::runs::{Elements, Run};
+
+/// A field's type.
+#[derive(Debug, Clone)]
+pub enum Type {
+    /// An integer.
+    Integer(Integer),
+    /// An integer with labels.
+    Enumeration(Enumeration),
+    /// A floating-point number.
+    Float(Float),
+    /// Bytes up to a NUL.
+    Text,
+    /// Members, one after another.
+    Struct(Struct),
+    /// A constant number of elements.
+    Array(Array),
+    /// As many elements as an earlier field says.
+    Sequence(Sequence),
+    /// One of several types, as an earlier field says.
+    Variant(Variant),
+    /// Text whose characters are wider than a byte, or whose length an earlier field says.
+    WideText(WideText),
+}
+
+/// In which base an integer is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Base {
+    Binary,
+    Octal,
+    Decimal,
+    Hexadecimal,
+}
+
+/// What an integer tells the reader itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    None,
+    Magic,
+    StreamClass,
+    StreamInstance,
+    TimestampBegin,
+    TimestampEnd,
+    ContentSize,
+    PacketSize,
+    Sequence,
+    EventsDiscarded,
+    EventClass,
+}
+
+/// How many roles there are.
+pub(crate) const ROLES: usize = Role::EventClass as usize + 1;
+
+/// An integer of 1 to 64 bits.
+#[derive(Debug, Clone)]
+pub struct Integer {
+    pub(crate) bits: u32,
+    pub(crate) alignment: u64,
+    pub(crate) signed: bool,
+    pub(crate) big_endian: bool,
+    pub(crate) base: Base,
+    /// Whether an array of it is text.
+    pub(crate) character: bool,
+    /// Whether an array of it is a BLOB.
+    pub(crate) blob: bool,
+    /// Name of the clock that its value sets.
+    pub(crate) clock: Option<Arc<str>>,
+    pub(crate) role: Role,
+    /// Whether it is never shown, be it that another field depends on it: it has a role in CTF 2.
+    pub(crate) concealed: bool,
+    pub(crate) slot: Option<usize>,
+    /// Whether nothing but showing it is to be done with it.
+    pub(crate) plain: bool,
+    /// Whether it stands for a truth: all but 0 is true.
+    pub(crate) boolean: bool,
+    /// Whether its bits are in the order that is unusual for its byte order.
+    pub(crate) reversed: bool,
+    /// Whether it is as long as its bytes say (LEB128), at most `bits` long.
+    pub(crate) variable: bool,
+    /// What its values stand for, beyond what plain text shows.
+    pub(crate) meaning: Option<Arc<Meaning>>,
+}
+
+impl Integer {
+    /// Size in bits, 1 to 64.
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Whether it is signed; its value is then sign-extended to 64 bits.
+    pub const fn is_signed(&self) -> bool {
+        self.signed
+    }
+
+    /// Whether it is as long as its bytes say (LEB128).
+    pub const fn is_variable(&self) -> bool {
+        self.variable
+    }
+
+    /// Whether it stands for a truth: all but 0 is true.
+    pub const fn is_boolean(&self) -> bool {
+        self.boolean
+    }
+
+    /// What its values stand for, if the trace says so.
+    pub fn meaning(&self) -> Option<&Meaning> {
+        self.meaning.as_deref()
+    }
+
+    /// In which base it is shown.
+    pub const fn base(&self) -> Base {
+        self.base
+    }
+
+    /// Returns true if its first byte is the highest.
+    pub const fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+
+    /// Name of the clock that its value sets.
+    pub fn clock_name(&self) -> Option<&str> {
+        self.clock.as_deref()
+    }
+
+    /// Number of the slot that keeps its value, if another field depends on it.
+    pub const fn slot(&self) -> Option<usize> {
+        self.slot
+    }
+}
+
+/// An integer with labels.
+#[derive(Debug, Clone)]
+pub struct Enumeration {
+    pub(crate) integer: Integer,
+    pub(crate) labels: Arc<[Mapping]>,
+    /// Whether labels stand for bits, by their number from the lowest, not for values.
+    pub(crate) flags: bool,
+    /// Whether it is CTF 2's.
+    pub(crate) is_version_2: bool,
+}
+
+/// A label and the values that it stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct Mapping {
+    pub(crate) label: String,
+    /// Closed ranges, as two's complement.
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+impl Mapping {
+    pub(crate) fn contains(&self, value: u64, signed: bool) -> bool {
+        self.ranges.iter().any(|&(first, last)| in_range(value, first, last, signed))
+    }
+
+    /// Whether a bit of `value` is set of those that the ranges name.
+    fn has_bit(&self, value: u64) -> bool {
+        (0..64).any(|bit| value >> bit & 1 == 1 && self.contains(bit, false))
+    }
+}
+
+/// Whether `value` is in the closed range, all as two's complement.
+pub(crate) fn in_range(value: u64, first: u64, last: u64, signed: bool) -> bool {
+    if signed {
+        (first as i64..=last as i64).contains(&(value as i64))
+    } else {
+        (first..=last).contains(&value)
+    }
+}
+
+impl Enumeration {
+    /// The integer that holds the value.
+    pub const fn integer(&self) -> &Integer {
+        &self.integer
+    }
+
+    /// Whether labels stand for bits rather than for values.
+    pub const fn is_flags(&self) -> bool {
+        self.flags
+    }
+
+    /// Whether it is CTF 2's: then babeltrace2 shows several labels in braces.
+    pub const fn is_version_2(&self) -> bool {
+        self.is_version_2
+    }
+
+    /// Its labels, each with the first and the last of values that it stands for (two's
+    /// complement), once for each range.
+    pub fn ranges(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.labels.iter().flat_map(|mapping| {
+            let named = |&(first, last)| (mapping.label.as_str(), first, last);
+            mapping.ranges.iter().map(named)
+        })
+    }
+
+    /// The labels of `value` (two's complement), in the order of their declaration.
+    pub fn labels_of(&self, value: u64) -> impl Iterator<Item = &str> {
+        let (signed, flags) = (self.integer.signed, self.flags);
+        self.labels
+            .iter()
+            .filter(
+                move |mapping| {
+                    if flags { mapping.has_bit(value) } else { mapping.contains(value, signed) }
+                },
+            )
+            .map(|mapping| mapping.label.as_str())
+    }
+}
+
+/// An IEEE 754 number of 16, 32 or 64 bits.
+#[derive(Debug, Clone, Copy)]
+pub struct Float {
+    pub(crate) bits: u32,
+    /// As in [`Integer`].
+    pub(crate) reversed: bool,
+    pub(crate) alignment: u64,
+    pub(crate) big_endian: bool,
+}
+
+/// Members, one after another.
+#[derive(Debug, Clone)]
+pub struct Struct {
+    pub(crate) members: Vec<Member>,
+    pub(crate) alignment: u64,
+    /// Whether it has something to show: a member that is not for the reader alone, or, if it
+    /// is empty, its emptiness. (In CTF 2, only packet contexts can have nothing to show.)
+    pub(crate) shown: bool,
+    /// Its members whose places are known, in order; empty until all is known of them.
+    pub(crate) runs: Vec<Run>,
+}
+
+impl Struct {
+    /// Its members, in the order of their bytes.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+}
+
+/// A member of a structure.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub(crate) raw_name: String,
+    pub(crate) kind: Type,
+    /// Whether it is for the reader alone, such as a timestamp.
+    pub(crate) hidden: bool,
+    /// What stands before its value in text: ` name = ` or `, name = `.
+    pub(crate) lead: Literal,
+    /// Whether its name may be that of another member, too.
+    pub(crate) is_ambiguous: bool,
+}
+
+impl Member {
+    /// Whether it is for the reader alone: no sink is told of it.
+    pub const fn is_hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// Its name, as its user wrote it: without the underscore that keeps it from TSDL's keywords.
+    pub fn name(&self) -> &str {
+        display_name(&self.raw_name)
+    }
+
+    /// Its name among the others of its structure, of which none has the same: with the underscore
+    /// where names differ in nothing else.
+    pub fn key(&self) -> &str {
+        if self.is_ambiguous { &self.raw_name } else { self.name() }
+    }
+
+    /// Its type.
+    pub const fn kind(&self) -> &Type {
+        &self.kind
+    }
+
+    /// Text before its value: ` name = ` for a structure's first member, else `, name = `.
+    pub const fn lead(&self) -> &Literal {
+        &self.lead
+    }
+}
+
+pub(crate) fn display_name(raw: &str) -> &str {
+    raw.strip_prefix('_').unwrap_or(raw)
+}
+
+/// A constant number of elements.
+#[derive(Debug, Clone)]
+pub struct Array {
+    pub(crate) element: Box<Type>,
+    pub(crate) length: u64,
+    pub(crate) alignment: u64,
+    pub(crate) text: bool,
+    pub(crate) blob: bool,
+    /// Its elements, if their places are known.
+    pub(crate) elements: Option<Elements>,
+}
+
+/// As many elements as an earlier field says.
+#[derive(Debug, Clone)]
+pub struct Sequence {
+    pub(crate) element: Box<Type>,
+    pub(crate) slot: usize,
+    pub(crate) alignment: u64,
+    pub(crate) text: bool,
+    pub(crate) blob: bool,
+    /// Its elements, if their places are known.
+    pub(crate) elements: Option<Elements>,
+}
+
+/// One of several types, as an earlier field says.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    pub(crate) slot: usize,
+    pub(crate) signed: bool,
+    pub(crate) options: Vec<VariantOption>,
+    /// Whether there may be nothing, where no option is selected.
+    pub(crate) optional: bool,
+}
+
+impl Variant {
+    /// Number of the slot whose value selects its type.
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The types that it may have.
+    pub fn options(&self) -> &[VariantOption] {
+        &self.options
+    }
+
+    /// Whether there may be nothing instead.
+    pub const fn is_optional(&self) -> bool {
+        self.optional
+    }
+}
+
+/// How characters are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Encoding {
+    Utf16Be,
+    Utf16Le,
+    Utf32Be,
+    Utf32Le,
+}
+
+impl Encoding {
+    /// Bytes of its unit: 2 or 4.
+    pub const fn unit_bytes(self) -> usize {
+        match self {
+            Self::Utf16Be | Self::Utf16Le => 2,
+            Self::Utf32Be | Self::Utf32Le => 4,
+        }
+    }
+}
+
+/// Where a text ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextEnd {
+    /// Behind a character 0.
+    Nul,
+    /// After so many bytes.
+    Bytes(u64),
+    /// After as many bytes as a slot says.
+    Slot(usize),
+}
+
+/// Text of characters of 16 or 32 bits.
+#[derive(Debug, Clone, Copy)]
+pub struct WideText {
+    pub(crate) encoding: Encoding,
+    pub(crate) end: TextEnd,
+}
+
+impl WideText {
+    /// How its characters are encoded.
+    pub const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+}
+
+/// A type that a variant may have.
+#[derive(Debug, Clone)]
+pub struct VariantOption {
+    pub(crate) raw_name: String,
+    pub(crate) kind: Type,
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+impl VariantOption {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        display_name(&self.raw_name)
+    }
+
+    /// Its type.
+    pub const fn kind(&self) -> &Type {
+        &self.kind
+    }
+}
+
+impl Array {
+    /// The type of its elements.
+    pub fn element(&self) -> &Type {
+        &self.element
+    }
+
+    /// How many there are.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether it is text rather than elements.
+    pub const fn is_text(&self) -> bool {
+        self.text
+    }
+}
+
+impl Sequence {
+    /// The type of its elements.
+    pub fn element(&self) -> &Type {
+        &self.element
+    }
+
+    /// Number of the slot whose value is its length.
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Whether it is text rather than elements.
+    pub const fn is_text(&self) -> bool {
+        self.text
+    }
+}
+
+impl Float {
+    /// Size in bits: 16, 32 or 64.
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Returns true if its first byte is the one with the sign.
+    pub const fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+}
+
+impl Type {
+    /// Where a field of this type may begin: at multiples of this many bits.
+    pub(crate) fn alignment(&self) -> u64 {
+        match self {
+            Self::Integer(integer) => integer.alignment,
+            Self::Enumeration(enumeration) => enumeration.integer.alignment,
+            Self::Float(float) => float.alignment,
+            Self::Text | Self::WideText(_) => 8,
+            Self::Struct(structure) => structure.alignment,
+            Self::Array(array) => array.alignment,
+            Self::Sequence(sequence) => sequence.alignment,
+            Self::Variant(_) => 1,
+        }
+    }
+
+    /// Whether the field is for the reader alone: babeltrace2 keeps integers that set a clock,
+    /// or that tell about packets and events, to itself unless another field needs them.
+    #[inline]
+    pub fn is_hidden(&self) -> bool {
+        // Nearly always: the parts of events are structures.
+        if let Self::Struct(structure) = self {
+            return !structure.shown;
+        }
+        self.is_part_hidden()
+    }
+
+    fn is_part_hidden(&self) -> bool {
+        let hidden = |integer: &Integer| {
+            let tells = integer.clock.is_some() || integer.role != Role::None;
+            integer.concealed || tells && integer.slot.is_none()
+        };
+        match self {
+            Self::Integer(integer) => hidden(integer),
+            Self::Enumeration(enumeration) => hidden(&enumeration.integer),
+            Self::Float(_) | Self::Text | Self::WideText(_) => false,
+            Self::Struct(structure) => !structure.shown,
+            Self::Array(array) => array.element.is_hidden(),
+            Self::Sequence(sequence) => sequence.element.is_hidden(),
+            Self::Variant(variant) => variant.options.iter().all(|option| option.kind.is_hidden()),
+        }
+    }
+
+    pub(crate) fn integer_mut(&mut self) -> Option<&mut Integer> {
+        match self {
+            Self::Integer(integer) => Some(integer),
+            Self::Enumeration(enumeration) => Some(&mut enumeration.integer),
+            _ => None,
+        }
+    }
+}

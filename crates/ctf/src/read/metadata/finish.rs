@@ -1,0 +1,72 @@
+//! What is worked out once all slots are known: what is hidden, texts before values, places.
+
+use std::collections::HashMap;
+
+use crate::model::Literal;
+use crate::model::runs::{elements, fixed_bits, runs};
+use crate::model::types::{Enumeration, Member, Role, Type};
+
+/// Marks members whose names without the underscore are those of others, with it or without.
+fn mark_ambiguous(members: &mut [Member]) {
+    let mut bearers: HashMap<&str, u32> = HashMap::new();
+    for member in &*members {
+        let names = [member.name(), &member.raw_name];
+        let count = if names[0] == names[1] { 1 } else { 2 };
+        for name in names.into_iter().take(count) {
+            *bearers.entry(name).or_default() += 1;
+        }
+    }
+    let ambiguous: Vec<bool> =
+        members.iter().map(|member| bearers.get(member.name()).is_some_and(|&n| n > 1)).collect();
+    for (member, is_ambiguous) in members.iter_mut().zip(ambiguous) {
+        member.is_ambiguous = is_ambiguous;
+    }
+}
+
+/// Prepares what depends on all slots being known: what is hidden, how members are led in.
+pub(super) fn finish(kind: &mut Type, is_version_2: bool) {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            // The packet's end does not set the clock while its beginning is being read.
+            let clocked = integer.clock.is_some() && !integer.signed;
+            integer.plain = !clocked && integer.role == Role::None && integer.slot.is_none();
+        }
+        Type::Struct(structure) => {
+            let mut shown = 0;
+            for member in &mut structure.members {
+                finish(&mut member.kind, is_version_2);
+                member.hidden = member.kind.is_hidden();
+                let lead = if shown == 0 { ' ' } else { ',' };
+                let space = if shown == 0 { "" } else { " " };
+                let text = format!("{lead}{space}{} = ", member.name());
+                member.lead = Literal::new(text.as_bytes());
+                shown += usize::from(!member.hidden);
+            }
+            // In CTF 2 names are what they are, and each is there once.
+            if !is_version_2 {
+                mark_ambiguous(&mut structure.members);
+            }
+            structure.shown = shown > 0 || structure.members.is_empty() || is_version_2;
+            structure.runs = runs(&structure.members, structure.alignment);
+        }
+        Type::Variant(variant) => {
+            let options = variant.options.iter_mut();
+            options.for_each(|option| finish(&mut option.kind, is_version_2));
+        }
+        Type::Array(array) => {
+            finish(&mut array.element, is_version_2);
+            array.elements = elements(&array.element);
+        }
+        Type::Sequence(sequence) => {
+            finish(&mut sequence.element, is_version_2);
+            sequence.elements = elements(&sequence.element);
+        }
+        Type::Float(_) | Type::Text | Type::WideText(_) => {}
+    }
+}
+
+/// Alignments and sizes of the parts that there are, if none depends on its values.
+pub(super) fn fixed(parts: [Option<&Type>; 3]) -> Option<Vec<(u64, u64)>> {
+    let parts = parts.into_iter().flatten();
+    parts.map(|part| fixed_bits(part).map(|bits| (part.alignment(), bits))).collect()
+}

@@ -1,0 +1,203 @@
+//! What the parser makes of metadata: types as they are written, names of types resolved, names
+//! of fields not yet.
+//!
+//! Nodes are shared, so that a short text cannot ask for much memory; each knows its depth, so
+//! that no walk over them (not even dropping them) can exhaust the stack.
+
+use std::sync::Arc;
+
+use crate::model::meaning::Meaning;
+use crate::model::types::{Base, Encoding, Mapping, Role};
+use crate::read::error::{MetadataError, MetadataProblem};
+use crate::read::trace::{ClockClass, TraceName};
+
+/// Deepest nesting of types.
+pub(crate) const DEPTH_MAX: u32 = 48;
+
+/// Line and column in the metadata's text, both from 1.
+pub(crate) type Place = (u32, u32);
+
+/// A type as written.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) depth: u32,
+    /// Where it, or what encloses it most closely, is declared.
+    pub(crate) place: Place,
+    pub(crate) kind: NodeKind,
+}
+
+impl Node {
+    /// A node that is declared at `place`, unless it is too deep.
+    pub(crate) fn shared(place: Place, kind: NodeKind) -> Result<Arc<Self>, MetadataError> {
+        let depth = kind.depth();
+        if depth > DEPTH_MAX {
+            return Err(MetadataError::at(place, MetadataProblem::TooComplex));
+        }
+        Ok(Arc::new(Self { depth, place, kind }))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum NodeKind {
+    Integer(IntegerNode),
+    Enumeration { integer: IntegerNode, labels: Arc<[Mapping]>, flags: bool },
+    Float { bits: u32, alignment: u64, big_endian: Option<bool>, reversed: bool },
+    Text,
+    WideText { encoding: Encoding, end: TextEndNode },
+    Struct { members: Vec<Named>, alignment: u64 },
+    Variant { tag: Option<Reference>, options: Arc<[Named]>, optional: bool },
+    Array { element: Arc<Node>, length: u64, alignment: u64 },
+    Sequence { element: Arc<Node>, length: Reference, alignment: u64 },
+}
+
+/// See [`crate::model::types::TextEnd`].
+#[derive(Debug)]
+pub(crate) enum TextEndNode {
+    Nul,
+    Bytes(u64),
+    Field(Reference),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct IntegerNode {
+    pub(crate) bits: u32,
+    pub(crate) alignment: u64,
+    pub(crate) signed: bool,
+    /// `None`: the trace's.
+    pub(crate) big_endian: Option<bool>,
+    pub(crate) base: Base,
+    pub(crate) character: bool,
+    pub(crate) blob: bool,
+    /// The clock that it sets.
+    pub(crate) clock: Option<Arc<str>>,
+    /// Whether it sets its stream's default clock (CTF 2).
+    pub(crate) default_clock: bool,
+    /// What it tells the reader, if it is not its name that says so (CTF 2).
+    pub(crate) role: Role,
+    pub(crate) boolean: bool,
+    pub(crate) reversed: bool,
+    pub(crate) variable: bool,
+    pub(crate) meaning: Option<Arc<Meaning>>,
+}
+
+impl IntegerNode {
+    /// An unsigned integer of `bits`, as its byte order has it.
+    pub(crate) const fn new(bits: u32) -> Self {
+        Self {
+            bits,
+            alignment: 1,
+            signed: false,
+            big_endian: None,
+            base: Base::Decimal,
+            character: false,
+            blob: false,
+            clock: None,
+            default_clock: false,
+            role: Role::None,
+            boolean: false,
+            reversed: false,
+            variable: false,
+            meaning: None,
+        }
+    }
+}
+
+/// A member or an option.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) node: Arc<Node>,
+    /// Which tags select it, if labels of the tag do not say so (CTF 2).
+    pub(crate) ranges: Option<Vec<(u64, u64)>>,
+}
+
+/// Where the path of a reference begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// To be found out (CTF 1.8): at a scope's name, or in the structures around.
+    Anywhere,
+    /// In a scope, by its number in `resolve.rs`.
+    Scope(usize),
+    /// So many structures above the one that the dependent field is in.
+    Above(usize),
+}
+
+/// The path of a field that another one depends on, and where it is named.
+#[derive(Debug, Clone)]
+pub(crate) struct Reference {
+    pub(crate) path: Vec<String>,
+    pub(crate) start: Start,
+    pub(crate) place: Place,
+}
+
+impl NodeKind {
+    /// One more than the deepest of its parts.
+    pub(crate) fn depth(&self) -> u32 {
+        let parts = match self {
+            Self::Struct { members, .. } => deepest(members),
+            Self::Variant { options, .. } => deepest(options),
+            Self::Array { element, .. } | Self::Sequence { element, .. } => element.depth,
+            _ => 0,
+        };
+        parts + 1
+    }
+}
+
+fn deepest(parts: &[Named]) -> u32 {
+    parts.iter().map(|part| part.node.depth).max().unwrap_or(0)
+}
+
+/// A value of the trace's environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvironmentValue {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+/// All that a metadata text says.
+#[derive(Debug, Default)]
+pub(crate) struct Document {
+    /// Size of the text that it was read from.
+    pub(crate) text_bytes: usize,
+    /// Whether it is CTF 2: then names mean nothing, and times are only where a role says so.
+    pub(crate) is_version_2: bool,
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) name: TraceName,
+    pub(crate) big_endian: Option<bool>,
+    pub(crate) packet_header: Option<Arc<Node>>,
+    pub(crate) environment: Vec<(String, EnvironmentValue)>,
+    pub(crate) clocks: Vec<ClockNode>,
+    pub(crate) streams: Vec<StreamNode>,
+    pub(crate) events: Vec<EventNode>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ClockNode {
+    pub(crate) clock: ClockClass,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StreamNode {
+    pub(crate) id: Option<u64>,
+    pub(crate) packet_context: Option<Arc<Node>>,
+    pub(crate) event_header: Option<Arc<Node>>,
+    pub(crate) event_context: Option<Arc<Node>>,
+    /// Name of its default clock (CTF 2).
+    pub(crate) clock: Option<Arc<str>>,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct EventNode {
+    pub(crate) id: Option<u64>,
+    pub(crate) stream_id: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) level: Option<i64>,
+    pub(crate) emf_uri: Option<String>,
+    pub(crate) context: Option<Arc<Node>>,
+    pub(crate) fields: Option<Arc<Node>>,
+    pub(crate) place: Place,
+}

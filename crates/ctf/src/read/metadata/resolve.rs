@@ -1,0 +1,596 @@
+//! From what metadata says to what a decoder needs: names of fields become slots, names of
+//! clocks become clocks, members learn their role and how they are shown.
+//!
+//! Types are copied into each place that uses them, because a slot belongs to one place; how
+//! many nodes that makes is bounded by the metadata's size.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::clocks::{map_time, one_clock};
+use super::finish::{finish, fixed};
+use super::node::{
+    Document, EventNode, IntegerNode, Named, Node, NodeKind, Place, Reference, Start, StreamNode,
+    TextEndNode,
+};
+use crate::model::Literal;
+use crate::model::runs::Flat;
+use crate::model::types::{
+    Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, TextEnd, Type, Variant,
+    VariantOption, WideText,
+};
+use crate::read::error::{MetadataError, MetadataProblem};
+use crate::read::header::HeaderPlan;
+use crate::read::trace::{ClockClass, EventClass, StreamClass, Trace};
+
+/// Most types in one trace, counting each use, beyond one for each byte of the metadata: few
+/// lines of types made of types would otherwise become any number of them.
+const NODES_SPARE: usize = 1 << 16;
+
+type Resolved<T> = Result<T, MetadataError>;
+
+/// Where a field stands: CTF's dynamic scopes, outermost first.
+const PACKET_HEADER: usize = 0;
+const PACKET_CONTEXT: usize = 1;
+const EVENT_HEADER: usize = 2;
+const STREAM_EVENT_CONTEXT: usize = 3;
+const EVENT_CONTEXT: usize = 4;
+const EVENT_FIELDS: usize = 5;
+
+/// The absolute paths of the scopes.
+const SCOPE_PATHS: [&[&str]; 6] = [
+    &["trace", "packet", "header"],
+    &["stream", "packet", "context"],
+    &["stream", "event", "header"],
+    &["stream", "event", "context"],
+    &["event", "context"],
+    &["event", "fields"],
+];
+
+/// Members whose integers tell about packets, by the name they have in LTTng's metadata.
+const HEADER_ROLES: [(&str, Role); 3] = [
+    ("magic", Role::Magic),
+    ("stream_id", Role::StreamClass),
+    ("stream_instance_id", Role::StreamInstance),
+];
+const CONTEXT_ROLES: [(&str, Role); 6] = [
+    ("timestamp_begin", Role::TimestampBegin),
+    ("timestamp_end", Role::TimestampEnd),
+    ("events_discarded", Role::EventsDiscarded),
+    ("packet_seq_num", Role::Sequence),
+    ("packet_size", Role::PacketSize),
+    ("content_size", Role::ContentSize),
+];
+
+/// A structure that is being compiled.
+#[derive(Default)]
+struct Frame {
+    /// The members before the field at hand.
+    members: Vec<Member>,
+    /// The name of the member that the field at hand is, or is in.
+    current: String,
+}
+
+struct Resolver<'document> {
+    document: &'document Document,
+    clocks: Vec<ClockClass>,
+    /// The finished scopes around the field at hand.
+    scopes: [Option<Type>; 6],
+    /// The structures around the field at hand, innermost last.
+    frames: Vec<Frame>,
+    /// The default clock of the stream at hand (CTF 2).
+    default_clock: Option<Arc<str>>,
+    slots: usize,
+    nodes: usize,
+}
+
+/// Makes a trace of a document.
+pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
+    let mut resolver = Resolver {
+        document,
+        clocks: document.clocks.iter().map(|node| node.clock.clone()).collect(),
+        scopes: Default::default(),
+        frames: Vec::new(),
+        default_clock: None,
+        slots: 0,
+        nodes: 0,
+    };
+    for node in &document.clocks {
+        let problem = MetadataProblem::Value("clock offset");
+        node.clock.clock().ok_or_else(|| MetadataError::at(node.place, problem))?;
+    }
+    resolver.scope(PACKET_HEADER, document.packet_header.as_ref())?;
+    resolver.give_roles(PACKET_HEADER, &HEADER_ROLES);
+    let mut clock = None;
+    if let (Some(header), Some(node)) = (&resolver.scopes[PACKET_HEADER], &document.packet_header)
+        && one_clock(header, &mut clock).is_err() | clock.is_some()
+    {
+        let name = clock.map(|name| name.to_string()).unwrap_or_default();
+        return Err(MetadataError::at(node.place, MetadataProblem::SecondClock(name)));
+    }
+    let mut events: HashMap<u64, Vec<&EventNode>> = HashMap::new();
+    for event in &document.events {
+        let only = document.streams.first().and_then(|stream| stream.id).unwrap_or(0);
+        events.entry(event.stream_id.unwrap_or(only)).or_default().push(event);
+    }
+    let mut streams = Vec::with_capacity(document.streams.len());
+    let implied = [StreamNode::default()];
+    let declared = if document.streams.is_empty() { &implied[..] } else { &document.streams };
+    for stream in declared {
+        let id = stream.id.unwrap_or(0);
+        if streams.iter().any(|other: &StreamClass| other.id == id) {
+            return Err(MetadataError::at(stream.place, MetadataProblem::Duplicate("stream")));
+        }
+        streams.push(resolver.stream(id, stream, &events.remove(&id).unwrap_or_default())?);
+    }
+    if let Some(event) = events.values().flatten().next() {
+        return Err(MetadataError::at(event.place, MetadataProblem::Value("stream_id")));
+    }
+    let mut packet_header = resolver.scopes[PACKET_HEADER].take();
+    packet_header.iter_mut().for_each(|header| finish(header, document.is_version_2));
+    Ok(Trace {
+        uuid: document.uuid,
+        name: document.name.clone(),
+        environment: document.environment.clone(),
+        packet_header,
+        clocks: resolver.clocks,
+        streams,
+        slots: resolver.slots,
+        big_endian: document.big_endian.unwrap_or(false),
+        major: if document.is_version_2 { 2 } else { 1 },
+    })
+}
+
+impl Resolver<'_> {
+    fn stream(
+        &mut self,
+        id: u64,
+        stream: &StreamNode,
+        nodes: &[&EventNode],
+    ) -> Resolved<StreamClass> {
+        self.scopes[PACKET_CONTEXT..].fill_with(|| None);
+        self.default_clock = stream.clock.clone();
+        self.scope(PACKET_CONTEXT, stream.packet_context.as_ref())?;
+        self.give_roles(PACKET_CONTEXT, &CONTEXT_ROLES);
+        self.map_times(PACKET_CONTEXT, &["timestamp_begin", "timestamp_end"], stream.place)?;
+        self.scope(EVENT_HEADER, stream.event_header.as_ref())?;
+        self.map_times(EVENT_HEADER, &["timestamp"], stream.place)?;
+        if let Some(header) = &mut self.scopes[EVENT_HEADER]
+            && !self.document.is_version_2
+        {
+            give_id_role(header);
+        }
+        self.scope(STREAM_EVENT_CONTEXT, stream.event_context.as_ref())?;
+        let mut events = Vec::with_capacity(nodes.len());
+        let mut events_by_id = HashMap::with_capacity(nodes.len());
+        for node in nodes {
+            let event = self.event(node, events.len())?;
+            if events_by_id.insert(event.id, events.len()).is_some() {
+                return Err(MetadataError::at(node.place, MetadataProblem::Duplicate("event")));
+            }
+            events.push(event);
+        }
+        let clock = self.clock(&events, stream.place)?.cloned();
+        let has_packet_times = [Role::TimestampBegin, Role::TimestampEnd].iter().all(|role| {
+            self.scopes[PACKET_CONTEXT].as_ref().is_some_and(|context| has_role(context, *role))
+        });
+        let is_version_2 = self.document.is_version_2;
+        let mut take = |scope: usize| {
+            let mut kind = self.scopes[scope].take();
+            kind.iter_mut().for_each(|kind| finish(kind, is_version_2));
+            if let (PACKET_CONTEXT, true, Some(Type::Struct(context))) =
+                (scope, is_version_2, &mut kind)
+            {
+                context.shown = context.members.iter().any(|member| !member.hidden);
+            }
+            kind
+        };
+        let event_header = take(EVENT_HEADER);
+        let event_context = take(STREAM_EVENT_CONTEXT);
+        let flat = Flat::of_stream(event_context.as_ref());
+        for event in &mut events {
+            let [context, fields] = [event.context.as_ref(), event.fields.as_ref()];
+            event.fixed = fixed([event_context.as_ref(), context, fields]);
+            event.flat = flat.as_ref().and_then(|flat| flat.of_class(context, fields));
+        }
+        Ok(StreamClass {
+            id,
+            header_plan: event_header.as_ref().and_then(HeaderPlan::new),
+            packet_context: take(PACKET_CONTEXT),
+            event_header,
+            event_context,
+            events,
+            events_by_id,
+            clock: clock.as_ref().and_then(ClockClass::clock),
+            clock_id: clock.as_ref().map(|clock| clock.id.clone()),
+            clock_name: clock.map(|clock| clock.name),
+            has_packet_times,
+        })
+    }
+
+    fn event(&mut self, node: &EventNode, index: usize) -> Resolved<EventClass> {
+        self.scopes[EVENT_CONTEXT..].fill_with(|| None);
+        self.scope(EVENT_CONTEXT, node.context.as_ref())?;
+        self.scope(EVENT_FIELDS, node.fields.as_ref())?;
+        let [.., context, fields] = &mut self.scopes;
+        let (mut context, mut fields) = (context.take(), fields.take());
+        for part in context.iter_mut().chain(&mut fields) {
+            finish(part, self.document.is_version_2);
+        }
+        Ok(EventClass {
+            id: node.id.unwrap_or(0),
+            index,
+            name: node.name.clone(),
+            level: node.level,
+            emf_uri: node.emf_uri.clone(),
+            context,
+            fields,
+            fixed: None,
+            flat: None,
+        })
+    }
+
+    /// The stream's clock: its default one (CTF 2), or the only one that its fields set.
+    fn clock(&self, events: &[EventClass], place: Place) -> Resolved<Option<&ClockClass>> {
+        let mut name = self.default_clock.as_ref();
+        let scopes = self.scopes[PACKET_CONTEXT..].iter().flatten();
+        let payloads = events.iter().flat_map(|event| [&event.context, &event.fields]).flatten();
+        for kind in scopes.chain(payloads) {
+            one_clock(kind, &mut name).map_err(|problem| MetadataError::at(place, problem))?;
+        }
+        Ok(name.and_then(|name| self.clocks.iter().find(|clock| clock.id == **name)))
+    }
+
+    /// Lets the integers of these names, however deep, set the trace's only clock, if they set
+    /// none: babeltrace2 does, and makes a clock if there is none.
+    fn map_times(&mut self, scope: usize, names: &[&str], place: Place) -> Resolved<()> {
+        let clocks = &mut self.clocks;
+        let kind = self.scopes[scope].as_mut().filter(|_| !self.document.is_version_2);
+        let Some(kind) = kind else { return Ok(()) };
+        for name in names {
+            map_time(kind, name, clocks).map_err(|problem| MetadataError::at(place, problem))?;
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: usize, node: Option<&Arc<Node>>) -> Resolved<()> {
+        self.frames.clear();
+        self.scopes[scope] = match node {
+            Some(node) if !matches!(node.kind, NodeKind::Struct { .. }) => {
+                let problem = MetadataProblem::Unsupported("scope that is no structure");
+                return Err(MetadataError::at(node.place, problem));
+            }
+            Some(node) => Some(self.compile(node)?),
+            None => None,
+        };
+        Ok(())
+    }
+
+    fn give_roles(&mut self, scope: usize, roles: &[(&str, Role)]) {
+        if self.document.is_version_2 {
+            return;
+        }
+        let Some(Type::Struct(structure)) = &mut self.scopes[scope] else { return };
+        for member in &mut structure.members {
+            let role = roles.iter().find(|(name, _)| *name == member.name());
+            let integer = member.kind.integer_mut().filter(|integer| !integer.signed);
+            if let (Some(integer), Some((_, role))) = (integer, role) {
+                integer.role = *role;
+            }
+        }
+    }
+
+    fn compile(&mut self, node: &Node) -> Resolved<Type> {
+        self.nodes += 1;
+        if self.nodes > self.document.text_bytes.saturating_add(NODES_SPARE) {
+            return Err(MetadataError::at(node.place, MetadataProblem::TooComplex));
+        }
+        let big_endian = |order: Option<bool>| order.or(self.document.big_endian).unwrap_or(false);
+        if let NodeKind::Integer(integer) | NodeKind::Enumeration { integer, .. } = &node.kind
+            && let Some(name) = &integer.clock
+            && !self.clocks.iter().any(|clock| clock.id == **name)
+        {
+            let problem = MetadataProblem::UnknownClock(name.to_string());
+            return Err(MetadataError::at(node.place, problem));
+        }
+        if let NodeKind::Integer(integer) | NodeKind::Enumeration { integer, .. } = &node.kind
+            && integer.default_clock
+            && self.default_clock.is_none()
+        {
+            let problem = MetadataProblem::UnknownClock("default-clock-class-id".to_owned());
+            return Err(MetadataError::at(node.place, problem));
+        }
+        let integer = |node: &IntegerNode| {
+            let mut integer = integer_type(node, big_endian(node.big_endian));
+            if node.default_clock {
+                integer.clock = self.default_clock.clone();
+            }
+            integer
+        };
+        Ok(match &node.kind {
+            NodeKind::Integer(node) => Type::Integer(integer(node)),
+            NodeKind::Enumeration { integer: node, labels, flags } => {
+                let (integer, labels) = (integer(node), Arc::clone(labels));
+                let (flags, is_version_2) = (*flags, self.document.is_version_2);
+                Type::Enumeration(Enumeration { integer, labels, flags, is_version_2 })
+            }
+            NodeKind::Float { bits, alignment, big_endian: order, reversed } => {
+                Type::Float(Float {
+                    bits: *bits,
+                    alignment: *alignment,
+                    big_endian: big_endian(*order),
+                    reversed: *reversed,
+                })
+            }
+            NodeKind::Text => Type::Text,
+            NodeKind::WideText { encoding, end } => {
+                let end = match end {
+                    TextEndNode::Nul => TextEnd::Nul,
+                    TextEndNode::Bytes(length) => TextEnd::Bytes(*length),
+                    TextEndNode::Field(length) => TextEnd::Slot(self.length_slot(length)?),
+                };
+                Type::WideText(WideText { encoding: *encoding, end })
+            }
+            NodeKind::Struct { members, alignment } => self.structure(members, *alignment)?,
+            NodeKind::Array { element, length, alignment } => {
+                let element = Box::new(self.compile(element)?);
+                let (within, text) = (element.alignment(), is_character(&element));
+                let (length, alignment) = (*length, within.max(*alignment));
+                let blob = is_blob_byte(&element);
+                Type::Array(Array { element, length, alignment, text, blob, elements: None })
+            }
+            NodeKind::Sequence { element, length, alignment } => {
+                let slot = self.length_slot(length)?;
+                let element = Box::new(self.compile(element)?);
+                let (within, text) = (element.alignment(), is_character(&element));
+                let (alignment, blob) = (within.max(*alignment), is_blob_byte(&element));
+                Type::Sequence(Sequence { element, slot, alignment, text, blob, elements: None })
+            }
+            NodeKind::Variant { tag, options, optional } => {
+                let untagged = MetadataProblem::Unsupported("variant without tag");
+                let tag = tag.as_ref();
+                let tag = tag.ok_or_else(|| MetadataError::at(node.place, untagged))?;
+                self.variant(tag, options, *optional)?
+            }
+        })
+    }
+
+    /// The slot of a length: an integer without sign.
+    fn length_slot(&mut self, length: &Reference) -> Resolved<usize> {
+        let found = self.slot(length)?;
+        if found.signed { Err(unknown(length)) } else { Ok(found.slot) }
+    }
+
+    fn structure(&mut self, members: &[Named], alignment: u64) -> Resolved<Type> {
+        let members_before = Vec::with_capacity(members.len());
+        self.frames.push(Frame { members: members_before, current: String::new() });
+        for named in members {
+            if let Some(frame) = self.frames.last_mut() {
+                frame.current.clone_from(&named.name);
+            }
+            let kind = self.compile(&named.node)?;
+            let raw_name = named.name.clone();
+            let lead = Literal::default();
+            let member = Member { raw_name, kind, hidden: false, lead, is_ambiguous: false };
+            if let Some(frame) = self.frames.last_mut() {
+                frame.members.push(member);
+            }
+        }
+        let members = self.frames.pop().unwrap_or_default().members;
+        let widest = members.iter().map(|member| member.kind.alignment()).max().unwrap_or(1);
+        let alignment = widest.max(alignment);
+        Ok(Type::Struct(Struct { members, alignment, shown: true, runs: Vec::new() }))
+    }
+
+    fn variant(&mut self, tag: &Reference, options: &[Named], optional: bool) -> Resolved<Type> {
+        let found = self.slot(tag)?;
+        let labels = found.labels.unwrap_or_else(|| Arc::from([]));
+        let mut resolved = Vec::with_capacity(options.len());
+        for named in options {
+            let mapping = labels.iter().find(|mapping| mapping.label == named.name);
+            let by_label = || mapping.map(|mapping| mapping.ranges.clone()).unwrap_or_default();
+            resolved.push(VariantOption {
+                raw_name: named.name.clone(),
+                kind: self.compile(&named.node)?,
+                ranges: named.ranges.clone().unwrap_or_else(by_label),
+            });
+        }
+        // In CTF 1.8, a tag is an enumeration.
+        if labels.is_empty() && !self.document.is_version_2 {
+            return Err(unknown(tag));
+        }
+        let (slot, signed) = (found.slot, found.signed);
+        Ok(Type::Variant(Variant { slot, signed, options: resolved, optional }))
+    }
+
+    /// The slot of the integer that `reference` means. Where it does not say from where: looked
+    /// for in the structures around it, from the inside out, then in the scopes before its own,
+    /// latest first.
+    fn slot(&mut self, reference: &Reference) -> Resolved<Found> {
+        let path: Vec<&str> = reference.path.iter().map(String::as_str).collect();
+        let (frames, slots) = (&mut self.frames[..], &mut self.slots);
+        let from = match reference.start {
+            Start::Above(count) => {
+                let frame = frames.len().checked_sub(count + 1);
+                return match frame.and_then(|frame| frames.get_mut(frame..)) {
+                    Some(around) => find_around(around, &path, slots),
+                    None => None,
+                }
+                .ok_or_else(|| unknown(reference));
+            }
+            Start::Scope(scope) => Some((scope, &path[..])),
+            Start::Anywhere => SCOPE_PATHS.iter().enumerate().find_map(|(scope, prefix)| {
+                let rest = path.strip_prefix(*prefix).filter(|rest| !rest.is_empty())?;
+                Some((scope, rest))
+            }),
+        };
+        if let Some((scope, rest)) = from {
+            let finished = match &mut self.scopes[scope] {
+                Some(Type::Struct(structure)) => find(&mut structure.members, rest, slots),
+                _ => None,
+            };
+            let own = || find_around(frames, rest, slots);
+            return finished.or_else(own).ok_or_else(|| unknown(reference));
+        }
+        for frame in (0..frames.len()).rev() {
+            if let Some(found) = find_around(&mut frames[frame..], &path, slots) {
+                return Ok(found);
+            }
+        }
+        for scope in self.scopes.iter_mut().rev() {
+            if let Some(Type::Struct(structure)) = scope
+                && let Some(found) = find(&mut structure.members, &path, slots)
+            {
+                return Ok(found);
+            }
+        }
+        Err(unknown(reference))
+    }
+}
+
+/// An integer that others depend on.
+struct Found {
+    slot: usize,
+    signed: bool,
+    labels: Option<Arc<[crate::model::types::Mapping]>>,
+}
+
+fn unknown(reference: &Reference) -> MetadataError {
+    MetadataError::at(reference.place, MetadataProblem::UnknownField(reference.path.join(".")))
+}
+
+/// Finds a field from the first of `frames` on: among its members, or, where it is being
+/// compiled itself, in the next.
+fn find_around(frames: &mut [Frame], path: &[&str], slots: &mut usize) -> Option<Found> {
+    let (frame, inner) = frames.split_first_mut()?;
+    match path {
+        [first, rest @ ..] if *first == frame.current && !rest.is_empty() => {
+            find_around(inner, rest, slots)
+        }
+        _ => find(&mut frame.members, path, slots),
+    }
+}
+
+fn find(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<Found> {
+    let mut integers = Vec::new();
+    let mut found = None;
+    let (first, rest) = path.split_first()?;
+    let member = members.iter_mut().find(|member| member.raw_name == *first)?;
+    gather(&mut member.kind, rest, &mut integers, &mut found);
+    // Where a variant may hold it in several places, all of them have one slot.
+    let before = integers.iter().find_map(|integer| integer.slot);
+    let is_one = |slot: Option<usize>| slot.is_none() || slot == before;
+    if integers.is_empty() || !integers.iter().all(|integer| is_one(integer.slot)) {
+        return None;
+    }
+    let slot = before.unwrap_or(*slots);
+    *slots = (*slots).max(slot + 1);
+    integers.iter_mut().for_each(|integer| integer.slot = Some(slot));
+    let (signed, labels) = found?;
+    Some(Found { slot, signed, labels })
+}
+
+type Labels = Option<Arc<[crate::model::types::Mapping]>>;
+
+/// Gathers the integers at `path` below `kind`, and the sign and the labels of the first.
+fn gather<'kind>(
+    kind: &'kind mut Type,
+    path: &[&str],
+    integers: &mut Vec<&'kind mut Integer>,
+    found: &mut Option<(bool, Labels)>,
+) {
+    match (kind, path) {
+        (Type::Integer(integer), []) => {
+            found.get_or_insert((integer.signed, None));
+            integers.push(integer);
+        }
+        (Type::Enumeration(Enumeration { integer, labels, .. }), []) => {
+            found.get_or_insert_with(|| (integer.signed, Some(Arc::clone(labels))));
+            integers.push(integer);
+        }
+        (Type::Struct(structure), [first, rest @ ..]) => {
+            let member = structure.members.iter_mut().find(|member| member.raw_name == *first);
+            if let Some(member) = member {
+                gather(&mut member.kind, rest, integers, found);
+            }
+        }
+        (Type::Variant(variant), path) => {
+            for option in &mut variant.options {
+                gather(&mut option.kind, path, integers, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
+    Integer {
+        bits: node.bits,
+        alignment: node.alignment,
+        signed: node.signed,
+        big_endian,
+        base: node.base,
+        character: node.character,
+        blob: node.blob,
+        clock: node.clock.clone(),
+        role: node.role,
+        concealed: node.role != Role::None,
+        slot: None,
+        plain: false,
+        boolean: node.boolean,
+        reversed: node.reversed,
+        variable: node.variable,
+        meaning: node.meaning.clone(),
+    }
+}
+
+/// Whether an array of it is text: bytes, at byte boundaries, with an encoding.
+fn is_character(kind: &Type) -> bool {
+    match kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            integer.character && integer.bits == 8 && integer.alignment == 8
+        }
+        _ => false,
+    }
+}
+
+/// Whether an array of it is a BLOB.
+const fn is_blob_byte(kind: &Type) -> bool {
+    matches!(kind, Type::Integer(Integer { blob: true, .. }))
+}
+
+/// Every integer named `id`, however deep in the event header, tells the event's class.
+fn give_id_role(kind: &mut Type) {
+    match kind {
+        Type::Struct(structure) => {
+            for member in &mut structure.members {
+                let is_id = member.name() == "id";
+                match member.kind.integer_mut() {
+                    Some(integer) if is_id => integer.role = Role::EventClass,
+                    Some(_) => {}
+                    None => give_id_role(&mut member.kind),
+                }
+            }
+        }
+        Type::Variant(variant) => {
+            variant.options.iter_mut().for_each(|option| give_id_role(&mut option.kind));
+        }
+        Type::Array(array) => give_id_role(&mut array.element),
+        Type::Sequence(sequence) => give_id_role(&mut sequence.element),
+        Type::Integer(_)
+        | Type::Enumeration(_)
+        | Type::Float(_)
+        | Type::Text
+        | Type::WideText(_) => {}
+    }
+}
+
+fn has_role(context: &Type, role: Role) -> bool {
+    let Type::Struct(structure) = context else { return false };
+    structure.members.iter().any(|member| match &member.kind {
+        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
+            integer.role == role
+        }
+        _ => false,
+    })
+}

@@ -1,0 +1,179 @@
+//! The interfaces that formats implement: [`EventEncoder`] all of them, [`LineFormat`] those of
+//! lines.
+//!
+//! Lines are written by many threads, each for a piece of one stream; only when the streams are
+//! merged does it become known which event comes before which. So a format writes a line as if
+//! the event before it in its own stream were the one before it in all, says where in the line
+//! that shows ([`DeltaSlot`]), and mends it in the merged text where it is not so
+//! ([`LineFormat::patch_delta`]). Runs of events of one stream are copied without another look.
+
+use trackway_ctf::Literal;
+use trackway_ctf::read::{
+    Body, DecodeError, EventClass, Loss, Sink, StreamClass, Trace, TraceIdentity,
+};
+
+/// Largest line that is written, in bytes; a larger one is damage. The largest event that is read
+/// (64 MiB) has a line of that size if it is one string, all of it escaped, and one of many times
+/// that if it is an array of bits, which nobody reads as text.
+pub const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// Lets a line that is too large grow no further: what is in `out` is cut to `limit`, and what is
+/// written next will make it too large again. To be called where lines grow without end, that is
+/// before each element of an array.
+#[inline]
+pub(crate) fn bound(out: &mut Vec<u8>, limit: usize) {
+    out.truncate(limit);
+}
+
+/// Appends what `push` writes between its quotes.
+pub(crate) fn push_inner(out: &mut Vec<u8>, text: &[u8], push: fn(&mut Vec<u8>, &[u8])) {
+    let begin = out.len();
+    push(out, text);
+    out.pop();
+    out.remove(begin);
+}
+
+/// When an event was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Nanoseconds since the clock's origin.
+    pub time: i64,
+    /// Value of the stream's clock.
+    pub clock: u64,
+}
+
+/// What a trace is called.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceName<'a> {
+    /// By messages: its host, and its folder below the one that was searched.
+    pub name: &'a str,
+    /// The folder that it is in; of several pieces, one of theirs.
+    pub folder: &'a str,
+}
+
+/// What a line shows besides its event's fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    /// When the event was; `None` if its stream has no clock.
+    pub stamp: Option<Stamp>,
+    /// When the event before it in its stream was, if that is known here.
+    pub previous: Option<Stamp>,
+    /// What [`EventEncoder::stream_prefix`] gave.
+    pub stream_prefix: &'a [u8],
+    /// What [`EventEncoder::class_prefix`] gave.
+    pub class_prefix: &'a [u8],
+    /// What [`EventEncoder::packet_sink`] wrote.
+    pub packet_prefix: &'a [u8],
+    /// The three together, in this order, if that is at hand.
+    pub prefix: Option<&'a Literal>,
+}
+
+/// The place in an encoded event that depends on the events before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeltaSlot {
+    /// Offset of the difference to the event before, with its sign.
+    pub at: u8,
+    /// How long it is; 0 if the line shows none.
+    pub bytes: u8,
+    /// Whether more than the difference depends on events before, so that
+    /// [`LineFormat::patch_delta`] must see the line even if the event before it is the one before
+    /// it in its stream.
+    pub always: bool,
+}
+
+/// The event that was shown last, of all streams, and what was shown of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastShown {
+    /// When the latest event that has a time was.
+    pub last: Option<Stamp>,
+    /// What its difference to the one before was, in nanoseconds or cycles.
+    pub difference: Option<Difference>,
+    /// Whether a time before the clock's origin was shown.
+    pub negative: bool,
+}
+
+/// How much later an event is than the one before it, in nanoseconds or cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Difference {
+    /// Whether it is earlier.
+    pub is_negative: bool,
+    /// The difference without its sign.
+    pub magnitude: u64,
+}
+
+/// Where and when a loss was.
+#[derive(Debug, Clone, Copy)]
+pub struct LossPlace<'a> {
+    /// The trace's name.
+    pub trace_name: &'a str,
+    /// What tells the trace from others.
+    pub identity: TraceIdentity<'a>,
+    /// Between which times, in nanoseconds since the clock's origin, if that is known.
+    pub between: Option<(i64, i64)>,
+    /// The stream's name: the path of its first file.
+    pub stream_name: &'a str,
+    /// Id of the stream's class.
+    pub class_id: u64,
+    /// Id of the stream, unique in its class.
+    pub stream_id: u64,
+}
+
+/// Encodes events: the part of an output that many threads do at once, each with its own clone.
+///
+/// A thread encodes a piece of one stream. The merge, which knows the order of all events, passes
+/// the bytes on to the [`EventOutput`](crate::EventOutput).
+pub trait EventEncoder: Clone + Send + Sync {
+    /// Whether events have bytes. If not, their order is of no matter: nothing is kept of them.
+    const HAS_BYTES: bool = true;
+    /// Whether a text within an encoded event can be exchanged for another one, of another length,
+    /// by what [`EventEncoder::push_text`] makes of it. False for formats that write lengths.
+    const CAN_EXCHANGE_TEXTS: bool = true;
+
+    /// What all events of a stream's class begin with.
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8>;
+
+    /// What all events of an event's class have next.
+    fn class_prefix(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;
+
+    /// Takes the visible members of a packet's context, of which it makes, at the end of `out`,
+    /// what all events of the packet have in common. Called with an empty `out`.
+    fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink;
+
+    /// Appends the event that `body` belongs to, as it is after the event before it in its stream;
+    /// a line with its newline. After an error, the caller removes what was appended.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Body::read`].
+    fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: Line<'_>,
+        body: Body<'_, '_, '_>,
+    ) -> Result<DeltaSlot, DecodeError>;
+
+    /// Appends what stands for a text in an event, where for letters and digits the same stand:
+    /// that takes the place of such a text in what [`EventEncoder::event`] wrote.
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]);
+}
+
+/// A format of lines: what [`LineOutput`](crate::LineOutput) writes.
+pub trait LineFormat: EventEncoder {
+    /// Text before the first line; empty for most formats.
+    fn preamble(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Appends `line`, which [`EventEncoder::event`] wrote, as it is after what was `shown`.
+    fn patch_delta(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: &[u8],
+        delta: DeltaSlot,
+        stamp: Option<Stamp>,
+        shown: &mut LastShown,
+    );
+
+    /// Appends a message about a loss, with its newline, for standard error.
+    fn loss(&mut self, out: &mut Vec<u8>, place: LossPlace<'_>, loss: &Loss, shown: &mut LastShown);
+}

@@ -1,0 +1,470 @@
+//! Events as JSON, one object a line, for programs: `jq`, scripts, data bases.
+//!
+//! ```text
+//! {"time":1795228670847582868,"timestamp":"1795228670.847582868","hostname":"host",
+//!  "name":"app:request","stream":0,"packet":{"cpu_id":0},"context":{"vtid":7},"fields":{"n":1}}
+//! ```
+//!
+//! Every line is valid JSON (RFC 8259) in UTF-8, whatever the trace holds, and every value in it
+//! is exact: integers of 64 bits are written as such, floats with as many digits as tell them
+//! from their neighbours. What JSON has no form for is a string: `"NaN"`, `"Infinity"`,
+//! `"-Infinity"`. Bytes that are not UTF-8 become U+FFFD, as in every tool that shows them.
+//! `docs/guides/reading.md` says all this to users.
+
+use std::io::Write as _;
+
+use trackway_ctf::read::{
+    Body, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
+    Meaning, Member, Scope, Sink, StreamClass, Trace, VariantOption,
+};
+
+use crate::format::{
+    DeltaSlot, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp,
+    TraceName, bound, push_inner,
+};
+use crate::level::level_name;
+use crate::number::{nine_digits, push_decimal, push_signed};
+use crate::pretty::Pretty;
+use crate::time::Calendar;
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Writes events as objects, one a line. Losses are told as [`Pretty`] tells them.
+#[derive(Debug, Clone)]
+pub struct Json<C> {
+    messages: Pretty<C>,
+    /// Whether events say which trace they are of.
+    has_traces: bool,
+    /// Whether numbers that have names are shown with them.
+    is_symbolic: bool,
+}
+
+impl<C> Json<C> {
+    /// The format; `messages` tells of losses.
+    pub const fn new(messages: Pretty<C>) -> Self {
+        Self { messages, has_traces: false, is_symbolic: false }
+    }
+
+    /// The same for events of several traces: each says which it is of, by its folder.
+    pub const fn with_traces(messages: Pretty<C>) -> Self {
+        Self { messages, has_traces: true, is_symbolic: false }
+    }
+
+    /// The same, with the names of numbers that have some, as those of enumerations.
+    #[must_use]
+    pub fn symbolic(self, is_symbolic: bool) -> Self {
+        Self { is_symbolic, ..self }
+    }
+}
+
+impl<C: Calendar> EventEncoder for Json<C> {
+    /// Where the events of a trace come from, as far as known.
+    fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.has_traces {
+            push_name(&mut out, "trace");
+            push_json_text(&mut out, name.folder.as_bytes());
+        }
+        for name in ["hostname", "procname", "vpid"] {
+            let Some(value) = trace.environment(name) else { continue };
+            push_name(&mut out, name);
+            push_environment_value(&mut out, value);
+        }
+        push_name(&mut out, "stream");
+        push_decimal(&mut out, stream.id());
+        out
+    }
+
+    fn class_prefix(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_name(&mut out, "name");
+        match event.name() {
+            Some(name) => push_json_text(&mut out, name.as_bytes()),
+            None => out.extend_from_slice(b"null"),
+        }
+        if let Some(level) = event.level() {
+            push_name(&mut out, "level");
+            push_json_text(&mut out, level_name(level).as_bytes());
+        }
+        out
+    }
+
+    fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
+        JsonWriter::new(out)
+    }
+
+    #[inline]
+    fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: Line<'_>,
+        body: Body<'_, '_, '_>,
+    ) -> Result<DeltaSlot, DecodeError> {
+        push_stamp(out, line.stamp);
+        out.extend_from_slice(line.class_prefix);
+        out.extend_from_slice(line.stream_prefix);
+        if !line.packet_prefix.is_empty() {
+            out.extend_from_slice(b",\"packet\":");
+            out.extend_from_slice(line.packet_prefix);
+        }
+        let mut sink = JsonWriter { is_symbolic: self.is_symbolic, ..JsonWriter::new(out) };
+        body.read(&mut sink)?;
+        if !sink.has_fields {
+            out.extend_from_slice(b",\"fields\":{}");
+        }
+        out.extend_from_slice(b"}\n");
+        Ok(DeltaSlot::default())
+    }
+
+    fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        push_inner(out, text, push_json_text);
+    }
+}
+
+impl<C: Calendar> LineFormat for Json<C> {
+    fn patch_delta(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: &[u8],
+        _: DeltaSlot,
+        _: Option<Stamp>,
+        _: &mut LastShown,
+    ) {
+        out.extend_from_slice(line);
+    }
+
+    fn loss(
+        &mut self,
+        out: &mut Vec<u8>,
+        place: LossPlace<'_>,
+        loss: &Loss,
+        shown: &mut LastShown,
+    ) {
+        self.messages.loss(out, place, loss, shown);
+    }
+}
+
+/// Begins an object with the time: a number for programs that have integers of 64 bits, and for
+/// those that have not, a text. Both are null where a stream has no clock.
+fn push_stamp(out: &mut Vec<u8>, stamp: Option<Stamp>) {
+    let Some(Stamp { time, .. }) = stamp else {
+        out.extend_from_slice(b"{\"time\":null,\"timestamp\":null");
+        return;
+    };
+    out.extend_from_slice(b"{\"time\":");
+    push_signed(out, time);
+    out.extend_from_slice(b",\"timestamp\":\"");
+    push_seconds(out, time);
+    out.push(b'"');
+}
+
+/// Nanoseconds as seconds with nine digits of a fraction.
+pub fn seconds(time: i64) -> String {
+    let mut out = Vec::new();
+    push_seconds(&mut out, time);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Appends nanoseconds as seconds with nine digits of a fraction.
+fn push_seconds(out: &mut Vec<u8>, time: i64) {
+    if time < 0 {
+        out.push(b'-');
+    }
+    push_decimal(out, time.unsigned_abs() / NS_PER_SECOND);
+    out.push(b'.');
+    out.extend_from_slice(&nine_digits(time.unsigned_abs() % NS_PER_SECOND));
+}
+
+/// Appends `,"name":`; no comma where an object just began.
+pub(crate) fn push_name(out: &mut Vec<u8>, name: &str) {
+    // A value never ends in an opening brace: strings end in their quote.
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    push_json_text(out, name.as_bytes());
+    out.push(b':');
+}
+
+/// Appends what an environment says.
+pub(crate) fn push_environment_value(out: &mut Vec<u8>, value: &EnvironmentValue) {
+    match value {
+        EnvironmentValue::Number(number) => push_signed(out, *number),
+        EnvironmentValue::Text(text) => push_json_text(out, text.as_bytes()),
+    }
+}
+
+/// Appends values to a buffer as JSON, as they are decoded.
+///
+/// Structures are objects, arrays arrays. An enumeration is an object of its `value` and all of
+/// its `labels`; a variant an object whose only member is named after the option.
+pub(crate) struct JsonWriter<'buffer> {
+    out: &'buffer mut Vec<u8>,
+    /// Whether the payload was begun.
+    has_fields: bool,
+    /// How much may be in `out`.
+    limit: usize,
+    /// Whether numbers that have names are shown with them.
+    is_symbolic: bool,
+    /// The number that was written last.
+    before: u64,
+}
+
+impl<'buffer> JsonWriter<'buffer> {
+    /// A writer to the end of `out`.
+    pub(crate) const fn new(out: &'buffer mut Vec<u8>) -> Self {
+        let limit = out.len().saturating_add(LINE_BYTES_MAX);
+        Self { out, has_fields: false, limit, is_symbolic: false, before: 0 }
+    }
+
+    /// One that shows numbers with their names.
+    pub(crate) const fn symbolic(out: &'buffer mut Vec<u8>) -> Self {
+        Self { is_symbolic: true, ..Self::new(out) }
+    }
+}
+
+impl JsonWriter<'_> {
+    /// A number that may have names: as an enumeration.
+    #[cold]
+    fn meaning(&mut self, meaning: &Meaning, kind: &Integer, value: u64) {
+        self.out.extend_from_slice(b"{\"value\":");
+        push_integer(self.out, kind, value);
+        self.out.extend_from_slice(b",\"labels\":[");
+        let out = &mut *self.out;
+        let mut is_first = true;
+        meaning.labels(kind, (self.before, value), &mut |name| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            push_json_text(out, name.as_bytes());
+        });
+        self.out.extend_from_slice(b"]}");
+    }
+}
+
+impl Sink for JsonWriter<'_> {
+    #[inline]
+    fn integer(&mut self, kind: &Integer, value: u64) {
+        match kind.meaning().filter(|meaning| self.is_symbolic && meaning.has_labels()) {
+            None => push_integer(self.out, kind, value),
+            Some(meaning) => self.meaning(meaning, kind, value),
+        }
+        self.before = value;
+    }
+
+    fn enumeration(&mut self, kind: &Enumeration, value: u64) {
+        self.out.extend_from_slice(b"{\"value\":");
+        push_integer(self.out, kind.integer(), value);
+        self.out.extend_from_slice(b",\"labels\":[");
+        for (index, label) in kind.labels_of(value).enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            push_json_text(self.out, label.as_bytes());
+        }
+        self.out.extend_from_slice(b"]}");
+        self.before = value;
+    }
+
+    fn float(&mut self, value: f64) {
+        push_json_float(self.out, value);
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        push_json_text(self.out, bytes);
+    }
+
+    fn begin_struct(&mut self) {
+        self.out.push(b'{');
+    }
+
+    fn member(&mut self, member: &Member) {
+        push_name(self.out, member.key());
+    }
+
+    fn end_struct(&mut self) {
+        self.out.push(b'}');
+    }
+
+    fn begin_array(&mut self) {
+        self.out.push(b'[');
+    }
+
+    fn element(&mut self, index: u64) {
+        bound(self.out, self.limit);
+        if index > 0 {
+            self.out.push(b',');
+        }
+    }
+
+    fn end_array(&mut self) {
+        self.out.push(b']');
+    }
+
+    fn begin_variant(&mut self, option: &VariantOption) {
+        self.out.push(b'{');
+        push_name(self.out, option.name());
+    }
+
+    fn end_variant(&mut self) {
+        self.out.push(b'}');
+    }
+
+    fn nothing(&mut self) {
+        self.out.extend_from_slice(b"null");
+    }
+}
+
+impl EventSink for JsonWriter<'_> {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.has_fields |= scope == Scope::Fields;
+        self.out.extend_from_slice(match scope {
+            Scope::StreamContext => b",\"context\":",
+            Scope::EventContext => b",\"event_context\":",
+            Scope::Fields => b",\"fields\":",
+        });
+    }
+}
+
+/// Appends an integer in decimal, whatever base its type is shown in.
+#[inline]
+pub(crate) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
+    if kind.is_boolean() {
+        out.extend_from_slice(if value == 0 { b"false" } else { b"true" });
+    } else if kind.is_signed() {
+        push_signed(out, value as i64);
+    } else {
+        push_decimal(out, value);
+    }
+}
+
+/// Appends a number with the fewest digits that stand for no other, or a string where there is
+/// no number.
+fn push_json_float(out: &mut Vec<u8>, value: f64) {
+    // Writing into a vector cannot fail. Rust's debug form is a JSON number: `1.0`, `1e-7`.
+    let _ = match float_word(value) {
+        Some(word) => write!(out, "\"{word}\""),
+        None => write!(out, "{value:?}"),
+    };
+}
+
+/// The word for what is no number, as Python and JavaScript read it.
+pub(crate) const fn float_word(value: f64) -> Option<&'static str> {
+    if value.is_nan() {
+        Some("NaN")
+    } else if value.is_infinite() {
+        Some(if value.is_sign_negative() { "-Infinity" } else { "Infinity" })
+    } else {
+        None
+    }
+}
+
+/// Appends a string in quotes; what is not UTF-8 in it becomes U+FFFD.
+pub(crate) fn push_json_text(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    match std::str::from_utf8(bytes) {
+        Ok(_) => push_escaped(out, bytes),
+        Err(_) => {
+            for chunk in bytes.utf8_chunks() {
+                push_escaped(out, chunk.valid().as_bytes());
+                if !chunk.invalid().is_empty() {
+                    out.extend_from_slice("\u{fffd}".as_bytes());
+                }
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+/// Appends text, with JSON's escapes.
+fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    let is_escaped = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(is_escaped) {
+        let (plain, from) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = from.split_first() else { break };
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        push_json_text(&mut out, bytes);
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn any_bytes_become_a_valid_string() {
+        for (bytes, expected) in [
+            (&b"plain"[..], r#""plain""#),
+            (b"a\"b\\c/d", r#""a\"b\\c/d""#),
+            (b"\n\r\t\x01\x1f\x7f", "\"\\n\\r\\t\\u0001\\u001f\x7f\""),
+            ("é\u{2028}".as_bytes(), "\"é\u{2028}\""),
+            (b"a\xffb\xc3", "\"a\u{fffd}b\u{fffd}\""),
+            (b"\xed\xa0\x80\"", "\"\u{fffd}\u{fffd}\u{fffd}\\\"\""),
+        ] {
+            assert_eq!(text(bytes), expected);
+        }
+        for byte in 0..=u8::MAX {
+            let bytes = [b'a', byte, b'{'];
+            let parsed: String = serde_json::from_str(&text(&bytes)).expect("JSON");
+            assert_eq!(parsed, String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[test]
+    fn floats_come_back_as_they_were() {
+        let float = |value: f64| {
+            let mut out = Vec::new();
+            push_json_float(&mut out, value);
+            String::from_utf8(out).expect("ASCII")
+        };
+        for value in [0.0, -0.0, 1.0, 0.1, 1e16, 1e300, 5e-324, f64::MAX, -1.85e-7] {
+            let parsed: f64 = serde_json::from_str(&float(value)).expect("a number");
+            assert_eq!(parsed.to_bits(), value.to_bits(), "{value:?}");
+        }
+        assert_eq!(float(f64::NAN), r#""NaN""#);
+        assert_eq!(float(f64::INFINITY), r#""Infinity""#);
+        assert_eq!(float(f64::NEG_INFINITY), r#""-Infinity""#);
+    }
+
+    #[test]
+    fn times_before_the_clocks_origin_have_a_sign() {
+        let stamp = |time| {
+            let mut out = Vec::new();
+            push_stamp(&mut out, Some(Stamp { time, clock: 0 }));
+            String::from_utf8(out).expect("ASCII")
+        };
+        assert_eq!(stamp(-1), r#"{"time":-1,"timestamp":"-0.000000001""#);
+        assert_eq!(
+            stamp(i64::MIN),
+            r#"{"time":-9223372036854775808,"timestamp":"-9223372036.854775808""#
+        );
+        assert_eq!(stamp(1_500_000_000), r#"{"time":1500000000,"timestamp":"1.500000000""#);
+    }
+
+    #[test]
+    fn names_are_set_apart_by_commas() {
+        let mut out = b"{".to_vec();
+        push_name(&mut out, "a{");
+        push_json_text(&mut out, b"{");
+        push_name(&mut out, "b\"");
+        out.extend_from_slice(b"{");
+        push_name(&mut out, "c");
+        assert_eq!(String::from_utf8(out).expect("ASCII"), r#"{"a{":"{","b\"":{"c":"#);
+    }
+}

@@ -1,0 +1,9 @@
+//! Levels of events.
+
+use trackway_schema::LEVEL_NAMES;
+
+/// A level's name, or its number where it has none.
+pub(crate) fn level_name(level: i64) -> String {
+    let name = usize::try_from(level).ok().and_then(|level| LEVEL_NAMES.get(level));
+    name.map_or_else(|| level.to_string(), |&name| name.to_owned())
+}

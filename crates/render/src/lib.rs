@@ -1,0 +1,50 @@
+//! Events as lines of text; first of all byte for byte as babeltrace2 prints them: CTF 1.8 as
+//! 2.0.4 does, CTF 2 as 2.1 does, which is the first that reads it.
+//!
+//! ```text
+//! [02:56:21.324464420] (+0.000001369) host app:request: { cpu_id = 0 }, { vtid = 7 }, { n = 1 }
+//! ```
+//!
+//! An [`EventOutput`] receives events in time order, in any format; [`LineOutput`] is the one for
+//! lines, of which a [`LineFormat`] says how they look. [`Pretty`] is the format of babeltrace2's
+//! `sink.text.pretty`; [`Json`] and [`Csv`] are for programs; [`Discard`] writes no events.
+//! Nothing is allocated per event: everything goes into a buffer that the caller keeps. Which
+//! events there are, and in which order, is the business of the crate `reader`.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod call;
+mod csv;
+mod details;
+mod discard;
+mod fields;
+mod format;
+mod json;
+mod level;
+mod meaning;
+mod number;
+mod one_line;
+mod options;
+mod output;
+mod pretty;
+mod socket;
+mod symbolic;
+mod time;
+
+pub use csv::{Csv, event_columns, push_csv_cell};
+pub use details::{printable, push_details, push_details_json};
+pub use discard::Discard;
+pub use fields::FieldWriter;
+pub use format::{
+    DeltaSlot, Difference, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace,
+    Stamp, TraceName,
+};
+pub use json::{Json, seconds};
+pub use number::{grouped, push_decimal, push_general};
+pub use one_line::OneLine;
+pub use options::{Fields, ListError, Names, PrettyOptions};
+pub use output::{EncodedRun, EventOutput, LineOutput, OutputBuffer};
+pub use pretty::{Marks, Pretty};
+pub use symbolic::Symbolic;
+pub use time::{Calendar, DateTime, seconds_of, utc};

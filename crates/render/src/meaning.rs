@@ -1,0 +1,121 @@
+//! Values by what they stand for: names, octal modes, devices, sets of signals.
+
+use trackway_ctf::read::{Integer, Meaning};
+
+use crate::fields::{push_integer, push_quoted};
+use crate::number::{push_decimal, push_hexadecimal, push_signed};
+
+/// Bits of a device number that say which device of its driver's it is.
+const MINOR_BITS: u32 = 20;
+
+/// Appends what a value stands for, which stands behind another one: what has no name is a number.
+pub(crate) fn push_meaning(
+    out: &mut Vec<u8>,
+    meaning: &Meaning,
+    kind: &Integer,
+    (before, value): (u64, u64),
+) {
+    match meaning {
+        Meaning::Result { is_address, .. } => {
+            let mut error = None;
+            meaning.labels(kind, (0, value), &mut |name| error = Some(name));
+            match (error, is_address) {
+                (None, true) => push_bits(out, value),
+                _ => push_signed(out, value.cast_signed()),
+            }
+            if let Some(name) = error {
+                out.extend_from_slice(b" (");
+                push_name(out, true, name);
+                out.push(b')');
+            }
+        }
+        Meaning::Octal => push_octal(out, value),
+        Meaning::Status(_) => {
+            push_integer(out, kind, value);
+            let fate = meaning.fate(value).unwrap_or_default();
+            out.extend_from_slice(format!(" ({fate})").as_bytes());
+        }
+        Meaning::Signals(_) => push_signals(out, meaning, kind, value),
+        Meaning::Device => {
+            push_decimal(out, value >> MINOR_BITS);
+            out.push(b':');
+            push_decimal(out, value & ((1 << MINOR_BITS) - 1));
+        }
+        // Of an array as a whole.
+        Meaning::Internet | Meaning::Hardware | Meaning::Uuid => push_integer(out, kind, value),
+        Meaning::Names(_)
+        | Meaning::NamesBehind(_)
+        | Meaning::Folder
+        | Meaning::Mode(_)
+        | Meaning::Address(_) => {
+            let mut is_first = true;
+            let rest = meaning.labels(kind, (before, value), &mut |name| {
+                push_name(out, is_first, name);
+                is_first = false;
+            });
+            match (is_first, rest) {
+                (true, _) if matches!(meaning, Meaning::Address(_)) => push_bits(out, rest),
+                (true, _) if matches!(meaning, Meaning::Mode(_)) => push_octal(out, rest),
+                (false, _) if matches!(meaning, Meaning::Mode(_)) => {
+                    out.push(b'|');
+                    push_octal(out, rest);
+                }
+                (true, 0) => out.push(b'0'),
+                (true, rest) => push_integer(out, kind, rest_of(meaning, value, rest)),
+                (false, 0) => {}
+                (false, rest) => {
+                    out.push(b'|');
+                    push_bits(out, rest);
+                }
+            }
+        }
+    }
+}
+
+/// What is shown of a value of which nothing has a name: all, but for what is about something else.
+fn rest_of(meaning: &Meaning, value: u64, rest: u64) -> u64 {
+    // The sign of a number is not among its own bits.
+    if meaning.hides() { rest } else { value }
+}
+
+fn push_octal(out: &mut Vec<u8>, value: u64) {
+    if value == 0 {
+        out.push(b'0');
+    } else {
+        out.extend_from_slice(format!("0{value:o}").as_bytes());
+    }
+}
+
+/// Appends a set of signals as strace does: `[INT TERM]`, or, of most, `~[KILL STOP]`.
+fn push_signals(out: &mut Vec<u8>, meaning: &Meaning, kind: &Integer, value: u64) {
+    let are_most = value.count_ones() > u64::BITS / 2;
+    let shown = if are_most { !value } else { value };
+    out.extend_from_slice(if are_most { b"~[" } else { b"[" });
+    let mut is_first = true;
+    meaning.labels(kind, (0, shown), &mut |name| {
+        if !std::mem::take(&mut is_first) {
+            out.push(b' ');
+        }
+        out.extend_from_slice(name.strip_prefix("SIG").unwrap_or(name).as_bytes());
+    });
+    out.push(b']');
+}
+
+fn push_bits(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(b"0x");
+    push_hexadecimal(out, value);
+}
+
+/// Appends a name, behind others; in quotes if it is none that could be in a program.
+pub(crate) fn push_name(out: &mut Vec<u8>, is_first: bool, name: &str) {
+    if !is_first {
+        out.push(b'|');
+    }
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'+' | b'-' | b'|');
+    if !name.is_empty() && name.bytes().all(is_plain) {
+        out.extend_from_slice(name.as_bytes());
+    } else {
+        push_quoted(out, name.as_bytes());
+    }
+}

@@ -1,0 +1,142 @@
+//! Contexts of user events: values that a session records with every event, in front of the
+//! payload.
+//!
+//! [`TABLE`] is the only list of them. Options, metadata, types that filters check, frames of
+//! filters, `trackway list --contexts` and help are made from it; the agent has the code that
+//! finds the values. Contexts of applications (`$app.`) and of kernel events have lists of their
+//! own.
+
+use alloc::string::String;
+
+use crate::Scalar;
+
+/// A context's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextType {
+    /// A number.
+    Scalar(Scalar),
+    /// Text of so many bytes, of which the last is a NUL.
+    Text(usize),
+}
+
+/// A context of user events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// Its name: behind `--context`, and behind `$ctx.` in filters.
+    pub name: &'static str,
+    /// Its bit in a session's list of contexts.
+    pub bit: u32,
+    /// Its type.
+    pub of: ContextType,
+    /// Its meaning, for people.
+    pub about: &'static str,
+}
+
+impl Context {
+    /// Bytes that it takes in a record.
+    pub const fn bytes(&self) -> usize {
+        match self.of {
+            ContextType::Scalar(scalar) => scalar.size_bytes(),
+            ContextType::Text(bytes) => bytes,
+        }
+    }
+
+    /// The context of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TABLE.iter().find(|context| context.name == name)
+    }
+
+    /// Returns true if `bits` has its bit.
+    pub const fn is_in(&self, bits: u32) -> bool {
+        self.bit & bits != 0
+    }
+}
+
+/// `vpid`: process id in its own namespace.
+pub const VPID: u32 = 1;
+/// `vtid`: thread id in its own namespace.
+pub const VTID: u32 = 2;
+/// `procname`: the thread's name.
+pub const PROCNAME: u32 = 4;
+/// Contexts of applications; no row of [`TABLE`].
+pub const APPLICATIONS: u32 = 8;
+
+/// Bytes of `procname`: the kernel's 16 and a terminator, as in LTTng.
+pub const PROCNAME_BYTES: usize = 17;
+
+/// Contexts, in the order in which they are in a record.
+pub const TABLE: [Context; COUNT] = [
+    Context {
+        name: "vpid",
+        bit: VPID,
+        of: ContextType::Scalar(Scalar::I32),
+        about: "process, for itself",
+    },
+    Context {
+        name: "vtid",
+        bit: VTID,
+        of: ContextType::Scalar(Scalar::I32),
+        about: "thread, for itself",
+    },
+    Context {
+        name: "procname",
+        bit: PROCNAME,
+        of: ContextType::Text(PROCNAME_BYTES),
+        about: "the thread's name",
+    },
+];
+
+/// Number of contexts.
+pub const COUNT: usize = 3;
+
+/// Bytes of the contexts whose bits are in `bits`.
+pub const fn bytes_of(bits: u32) -> usize {
+    let (mut index, mut sum) = (0, 0);
+    while index < COUNT {
+        if TABLE[index].is_in(bits) {
+            sum += TABLE[index].bytes();
+        }
+        index += 1;
+    }
+    sum
+}
+
+/// Index in [`TABLE`] of the context with this bit; [`COUNT`] if there is none.
+pub const fn index_of(bit: u32) -> usize {
+    let mut index = 0;
+    while index < COUNT && TABLE[index].bit != bit {
+        index += 1;
+    }
+    index
+}
+
+/// Names of all contexts: `vpid, vtid, procname`.
+pub fn names() -> String {
+    TABLE.map(|context| context.name).join(", ")
+}
+
+const _: () = {
+    let (mut index, mut bits) = (0, APPLICATIONS);
+    while index < COUNT {
+        let bit = TABLE[index].bit;
+        assert!(bit.is_power_of_two() && bits & bit == 0, "each context has a bit of its own");
+        bits |= bit;
+        index += 1;
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_are_found_by_name_and_bit() {
+        for (index, context) in TABLE.iter().enumerate() {
+            assert_eq!(Context::named(context.name), Some(context));
+            assert_eq!(index_of(context.bit), index);
+        }
+        assert_eq!(Context::named("pid"), None);
+        assert_eq!(bytes_of(VPID | PROCNAME | APPLICATIONS), 4 + PROCNAME_BYTES);
+        assert_eq!(names(), "vpid, vtid, procname");
+    }
+}
