@@ -156,7 +156,7 @@ pub struct AskingEvent {
     reserved: u32,
 }
 
-// Sizes and offsets that tests/abi/pins.rs holds against the C header.
+// Sizes and offsets that tests/instrument/abi/pins.rs holds against the C header.
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);
