@@ -210,9 +210,10 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
     let target = build_dir().parent().expect("a parent").to_owned();
     // Not optimised: every function is where it was written.
     let mut cargo = Command::new("cargo");
-    // What `make test` has compiled for tests is used: hence this profile and these features.
-    cargo.args(["build", "--profile", "test", "--workspace", "--all-features"]);
-    cargo.args(["--offline", "--locked", "--quiet", "--bin", "trackway"]);
+    // What `make test` has compiled for tests is used: it unwinds, and has all features.
+    // Asked for a test, too, cargo takes the features that tests ask for.
+    cargo.args(["build", "--workspace", "--all-features", "--bin", "trackway", "--test", "tidy"]);
+    cargo.args(["--offline", "--locked", "--quiet"]).env("CARGO_PROFILE_DEV_PANIC", "unwind");
     cargo.arg("--target-dir").arg(&target).current_dir(source_dir());
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
