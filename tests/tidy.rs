@@ -39,7 +39,8 @@ fn metadata() -> Option<serde_json::Value> {
         return None;
     }
     let output = Command::new("cargo")
-        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        // Without the crates of others, of which the registry may not be here.
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
         .current_dir(source_dir())
         .output()
         .expect("cargo runs");
