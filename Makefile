@@ -39,7 +39,9 @@ build: programs $(BUILD)/libtrackway.so.1 $(BUILD)/link/libtrackway.so $(HELPER_
 helpers: $(HELPER_LIBRARIES)
 
 programs:
-	$(CARGO) build --release --locked -p trackway-cli -p trackway-capi
+	$(CARGO) build --release --locked -p trackway-capi
+	$(CARGO) build --profile command --locked -p trackway-cli
+	ln -f $(dir $(BUILD))command/trackway $(BUILD)/trackway
 
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@
