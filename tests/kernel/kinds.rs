@@ -381,7 +381,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
     }
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
-        Err(error) => return skipped(&error.to_string()),
+        Err(error) => return skipped(error.to_string()),
     };
     let mut all = catalogue.events(catalogue.names()).events;
     // What else pointers of system calls lead to is no kind of the formats'.
