@@ -28,8 +28,8 @@ VERSION := 0.1.0
 MAN3 := awk -v version=$(VERSION) -f packaging/man3.awk
 MAN3_HEADERS := include/trackway/trackway.h include/trackway/context.h include/trackway/dynamic.h
 
-.PHONY: help build programs helpers demo test test-kernels systemd fuzz torture ways sanitize models \
-	kill arch bench asm install uninstall clean
+.PHONY: help build programs helpers demo test test-kernels test-as-root systemd fuzz torture ways \
+	sanitize models kill arch bench asm install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,7 +39,9 @@ build: programs $(BUILD)/libtrackway.so.1 $(BUILD)/link/libtrackway.so $(HELPER_
 helpers: $(HELPER_LIBRARIES)
 
 programs:
-	$(CARGO) build --release --locked -p trackway-cli -p trackway-capi
+	$(CARGO) build --release --locked -p trackway-capi
+	$(CARGO) build --profile command --locked -p trackway-cli
+	ln -f $(dir $(BUILD))command/trackway $(BUILD)/trackway
 
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@
@@ -71,12 +73,17 @@ test-kernels: ## another kernel, on a machine of its own (a part of make test): 
 	@$(MAKE) --no-print-directory build
 	@$(if $(KERNEL),true,scripts/kernel amd64)
 	$(KERNEL:%=TRACKWAY_TEST_KERNEL=%) \
-		$(CARGO) test --locked --quiet -p trackway-tests --test kernels -- --nocapture
+		$(CARGO) test --locked --quiet -p trackway-tests --test machines -- kernels:: --nocapture
 
 systemd: ## the unit under a real systemd, in machines of its own (a part of make test; root only)
 	@scripts/packages test
 	@$(MAKE) --no-print-directory build
-	$(CARGO) test --locked --quiet -p trackway-tests --test systemd -- --nocapture
+	$(CARGO) test --locked --quiet -p trackway-tests --test machines -- systemd:: --nocapture
+
+test-as-root: ## all tests that record, as root (a part of make test: those that need it)
+	@scripts/packages test
+	@$(MAKE) --no-print-directory build
+	@scripts/suite as-root
 
 fuzz: ## look for inputs that break reader or recorder: make fuzz [SECONDS=60] [TARGET=name]
 	@scripts/packages test

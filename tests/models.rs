@@ -15,7 +15,7 @@ fn check(world: &World, at: &Path, model: &str) -> Option<Output> {
     }
     for program in ["spin", "gcc"] {
         if !has(program) {
-            skipped(&format!("{program} is not installed"));
+            skipped(format!("{program} is not installed"));
             return None;
         }
     }

@@ -41,7 +41,8 @@ fn metadata() -> Option<serde_json::Value> {
         return None;
     }
     let output = Command::new("cargo")
-        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        // Without the crates of others, of which the registry may not be here.
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
         .current_dir(source_dir())
         .output()
         .expect("cargo runs");
@@ -99,6 +100,39 @@ fn crates_import_what_the_architecture_says() {
         }
     }
     assert_eq!(actual, documented, "left: cargo metadata; right: ARCHITECTURE.md");
+}
+
+/// Kinds of test programs: `scripts/suite` says what each means.
+const KINDS: [&str; 3] = ["computing", "recording", "alone"];
+
+/// `scripts/suite` reads the kind of a test program from `[package.metadata.tests]` of its crate. A
+/// crate may have a default; this one has none. A kind is declared of no program that is gone.
+#[test]
+fn every_test_program_has_a_kind() {
+    let Some(metadata) = metadata() else { return };
+    let mut bad = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        if name != "trackway" && !name.starts_with("trackway-") {
+            continue;
+        }
+        let targets = package["targets"].as_array().expect("targets").iter();
+        let programs: BTreeSet<&str> = targets
+            .filter(|target| target["test"] == true)
+            .map(|target| target["name"].as_str().expect("a name"))
+            .collect();
+        let declared = package["metadata"]["tests"].as_object().cloned().unwrap_or_default();
+        let is_kind =
+            |of: &str| declared.get(of).is_some_and(|kind| KINDS.iter().any(|it| kind == it));
+        for program in programs.iter().filter(|of| !is_kind(of) && !is_kind("default")) {
+            bad.push(format!("{name}: {program} has no kind"));
+        }
+        for gone in declared.keys().filter(|of| *of != "default" && !programs.contains(of.as_str()))
+        {
+            bad.push(format!("{name}: there is no test program {gone}"));
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, thread};
 
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{World, has, skipped, source_dir, text};
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
@@ -18,7 +18,7 @@ pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str>
     let (here, missing): (Vec<&str>, Vec<&str>) =
         compilers.iter().copied().partition(|name| has(name));
     for name in missing {
-        skipped(&format!("{name} is not installed"));
+        skipped(format!("{name} is not installed"));
     }
     here
 }
@@ -34,7 +34,7 @@ pub(crate) fn takes(world: &World, compiler: &str, flags: &[&str]) -> bool {
     command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(world.path(&name));
     let taken = command.output().expect("the compiler runs").status.success();
     if !taken {
-        skipped(&format!("{compiler} does not take {}", flags.join(" ")));
+        skipped(format!("{compiler} does not take {}", flags.join(" ")));
     }
     taken
 }
@@ -46,10 +46,6 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: 
     command.arg("-I").arg(source_dir().join("tests/header")).args(flags);
     command.args(sources.iter().map(|name| source(name))).arg("-o").arg(result);
     command.output().expect("the compiler runs")
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Compiles, or fails the test with what the compiler says.

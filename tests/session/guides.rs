@@ -318,7 +318,7 @@ fn the_guide_of_systemd_does_what_it_says() {
     assert!(saved.contains("snapshot-on-crash = true") && saved.contains("\"1M\""), "{saved}");
     guide.place.ok("session destroy hand");
     assert!(guide.run(1).contains("session web: recording"));
-    // What the unit does; under systemd itself: `tests/systemd.rs`.
+    // What the unit does; under systemd itself: `tests/machines/systemd`.
     let unit = fs::read_to_string(source_dir().join("packaging/systemd/trackway-session@.service"));
     let unit = unit.expect("a unit");
     assert!(unit.contains("trackway session create --foreground --load "), "{unit}");

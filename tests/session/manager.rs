@@ -1,5 +1,5 @@
 //! Sessions in the foreground, and what a service manager learns of them: by sd_notify(3)'s socket,
-//! and by their exit status. With systemd itself: `tests/systemd.rs`.
+//! and by their exit status. With systemd itself: `tests/machines/systemd`.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;

@@ -32,7 +32,7 @@ fn programs(world: &World) -> Vec<PathBuf> {
     let text = text.expect("a source file");
     let is_there = |compiler: &&str| {
         has(compiler) || {
-            skipped(&format!("{compiler} is not installed"));
+            skipped(format!("{compiler} is not installed"));
             false
         }
     };

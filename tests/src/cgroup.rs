@@ -25,7 +25,7 @@ impl Group {
         match fs::create_dir_all(path.join("below")) {
             Ok(()) => Some(Self(path)),
             Err(error) => {
-                skipped(&format!("no cgroup can be made: {error}"));
+                skipped(format!("no cgroup can be made: {error}"));
                 None
             }
         }

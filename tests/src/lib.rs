@@ -19,6 +19,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use compiled::Recipe;
+pub use trackway_testkit::{is_root, skipped, text};
 
 /// Where the sources are: this checkout, or the copy that `scripts/test` made for another user.
 pub fn source_dir() -> PathBuf {
@@ -36,15 +37,6 @@ pub fn build_dir() -> PathBuf {
     }
 }
 
-/// Says why a test does not run here, in the words that `scripts/test` counts.
-pub fn skipped(reason: &str) {
-    // Not by a macro: what those write is kept back of tests that pass. On a line of its own, among
-    // the dots of quiet runs.
-    let line = format!("\nskipped, because {reason}\n");
-    // If nobody can be told, there is nobody.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-}
-
 /// How writers are to reserve in all recordings, if it was said: `TRACKWAY_TEST_RESERVE`.
 pub fn reserve() -> Option<String> {
     std::env::var("TRACKWAY_TEST_RESERVE").ok()
@@ -54,7 +46,7 @@ pub fn reserve() -> Option<String> {
 pub fn is_lockless(because: &str) -> bool {
     let is = reserve().is_some_and(|way| way == "lockless");
     if is {
-        skipped(&format!("of a lockless buffer {because}"));
+        skipped(format!("of a lockless buffer {because}"));
     }
     is
 }
@@ -71,12 +63,6 @@ pub fn has(program: &str) -> bool {
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-p").arg(from).arg(to).status().expect("cp runs");
     assert!(status.success(), "cp {} {}", from.display(), to.display());
-}
-
-/// Whether the test runs as root.
-pub fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions.
-    unsafe { libc::geteuid() == 0 }
 }
 
 /// A test's own place.

@@ -157,7 +157,7 @@ pub struct AskingEvent {
     reserved: u32,
 }
 
-// Sizes and offsets; tests/abi/pins.rs asserts the same of the C header.
+// Sizes and offsets; tests/instrument/abi/pins.rs asserts the same of the C header.
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);

@@ -1,5 +1,5 @@
 //! Every type that a field can have, and sites in places where they are hard to make. What it
-//! records is compared by `tests/rust.rs`.
+//! records is compared by `tests/instrument/rust.rs`.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;

@@ -10,20 +10,16 @@ pub mod folder;
 pub mod pages;
 pub mod random;
 pub mod record;
+pub mod user;
 
 pub use allocations::{Allocated, CountingAllocator, measured};
 pub use folder::TemporaryFolder;
 pub use pages::{AtTheEnd, Executable, Guarded};
 pub use random::Random;
 pub use record::{Header, Record, Records};
+pub use user::{is_root, skipped};
 
-/// Says why the rest of a test is left out: what the machine lacks, or the user may not do.
-///
-/// Tests are never `#[ignore]`d; one that cannot run says so and returns.
-pub fn skipped(reason: impl core::fmt::Display) {
-    // Not by a macro: what those write is kept back of tests that pass. On a line of its own, among
-    // the dots of quiet runs.
-    let line = format!("\nskipped, because {reason}\n");
-    // An error here has no reader any more.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+/// Returns what a program wrote, as text; what is not UTF-8 is U+FFFD.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

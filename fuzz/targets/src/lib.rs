@@ -1,6 +1,6 @@
 //! The sides of reader, recorder and traced program that get bytes from strangers, each as a
 //! function of bytes alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
-//! (`tests/reader/fuzz.rs`).
+//! (`tests/fuzz.rs`).
 //!
 //! A target panics if what it calls panics, or breaks a promise that the target can check; it
 //! returns how much work was done, so that a test can hold that against the input's size. Memory

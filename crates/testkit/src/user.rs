@@ -1,0 +1,49 @@
+//! Which user runs a test, and which tests root has to run besides.
+//!
+//! `scripts/suite` runs the tests that record as an ordinary user. A test whose outcome depends on
+//! root writes its name into the file that [`AGAIN`] names; root then runs exactly those tests.
+#![expect(unsafe_code, reason = "geteuid(2)")]
+
+use std::io::Write as _;
+
+/// The environment variable that names the file.
+pub const AGAIN: &str = "TRACKWAY_TEST_AGAIN";
+
+/// Whether the test runs as root. A test that calls this as another user is run as root, too.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        request_again();
+    }
+    is_root
+}
+
+/// Reports why the rest of a test is left out: what the machine lacks, or the user may not do.
+///
+/// Tests are never `#[ignore]`d; one that cannot run reports that and returns.
+pub fn skipped(reason: impl core::fmt::Display) {
+    // The second run reports what it skips.
+    if request_again() {
+        return;
+    }
+    // Not by a macro: what those write is kept back of tests that pass. On a line of its own, among
+    // the dots of quiet runs.
+    let line = format!("\nskipped, because {reason}\n");
+    // If nobody can be told, there is nobody.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Writes the name of this test into the file of tests that root runs, too. Returns `false` where
+/// no second run follows.
+fn request_again() -> bool {
+    let Some(path) = std::env::var_os(AGAIN) else { return false };
+    let thread = std::thread::current();
+    // A test's thread has the test's name. With one thread at a time there is only the main thread,
+    // and of threads that a test starts the test is not known: then the whole program is run again.
+    let name = thread.name().filter(|name| *name != "main").unwrap_or("*");
+    let file = std::fs::OpenOptions::new().append(true).open(path);
+    // Not reported, the test would not be run at all.
+    file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes())).expect("a list");
+    true
+}

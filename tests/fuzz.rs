@@ -1,0 +1,142 @@
+//! The fuzzers' targets without a fuzzer: every kept input, and some changes of each, must be read
+//! without a panic, within the target's bounds on work and memory. `make fuzz` looks for more.
+
+use std::fs;
+use std::path::PathBuf;
+
+use trackway_fuzz_targets::{TARGETS, Target, mutated, target};
+use trackway_testkit::{CountingAllocator, measured};
+use trackway_tests::source_dir;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Changes tried of each input.
+const CHANGES: u64 = 300;
+
+fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = source_dir().join("fuzz/corpus").join(target.name);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| (path.clone(), fs::read(path).expect("an input"));
+    paths.into_iter().map(read).collect()
+}
+
+fn check(target: &Target, bytes: &[u8]) {
+    let (values, allocated) = measured(|| (target.run)(bytes));
+    target.check(bytes, values, allocated.most_bytes, allocated.times);
+}
+
+/// Says which input it was when a target panics under it.
+struct Told<'text>(&'text PathBuf, Option<u64>);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the input: {:?}, change {:?}", self.0, self.1);
+        }
+    }
+}
+
+fn smoke(name: &str) {
+    let target = target(name).expect("a target");
+    let corpus = corpus(target);
+    assert!(!corpus.is_empty(), "no inputs for {name}");
+    for (path, bytes) in &corpus {
+        let _told = Told(path, None);
+        check(target, bytes);
+    }
+    for (path, bytes) in &corpus {
+        for seed in 0..CHANGES {
+            let _told = Told(path, Some(seed));
+            check(target, &mutated(bytes, seed));
+        }
+    }
+}
+
+#[test]
+fn metadata_in_tsdl() {
+    smoke("tsdl");
+}
+
+#[test]
+fn packets() {
+    smoke("packets");
+}
+
+#[test]
+fn metadata_and_packets_of_ctf_2() {
+    smoke("ctf2");
+}
+
+#[test]
+fn folders() {
+    smoke("folder");
+}
+
+#[test]
+fn files_of_sessions() {
+    smoke("spec");
+}
+
+#[test]
+fn requests_to_a_session() {
+    smoke("control");
+}
+
+#[test]
+fn filters_as_people_write_them() {
+    smoke("expression");
+}
+
+#[test]
+fn filters_in_c() {
+    smoke("elf");
+}
+
+#[test]
+fn filters_for_traced_programs() {
+    smoke("filter");
+}
+
+#[test]
+fn formats_of_kernel_events() {
+    smoke("format");
+}
+
+#[test]
+fn types_of_the_kernel() {
+    smoke("btf");
+}
+
+#[test]
+fn pages_of_the_kernels_buffers() {
+    smoke("ftrace");
+}
+
+/// A bound that nothing can break would find nothing.
+#[test]
+fn bounds_can_be_broken() {
+    let target = target("tsdl").expect("a target");
+    let broken = std::panic::catch_unwind(|| target.check(b"1234", 0, u64::MAX, 0));
+    assert!(broken.is_err());
+    let (kept, allocated) = measured(|| vec![0_u8; 1 << 20]);
+    assert!(allocated.most_bytes >= kept.len() as u64, "allocations are counted");
+}
+
+#[test]
+fn every_target_has_its_inputs_and_its_test() {
+    let mut folders: Vec<_> = fs::read_dir(source_dir().join("fuzz/corpus"))
+        .expect("fuzz/corpus")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+        .collect();
+    folders.sort();
+    let mut names: Vec<_> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
+    names.sort();
+    assert_eq!(folders, names);
+    let text = fs::read_to_string(source_dir().join("tests/fuzz.rs")).expect("this file");
+    for name in names {
+        assert!(text.contains(&format!("smoke(\"{name}\")")), "no test of {name}");
+    }
+}

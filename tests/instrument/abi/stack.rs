@@ -1,0 +1,95 @@
+//! How much stack the library takes, held against what headers and guides say.
+
+use std::fs;
+use std::process::Command;
+
+use trackway_tests::{World, source_dir};
+
+const DYNAMIC_H: &str = "include/trackway/dynamic.h";
+const TRACKWAY_H: &str = "include/trackway/trackway.h";
+const PROCESSES: &str = "docs/guides/processes.md";
+const FILTERS: &str = "docs/guides/filters.md";
+
+/// Calls that `stack.c` measures: most bytes while somebody records, and where that is said.
+const RECORDED: [(&str, u64, &str, &str); 10] = [
+    ("small_event", 3 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
+    ("large_event", 7 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
+    ("wide_event", 7 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
+    ("describe", 5 << 10, DYNAMIC_H, "up to 5 KiB of stack, 12 KiB"),
+    ("describe_long", 12 << 10, DYNAMIC_H, "up to 5 KiB of stack, 12 KiB"),
+    ("enabled", 256, DYNAMIC_H, "Two loads"),
+    ("record", 3 << 10, DYNAMIC_H, "up to 7 KiB of stack, 3 KiB"),
+    ("record_long", 7 << 10, DYNAMIC_H, "up to 7 KiB of stack, 3 KiB"),
+    ("snapshot", 2 << 10, TRACKWAY_H, "change errno; uses up to 2 KiB of stack."),
+    ("setuid", 5 << 10, PROCESSES, "5 KiB of stack"),
+];
+
+/// Bytes that an event takes besides for which a filter is linked, and where that is said.
+const LINKING: (u64, &str, &str) = (10 << 10, FILTERS, "up to 10 KiB of stack");
+
+/// Most bytes that an event takes which nobody records.
+const OFF_BYTES: u64 = 512;
+
+/// Runs the program; all that it said of each call.
+fn measured(command: &mut Command) -> Vec<(String, u64)> {
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr)); // shown where the test fails
+    assert!(output.status.success(), "{}", output.status);
+    let lines = said.lines().filter_map(|line| line.split_once(' '));
+    let all: Vec<_> =
+        lines.map(|(name, bytes)| (name.to_owned(), bytes.parse().expect("a number"))).collect();
+    // All of it, in the parent and in its fork child.
+    assert!(all.iter().filter(|(name, _)| name == "record_long").count() == 2);
+    all
+}
+
+/// Looked up at once: a first call that looks its function up takes what the loader does.
+const FLAGS: [&str; 1] = ["-Wl,-z,now"];
+
+#[test]
+fn what_is_said_about_stacks_holds() {
+    let world = World::new("stack");
+    let program = world.compile_file("instrument/abi/stack.c", true, &FLAGS);
+    let linking = ("linking", LINKING.0, LINKING.1, LINKING.2);
+    for (name, _, document, words) in RECORDED.into_iter().chain([linking]) {
+        let text = fs::read_to_string(source_dir().join(document)).expect("a document");
+        let text = text.replace("\n * ", " ").replace('\n', " ");
+        assert!(text.contains(words), "{document} says of {name}: {words}");
+    }
+    // While a filter is linked, which it is for the first event behind each change.
+    for filter in ["$ctx.vtid > 0", "$ctx.procname != \"x\" && $ctx.vpid > 0 && sample(1/1)"] {
+        let trace = world.path("trace");
+        let mut recorder = world.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
+        recorder.arg(&trace).arg("--").arg(&program);
+        for (call, bytes) in measured(&mut recorder) {
+            let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
+            let most = most + LINKING.0;
+            println!("filtered {call} {bytes}");
+            assert!(bytes <= most, "{call}, filtered: {bytes} bytes, not {most}");
+        }
+        fs::remove_dir_all(&trace).expect("its trace");
+    }
+    // By sequences, and by claims.
+    for tunables in ["glibc.pthread.rseq=1", "glibc.pthread.rseq=0"] {
+        let trace = world.path("trace");
+        let mut recorder = world.trackway(&["record", "--on", "stack:*", "-o"]);
+        recorder.arg(&trace).arg("--").arg(&program).env("GLIBC_TUNABLES", tunables);
+        for (call, bytes) in measured(&mut recorder) {
+            let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
+            assert!(bytes <= *most, "{call}: {bytes} bytes, not {most}");
+        }
+        fs::remove_dir_all(&trace).expect("its trace");
+    }
+}
+
+#[test]
+fn what_nobody_records_takes_no_room_for_records() {
+    let world = World::new("stack-off");
+    let program = world.compile_file("instrument/abi/stack.c", true, &FLAGS);
+    for (call, bytes) in measured(&mut world.command(&program)) {
+        if !call.starts_with("describe") && !["snapshot", "setuid"].contains(&&*call) {
+            assert!(bytes <= OFF_BYTES, "{call}: {bytes} bytes, not {OFF_BYTES}");
+        }
+    }
+}

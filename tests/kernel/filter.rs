@@ -1,0 +1,695 @@
+//! `trackway record --kernel … --filter`: what the kernel is asked before it records an event.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use trackway_tests::{World, copy_program, has, has_kernel_events, skipped, source_dir, text};
+
+use crate::support::record_into;
+
+/// The program, which always calls the system in the same way; `None` (said so) where the kernel's
+/// events cannot be recorded.
+fn program(world: &World) -> Option<PathBuf> {
+    if !has_kernel_events(world) {
+        return None;
+    }
+    Some(world.compile_file("kernel/filtered.c", false, &["-pthread"]))
+}
+
+/// What `record` into a new trace did, with what it must do well.
+fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Output {
+    let output = record_into(world, trace, options, command);
+    assert!(output.status.success(), "{options:?}: {}", text(&output.stderr));
+    output
+}
+
+/// The lines of a trace that these filters let pass.
+fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
+    let mut print = world.trackway(&["print", trace]);
+    for filter in filters {
+        print.args(["--filter", filter]);
+    }
+    let output = print.output().expect("it runs");
+    assert!(output.status.success(), "{filters:?}: {}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// What a line says that is the same in each run: the event, and its fields.
+fn what(line: &str) -> String {
+    let (head, rest) = line.split_once(": { cpu_id").expect("an event's name");
+    let name = head.rsplit(' ').next().expect("a word");
+    let fields = rest.split_once("}, {").and_then(|(_, rest)| rest.split_once("}, "));
+    // Addresses are others in each run.
+    let is_address = |word: &&str| word.starts_with("0x") && word.len() > 12;
+    let words = fields.expect("fields").1.split(' ').filter(|word| !is_address(word));
+    format!("{name} {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// Those of the program's own calls: the loader calls the system, too.
+fn own(lines: &[String]) -> Vec<String> {
+    let is_own = |line: &&String| {
+        line.contains("getpgid")
+            || line.contains("entry_openat") && line.contains("\"/nowhere/")
+            || line.contains("entry_lseek") && line.contains("{ fd = -1,")
+            || line.contains("entry_execve") && line.contains("\"/nowhere/")
+            || POINTING.iter().any(|call| line.contains(call))
+    };
+    lines.iter().filter(is_own).map(|line| what(line)).collect()
+}
+
+/// Calls that nobody makes but the program.
+const POINTING: [&str; 7] =
+    ["entry_connect", "sendmsg", "entry_poll", "writev", "nanosleep", "newuname", "setgroups"];
+
+fn tid(line: &str) -> u32 {
+    let rest = line.split_once("{ tid = ").expect("a thread").1;
+    rest.split_once(' ').and_then(|(tid, _)| tid.parse().ok()).expect("a number")
+}
+
+/// What is asked of each event, by its name in the kernel and in the trace.
+const ASKED: [(&str, &str, &[&str]); 12] = [
+    (
+        "syscalls:sys_enter_getpgid",
+        "syscall_entry_getpgid",
+        &[
+            "pid % 7 == 0",
+            "pid > 1000000500 && pid <= 1000000600 || pid == 1000000007",
+            "count() % 10 == 3",
+            "changed(pid / 100)",
+            "pid in (1000000001, 1000000100..1000000109) && !(pid & 1 == 0)",
+            "pid - 1000000990 < 0 && pid >> 4 << 4 == pid",
+            "pid % 2 == 0 && count() % 10 == 0 && changed(pid % 50)",
+        ],
+    ),
+    (
+        "syscalls:sys_exit_getpgid",
+        "syscall_exit_getpgid",
+        &["ret == -3 && count() % 3 == 0", "ret >= 0", "-ret == 3", "ret != -3"],
+    ),
+    (
+        "syscalls:sys_enter_openat",
+        "syscall_entry_openat",
+        &[
+            "filename == \"/nowhere/a*\"",
+            "filename == \"*.so\" && (flags & 0x80000) != 0",
+            "filename == \"*/b*c*\"",
+            "filename in (\"/nowhere/a\", \"/nowhere/\") || length(filename) > 40",
+            "contains(filename, \"to/nothing\") || ends_with(filename, \"bb/cc\")",
+            "starts_with(filename, \"/nowhere/b\") && filename != \"/nowhere/b.so\"",
+            "filename < \"/nowhere/b\" && dfd == -100",
+            "filename == \"/nowhere/a/very/long/way/that/leads/to/nothing/at/all.so\"",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_lseek",
+        "syscall_entry_lseek",
+        &[
+            "whence == \"SEEK_END\"",
+            "whence == \"SEEK_SET\" && offset < -500",
+            "offset % 5 == -3 || whence in (\"SEEK_CUR\", \"SEEK_DATA\") && offset == -1",
+            "whence == 2 && offset > -9",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_connect",
+        "syscall_entry_connect",
+        &[
+            "dport == 80 || path[0] == \"*-0\"",
+            "family == 2 && v4addr[0] == 127 && v4addr[3] in (1, 3)",
+            "dport == 443 && v6addr[0] == 0xfe && v6addr[15] != 2",
+            "path[0] == \"*/socket-2\" || dport == 80",
+            "starts_with(path[0], \"@\") && length(path[0]) == 18",
+            "any(v4addr == 4) || any(v6addr == 1)",
+            "length(v4addr) + length(v6addr) == 0 && incomplete == 2",
+            "family == 0 && dport == 0 && incomplete == 0",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_sendmsg",
+        "syscall_entry_sendmsg",
+        &["dport == 81 && v4addr[3] > 2", "family != 2", "length(v4addr) == 4 && fd < 0"],
+    ),
+    (
+        "syscalls:sys_enter_execve",
+        "syscall_entry_execve",
+        &[
+            "argv[0] == \"some\"",
+            "argv[1] == \"-x\" && filename == \"/nowhere/*\"",
+            "argv[3] == \"end\" && length(argv[2]) == 255",
+            "contains(argv[1], \"y\") && incomplete & 2",
+            "filename == \"*/program\" && incomplete == 0",
+            "argv[1] == \"-y\" || !(argv[2] == \"y*\") || argv[16] != \"\"",
+            "length(filename) == 16 && (incomplete == 0 || argv[20] == \"x\" || argv[0] == \"x\")",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_poll",
+        "syscall_entry_poll",
+        &[
+            "any(ufds_fd == -4)",
+            "length(ufds_fd) == 3 && ufds_events[2] == 5",
+            "ufds_fd[1] == -5 && all(ufds_revents == 0)",
+            "nfds == 0 || ufds_events[0] == 7",
+            "sum(ufds_fd) == -9 && max(ufds_events) == 5 && min(ufds_fd) == -5",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_writev",
+        "syscall_entry_writev",
+        &[
+            "vec_iov_len[0] > 90",
+            "any(vec_iov_len == 7) && vec_iov_base[1] == 32",
+            "length(vec_iov_len) == 16 && incomplete",
+            "vlen == 0 || none(vec_iov_base == 16)",
+        ],
+    ),
+    (
+        "syscalls:sys_enter_nanosleep",
+        "syscall_entry_nanosleep",
+        &[
+            "rqtp_tv_sec % 3 == 1",
+            "rqtp_tv_nsec != 2s || rqtp_tv_sec >= 990",
+            "changed(rqtp_tv_sec / 10)",
+        ],
+    ),
+    (
+        "syscalls:sys_exit_newuname",
+        "syscall_exit_newuname",
+        &["name_sysname == \"Linux\" && count() % 5 == 1", "name_machine == \"\" && ret < 0"],
+    ),
+    (
+        "syscalls:sys_enter_setgroups",
+        "syscall_entry_setgroups",
+        &[
+            "grouplist_values[0] == 3 && grouplist_values[2] == 1000",
+            "length(grouplist_values) == 64 && incomplete == 2",
+            "any(grouplist_values == 4) && gidsetsize > 0",
+        ],
+    ),
+];
+
+/// What is asked of one of them besides, with other constants: so what it has read is elsewhere.
+const ASKED_BESIDES: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
+
+/// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT
+/// of each filter what it lets pass of the trace without, in that order.
+#[test]
+fn what_the_kernel_lets_pass_is_what_the_trace_says() {
+    const COUNT: &str = "1000";
+    let world = World::new("kernel-filter");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), COUNT, "1", "pointers"];
+    let events = ASKED.map(|(event, ..)| event).join(",");
+    let kernel = ["--kernel", events.as_str()];
+    record(&world, "all", &kernel, &command);
+    let everything = own(&lines(&world, "all", &[]));
+    assert_eq!(everything.len(), 1000 * ASKED.len(), "{:?}", everything.first());
+    let rounds = ASKED.iter().map(|(.., asked)| asked.len()).max().expect("some");
+    let mut passed = BTreeSet::new();
+    for round in 0..rounds {
+        let asked = ASKED.map(|(event, name, asked)| (event, name, asked[round % asked.len()]));
+        let (call, besides) = ASKED_BESIDES;
+        let filters = asked.map(|(event, _, expression)| format!("{event}: {expression}"));
+        let filters = [&filters[..], &[format!("sys_enter_{call}: {besides}")]].concat();
+        let given = filters.iter().flat_map(|filter| ["--filter", filter.as_str()]);
+        let options: Vec<&str> = kernel.into_iter().chain(given).collect();
+        let trace = format!("filtered-{round}");
+        let output = record(&world, &trace, &options, &command);
+        let talk = text(&output.stderr);
+        assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
+        // Each fifth address is nowhere, and that is said.
+        assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
+        let ours = own(&lines(&world, &trace, &[]));
+        let filters = asked.map(|(_, name, expression)| format!("{name}: {expression}"));
+        let filters = [&filters[..], &[format!("syscall_entry_{call}: {besides}")]].concat();
+        let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+        let expected = own(&lines(&world, "all", &filters));
+        assert!(!expected.is_empty() && expected.len() < everything.len(), "{filters:?}");
+        assert!(ours == expected, "{filters:?}\n{} {}", ours.len(), expected.len());
+        for (_, name, expression) in asked {
+            if ours.iter().any(|line| line.starts_with(name)) {
+                passed.insert((name, expression));
+            }
+        }
+    }
+    // All but two let something pass.
+    let asked: usize = ASKED.iter().map(|(.., asked)| asked.len()).sum();
+    assert_eq!(passed.len() + 2, asked, "{passed:?}");
+}
+
+/// RUN filters that are several about one event. EXPECT what all of them let pass; and of a filter
+/// without a pattern, on all events, those that have what it asks for.
+#[test]
+fn of_several_filters_all_must_let_an_event_pass() {
+    let world = World::new("kernel-filter-several");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "300"];
+    let options = [
+        "--kernel",
+        "syscalls:getpgid,syscalls:openat",
+        "--filter",
+        "syscalls:getpgid: pid % 2 == 0",
+        "--filter",
+        "syscall_entry_getpgid: pid % 3 == 0 && changed(pid)",
+        "--filter",
+        "pid < 1000000050",
+    ];
+    let output = record(&world, "trace", &options, &command);
+    let talk = text(&output.stderr);
+    let all = lines(&world, "trace", &[]);
+    let numbers: Vec<String> = all.iter().map(|line| what(line)).collect();
+    let expected = |number: u32| format!("syscall_entry_getpgid pid = {number} }}");
+    let expected: Vec<String> =
+        (1_000_000_000..1_000_000_050).filter(|number| number % 6 == 0).map(expected).collect();
+    let numbers: Vec<String> = numbers.iter().map(|line| line.replace("{ ", "")).collect();
+    assert_eq!(numbers, expected, "{talk}");
+    assert!(talk.contains("not recorded, for want of what the filter 'pid < 1000000050' asks for"));
+    let names = ["syscall_exit_getpgid", "syscall_entry_openat", "syscall_exit_openat"];
+    assert!(names.iter().all(|name| talk.contains(name)), "{talk}");
+}
+
+/// RUN threads with filters on who they are. EXPECT the events of those that are meant.
+#[test]
+fn filters_know_whose_an_event_is() {
+    const COUNT: usize = 200;
+    let world = World::new("kernel-filter-whose");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "200", "4"];
+    let run = |expression: &str| {
+        let filter = format!("syscalls:sys_enter_getpgid: {expression}");
+        let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
+        let trace = format!("trace-{}", expression.len());
+        let output = record(&world, &trace, &options, &command);
+        let threads = text(&output.stdout);
+        let threads: Vec<u32> = threads.lines().map(|line| line.parse().expect("one")).collect();
+        assert_eq!(threads.len(), 4);
+        let lines = lines(&world, &trace, &[]);
+        fs::remove_dir_all(world.path(&trace)).expect("a trace");
+        (lines, threads)
+    };
+    let (lines, threads) = run("$ctx.tid % 2 == 0");
+    let even = threads.iter().filter(|tid| tid.is_multiple_of(2)).count();
+    assert!(lines.iter().all(|line| tid(line).is_multiple_of(2)));
+    assert_eq!(lines.len(), COUNT * even);
+    let (lines, threads) = run("$ctx.pid == $ctx.tid");
+    let first = threads.iter().min().expect("four");
+    assert!(lines.len() == COUNT && lines.iter().all(|line| tid(line) == *first));
+    let (lines, _) = run("$ctx.procname == \"filt*d\" && $ctx.uid == 0 && $ctx.gid == 0");
+    assert_eq!(lines.len(), 4 * COUNT);
+    let (lines, _) = run("$ctx.procname == \"filtere\" || length($ctx.procname) != 8");
+    assert!(lines.is_empty(), "{lines:?}");
+    let (zero, _) = run("$ctx.cpu_id == 0");
+    assert!(zero.iter().all(|line| line.contains("{ cpu_id = 0 }")));
+    let (others, _) = run("$ctx.cpu_id > 0");
+    assert!(others.iter().all(|line| !line.contains("{ cpu_id = 0 }")));
+}
+
+/// RUN filters that go by chance, and by time. EXPECT about as many as they say, or exactly; and
+/// what CPUs count together.
+#[test]
+fn samples_rates_and_counts_are_of_all_cpus_together() {
+    let world = World::new("kernel-filter-some");
+    let Some(program) = program(&world) else { return };
+    let count = |expression: &str| {
+        let filter = format!("syscalls:sys_enter_getpgid: {expression}");
+        let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
+        let trace = format!("trace-{}", expression.len());
+        let command = [program.to_str().expect("a path"), "5000", "4"];
+        record(&world, &trace, &options, &command);
+        lines(&world, &trace, &[]).len()
+    };
+    let sampled = count("sample(1/4)");
+    assert!((4000..6000).contains(&sampled), "{sampled}");
+    // (Of an interval of a day, or of two.)
+    let passed = count("rate(7/100000s)");
+    assert!(passed == 7 || passed == 14, "{passed}");
+    // Four threads, on whatever CPUs, have one counter.
+    assert_eq!(count("count() % 100 == 7"), 200);
+    assert_eq!(count("pid > 5 && count() < 1234"), 1234);
+}
+
+/// RUN the same program beside one that does the same. EXPECT only the command's calls; of the
+/// whole system both, or those that are meant.
+#[test]
+fn filters_go_with_the_command_alone_and_with_everything() {
+    let world = World::new("kernel-filter-system");
+    let Some(program) = program(&world) else { return };
+    // Others may run this test, or another one, at the same time.
+    let name = format!("ours-{}", std::process::id());
+    let (ours, noise) = (world.path(&name), world.path("noise"));
+    copy_program(&program, &ours);
+    copy_program(&program, &noise);
+    // The command runs until the others have called as often as it has, twice.
+    let run = |trace: &str, options: &[&str]| {
+        let (begun, enough) = (format!("{trace}-begun"), format!("{trace}-enough"));
+        let script = format!(
+            "{} 20; touch {begun}; while [ ! -e {enough} ]; do sleep 0.01; done",
+            ours.display()
+        );
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !world.path(&begun).exists() && !ended.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                for _ in 0..2 {
+                    assert!(world.command(&noise).arg("20").status().expect("it runs").success());
+                }
+                fs::write(world.path(&enough), "").expect("a file");
+            });
+            let options = [&["--kernel", "syscalls:sys_enter_getpgid"], options].concat();
+            let mut command = world.trackway(&["record", "-o", trace]);
+            let output = command.args(options).args(["--", "sh", "-c", &script]).output();
+            ended.store(true, Ordering::Relaxed);
+            let output = output.expect("trackway runs");
+            assert!(output.status.success(), "{}", text(&output.stderr));
+        });
+        lines(&world, trace, &[])
+    };
+    let one = "sys_enter_getpgid: pid == 1000000007";
+    let ours = run("ours", &["--filter", one]);
+    assert!(ours.len() == 1 && ours[0].contains("1000000007"), "{ours:?}");
+    let all = run("all", &["--filter", one, "--system"]);
+    assert!(all.len() >= 3 && all.iter().all(|line| line.contains("1000000007")), "{all:?}");
+    let meant = format!("sys_enter_getpgid: $ctx.procname == \"{name}\"");
+    let both = run("both", &["--filter", one, "--filter", &meant, "--system"]);
+    assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
+}
+
+/// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to
+/// be recorded, and nothing to be lost.
+#[test]
+fn what_is_not_wanted_is_not_lost() {
+    let world = World::new("kernel-filter-lost");
+    let Some(program) = program(&world) else { return };
+    let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "128K", "--filter"];
+    let command = [program.to_str().expect("a path"), "100000"];
+    let filter = ["syscalls:getpgid: pid < 5"];
+    let output = record(&world, "trace", &[&options[..], &filter].concat(), &command);
+    let talk = text(&output.stderr);
+    assert!(talk.contains("kernel: 0 events recorded, 0 lost, 0 overwritten"), "{talk}");
+    assert!(lines(&world, "trace", &[]).is_empty());
+}
+
+/// RUN filters that search long texts, while the timer interrupts them, and its events are asked by
+/// a filter with the same constants. EXPECT each text to be found, and events from within.
+#[test]
+fn who_interrupts_a_filter_has_a_frame_of_his_own() {
+    const COUNT: usize = 20_000;
+    let world = World::new("kernel-filter-nested");
+    let Some(program) = program(&world) else { return };
+    let part = format!("\"{}b\"", "a".repeat(24));
+    let open = format!("syscalls:sys_enter_openat: contains(filename, {part})");
+    let timer = format!("hrtimer_expire_entry: contains($ctx.procname, {part}) || now > 0");
+    let kernel = "syscalls:sys_enter_openat,timer:hrtimer_expire_entry";
+    let options = ["--kernel", kernel, "--system", "--filter", &open, "--filter", &timer];
+    let command = [program.to_str().expect("a path"), "20000", "1", "search"];
+    let output = record(&world, "trace", &options, &command);
+    // Others may run this test at the same time.
+    let thread = text(&output.stdout).trim().parse::<u32>().expect("its number");
+    let mut lines = lines(&world, "trace", &[]);
+    lines.retain(|line| tid(line) == thread);
+    let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
+    let opened = lines.iter().filter(|line| line.contains("entry_openat")).count();
+    // (A name that cannot be read is no reason to leave an event out.)
+    let unread = lines.iter().filter(|line| line.contains("filename = \"\"")).count();
+    assert_eq!((found, opened - unread), (COUNT / 2, COUNT / 2));
+    let inner = fs::read_dir(world.path("trace/kernel")).expect("a trace").flatten();
+    let is_inner = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("kernel1")
+            && entry.metadata().is_ok_and(|file| file.len() > 0)
+    };
+    assert!(inner.filter(is_inner).count() > 0, "nothing was interrupted");
+}
+
+/// RUN calls with a name that cannot be read, with none, and with one. EXPECT of a filter on names
+/// that it lets the first pass, whatever it was, and judges the others; and to be told of it.
+#[test]
+fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
+    let world = World::new("kernel-filter-unread");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "unread"];
+    let names = |pattern: &str| {
+        let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
+        let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
+        let trace = format!("trace-{}", pattern.len());
+        let talk = text(&record(&world, &trace, &options, &command).stderr);
+        let told = "a filter asks for was not in memory (syscall_entry_openat ";
+        assert!(talk.contains(told), "{talk}");
+        let lines = lines(&world, &trace, &[]);
+        let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
+        let name = |line: &String| {
+            line.split("filename = ")
+                .nth(1)
+                .and_then(|rest| rest.split(", ").next())
+                .map(str::to_owned)
+        };
+        ours.filter_map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/nowhere/*"), ["\"\"", "\"/nowhere/a\""]);
+    assert_eq!(names("/etc/*"), ["\"\""]);
+    // None, and none that could be read.
+    assert_eq!(names(""), ["\"\"", "\"\""]);
+}
+
+/// RUN calls with a name that cannot be read, with filters that ask for more than the name. EXPECT
+/// that the rest is asked all the same: what it says no to does not pass.
+#[test]
+fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
+    let world = World::new("kernel-filter-rest");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "unread"];
+    // How many of three calls: a name that cannot be read, none, and /nowhere/a.
+    for (number, (expression, count)) in [
+        ("$ctx.pid == 1 && filename == \"/nowhere/*\"", 0),
+        ("filename == \"/nowhere/*\" && $ctx.pid == 1", 0),
+        ("$ctx.pid != 1 && filename == \"/nowhere/*\"", 2),
+        ("dfd == -77 && !(filename == \"/nowhere/*\" || $ctx.pid == 1)", 2),
+        ("!(filename != \"/nowhere/*\" || dfd == -77)", 0),
+        ("dfd == 5 || filename == \"/etc/*\"", 1),
+        ("(dfd == 5 && filename == \"/etc/*\") || (dfd == -77 && filename == \"\")", 2),
+        ("(dfd == 5 && filename == \"/etc/*\") || (dfd == 6 && filename == \"\")", 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let filter = format!("syscalls:sys_enter_openat: {expression}");
+        let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
+        let trace = format!("trace-{number}");
+        record(&world, &trace, &options, &command);
+        let lines = lines(&world, &trace, &[]);
+        let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
+        assert_eq!(ours.count(), count, "{expression}");
+    }
+}
+
+/// RUN calls with names that are long, and longer than what is recorded. EXPECT filters to be asked
+/// what is recorded of them.
+#[test]
+fn texts_are_asked_as_they_are_recorded() {
+    let world = World::new("kernel-filter-long");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "1", "1", "long"];
+    let kernel = ["--kernel", "syscalls:sys_enter_openat"];
+    record(&world, "all", &kernel, &command);
+    let ours = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().filter(|line| line.contains("dfd = -77,")).map(|line| what(line)).collect()
+    };
+    let all = ours(lines(&world, "all", &[]));
+    assert_eq!(all.len(), 2, "{all:?}");
+    for (number, expression) in
+        ["ends_with(filename, \"ab\")", "length(filename) > 600", "filename == \"*aaa\""]
+            .into_iter()
+            .enumerate()
+    {
+        let filter = format!("sys_enter_openat: {expression}");
+        let trace = format!("trace-{number}");
+        record(&world, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
+        let passed = ours(lines(&world, &trace, &[]));
+        let filter = format!("syscall_entry_openat: {expression}");
+        let expected = ours(lines(&world, "all", &[&filter]));
+        assert!(expected.len() == 1 && passed == expected, "{filter}: {passed:?} {expected:?}");
+    }
+}
+
+/// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
+#[test]
+fn arrays_and_texts_of_tracepoints_are_asked() {
+    let world = World::new("kernel-filter-arrays");
+    let Some(program) = program(&world) else { return };
+    let command = [program.to_str().expect("a path"), "100"];
+    let asked = [
+        ("raw_syscalls:sys_enter", "any(args == 1000000005) && args[0] > 7", 1),
+        (
+            "raw_syscalls:sys_enter",
+            "id == 8 && args[1] == 0xfffffffffffffff7 && length(args) == 6",
+            1,
+        ),
+        ("sched:sched_process_exec", "filename == \"*/filtered\" && old_tid == tid", 1),
+        ("sched:sched_process_exec", "filename == \"*/unfiltered\"", 0),
+        ("sched:sched_process_exit", "comm == \"filtered\" && prio > 0", 1),
+    ];
+    for (number, (event, expression, count)) in asked.into_iter().enumerate() {
+        let filter = format!("{event}: {expression}");
+        let trace = format!("trace-{number}");
+        let options = ["--kernel", event, "--filter", &filter];
+        record(&world, &trace, &options, &command);
+        let lines = lines(&world, &trace, &[]);
+        assert_eq!(lines.len(), count, "{filter}: {lines:?}");
+    }
+}
+
+/// RUN a filter in C, with a text of the event's and state. EXPECT what it takes.
+#[test]
+fn filters_in_c_are_asked_in_the_kernel() {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct opened { trackway_string filename;\n\
+        trackway_unsigned flags; trackway_signed tid; };\n\
+        #define TRACKWAY_NEEDS_opened \"string filename\\n\" \"unsigned flags\\n\" \\\n\
+        \"signed $ctx.tid\\n\"\n\
+        TRACKWAY_FILTER(opened, frame) {\n\
+        if (frame->flags & 1 || frame->tid <= 0) return 0;\n\
+        return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\"/b.so\")) &&\n\
+        trackway_count(frame, 0) % 2 == 1; }\n";
+    let world = World::new("kernel-filter-c");
+    let Some(program) = program(&world) else { return };
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("some.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
+    let built = clang.output().expect("it runs");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let options = ["--kernel", "syscalls:openat", "--filter-object"];
+    let command = [program.to_str().expect("a path"), "100"];
+    record(&world, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
+    let lines = lines(&world, "trace", &[]);
+    let is_meant = |line: &String| line.contains("filename = \"/nowhere/b.so\"");
+    assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
+}
+
+/// RUN a filter in C for calls whose list of texts is too short for one. EXPECT the same calls of
+/// the kernel and of print, and none whose text is there, or empty.
+#[test]
+fn filters_in_c_tell_absent_texts_from_empty_ones() {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct called { trackway_string third; };\n\
+        #define TRACKWAY_NEEDS_called \"string argv[2]\\n\"\n\
+        TRACKWAY_FILTER(called, frame) { return TRACKWAY_IS_ABSENT(frame->third); }\n";
+    let world = World::new("kernel-filter-absent");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("absent.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    let built = clang.args(["-O2", "-target", "bpf", &include, "-c", "absent.c"]).output();
+    let built = built.expect("it runs");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let kernel = ["--kernel", "syscalls:sys_enter_execve"];
+    let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
+    let command = ["sh", "-c", script];
+    record(&world, "all", &kernel, &command);
+    let options = [&kernel[..], &["--filter-object", "absent.o"]].concat();
+    record(&world, "absent", &options, &command);
+    let mut print = world.trackway(&["print", "--filter-object", "absent.o", "all"]);
+    let output = print.output().expect("it runs");
+    let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    let of_true = |lines: &[String]| -> Vec<String> {
+        let is_it = |line: &&String| line.contains("filename = \"/bin/true\"");
+        let arguments = |line: &String| line.split_once("argv = [").expect("a list").1.to_owned();
+        let end = |list: String| list.split_once(" ], ").expect("an end").0.to_owned();
+        lines.iter().filter(is_it).map(arguments).map(end).collect()
+    };
+    let expected =
+        [" [0] = \"/bin/true\"", " [0] = \"/bin/true\", [1] = \"a\"", " [0] = \"/bin/true\""];
+    assert_eq!(of_true(&printed), expected);
+    assert_eq!(of_true(&lines(&world, "absent", &[])), expected);
+}
+
+/// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
+/// why, before the command runs.
+#[test]
+fn what_makes_no_sense_is_said_before_the_command_runs() {
+    let world = World::new("kernel-filter-refused");
+    if program(&world).is_none() {
+        return;
+    }
+    let refused = |kernel: &str, filter: &str| {
+        let mut record = world.trackway(&["record", "-o", "trace", "--kernel", kernel]);
+        record.args(["--filter", filter, "--", "touch", "ran"]);
+        let output = record.output().expect("trackway runs");
+        assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+        assert!(!world.path("ran").exists() && !world.path("trace").exists());
+        text(&output.stderr)
+    };
+    let told = [
+        (
+            "sched_switch: nxt_prio < 20",
+            "^^^^^^^^\nunknown field 'nxt_prio' of sched_switch; did you",
+        ),
+        ("sched_switch: next_prio < \"20\"", "^^^^^^^^^^^^^^^^\nan integer is not compared"),
+        ("sched_swich: next_prio < 20", "matches 'sched_swich'; did you mean 'sched_switch'?"),
+        ("sched_switch: next_prio * 1.5 < 3.0", "^^^\nthe kernel does not calculate with"),
+        ("sched_switch: $ctx.colour == 5", "unknown context '$ctx.colour'\nhint: of the kernel's"),
+        (
+            "sched_switch: $ctx.vtidd == 5",
+            "'$ctx.vtidd'; did you mean '$ctx.vtid'?\nhint: of the k",
+        ),
+        ("sched_switch: $ctx.vtidd == 5", "$ctx.vpid, $ctx.vtid, $ctx.procname, $ctx.prio, "),
+        ("size > 5", "^^^^\nunknown field 'size'"),
+        ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
+        ("sched_switch: next_prio <", "^\n"),
+        // A filter for nothing would let everything pass.
+        ("sched:sched_migrate_task: prio > 3", "not recorded\nhint: --kernel 'sched:sched_mig"),
+        (
+            "syscalls:opennat: ret < 0",
+            "matches 'syscalls:opennat'; did you mean 'syscalls:openat'?",
+        ),
+        ("sched_wakeup: pid > 3", "'pid' of sched_wakeup; did you mean 'tid', or '$ctx.pid'?"),
+        ("next_prio > 3 && target_cpu == 3", "^^^^^^^^^^\nno event has all that this names: "),
+        ("next_prio < 20 ? 1 : 0", "^\n'?' has no meaning here"),
+    ];
+    for (filter, why) in told {
+        let talk = refused("sched_switch,sched_wakeup", filter);
+        assert!(talk.contains(why), "{filter}: {talk}");
+    }
+    // Errors and labels are of the event that is nearest, not of the first.
+    for (filter, why) in [
+        ("ret == \"ENOENTT\"", "^^^^^^^^^\nunknown label \"ENOENTT\"; did you mean 'ENOENT'?"),
+        ("dfd == \"AT_FDCWDD\"", "did you mean 'AT_FDCWD'?"),
+    ] {
+        let talk = refused("syscalls:openat,sched_wakeup", filter);
+        assert!(talk.contains(why), "{filter}: {talk}");
+    }
+    // Of a program's events nothing is known here; they are left alone.
+    let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
+    let talk = text(&record(&world, "trace", &options, &["true"]).stderr);
+    // What only the kernel's events have may be asked of all.
+    let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
+    let of_all = text(&record(&world, "trace", &options, &["true"]).stderr);
+    assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
+    assert!(
+        talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),
+        "{talk}"
+    );
+}
+
+/// RUN the guide's words: every helper that it names is one.
+#[test]
+fn the_guide_names_the_contexts_that_there_are() {
+    let guide = fs::read_to_string(source_dir().join("docs/guides/kernel-reference.md"));
+    let guide = guide.expect("a reference");
+    for context in ["cpu_id", "prio", "euid"] {
+        assert!(guide.contains(&format!("`$ctx.{context}`")), "{context}");
+    }
+}

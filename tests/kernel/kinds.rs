@@ -1,0 +1,464 @@
+//! Every kind of field that the running kernel's events have is recorded and printed.
+//!
+//! Most events cannot be had at will: there is no such disk, network or fault. But the program that
+//! records one only reads the record that its tracepoint gives it. So here it gets one made up,
+//! with other bytes in each field, and run by BPF_PROG_TEST_RUN as a program of a raw tracepoint,
+//! which gets a context of up to 96 bytes. What is longer is made up field by field, until each
+//! kind has been there. What was recorded is written as a trace, and `trackway print` (babeltrace2,
+//! too, where there is one) must show it as the made-up bytes say, by the rules of C.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::process::Command;
+
+use trackway_ctf::write::{
+    Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
+    metadata_preamble, packet_header,
+};
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::model::{
+    Behind, Event, Field, Kind, Location, Meaning, Phase, Source, Symbols,
+};
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::{LEVELS, Layout};
+use trackway_kernel::record::program::program;
+use trackway_kernel::record::staging::Staged;
+use trackway_ring::Drained;
+use trackway_schema::{EventDescription, FieldKind, Scalar};
+use trackway_tests::{World, has, is_root, skipped};
+
+/// Most bytes of a context that a raw tracepoint's program is run with.
+const CONTEXT_MAX: usize = 96;
+/// Where a tracepoint's own fields begin: what is in front is common to all.
+const FIELDS_AT: u32 = 8;
+/// The field that system calls have besides, where something is read behind a pointer.
+const INCOMPLETE: &str = "incomplete";
+/// What a pointer to text leads to.
+const TEXT: &str = "of the program";
+
+/// What a request of a disk is to do, and LTTng's flags of that.
+const REQUEST: &[u8] = b"FWFM\0";
+const REQUEST_FLAGS: &str = "0x641";
+
+/// What the kernel's program loads need.
+#[repr(C)]
+#[derive(Default)]
+struct Load {
+    kind: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log: [u64; 2],
+    rest: [u64; 6],
+}
+
+/// What BPF_PROG_TEST_RUN needs.
+#[repr(C)]
+#[derive(Default)]
+struct Run {
+    program: u32,
+    answer: u32,
+    sizes: [u32; 2],
+    data: [u64; 2],
+    repeat: [u32; 2],
+    context_bytes: u32,
+    context_out_bytes: u32,
+    context: u64,
+    context_out: u64,
+    rest: [u32; 4],
+}
+
+fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+    let bytes = size_of::<T>();
+    // SAFETY: the attribute is as long as is said; its addresses are of what outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, bytes) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// Runs a program once, with this record.
+fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
+    const PROG_LOAD: i32 = 5;
+    const PROG_TEST_RUN: i32 = 10;
+    const RAW_TRACEPOINT: u32 = 17;
+    const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+    let mut load = Load {
+        kind: RAW_TRACEPOINT,
+        instructions: (code.len() / 8) as u32,
+        code: code.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
+        ..Load::default()
+    };
+    // SAFETY: nobody else has what bpf(2) has just opened.
+    let program = unsafe { OwnedFd::from_raw_fd(bpf(PROG_LOAD, &mut load)?) };
+    let mut run = Run {
+        program: std::os::fd::AsRawFd::as_raw_fd(&program).cast_unsigned(),
+        context_bytes: record.len() as u32,
+        context: record.as_ptr() as u64,
+        ..Run::default()
+    };
+    bpf(PROG_TEST_RUN, &mut run).map(drop)
+}
+
+/// What kinds are told apart by: all that decides how a field is read or shown.
+fn key(field: &Field) -> String {
+    let kind = match field.kind {
+        Kind::Integer(scalar) => format!("integer {scalar:?}"),
+        Kind::Array(scalar, _) => format!("array of {scalar:?}"),
+        Kind::Text(_) => "text in an array".to_owned(),
+        Kind::Bytes(_) => "bytes".to_owned(),
+        Kind::Dynamic(scalar, location) => format!("dynamic array of {scalar:?}, {location:?}"),
+        Kind::DynamicText(location) => format!("dynamic text, {location:?}"),
+        Kind::Bitmask(location) => format!("set of bits, {location:?}"),
+        Kind::Trailing(scalar) => format!("trailing {scalar:?}"),
+        Kind::TrailingText => "trailing text".to_owned(),
+        Kind::Operation(_) => "what a request is to do".to_owned(),
+    };
+    let meaning = format!("{:?}", field.meaning);
+    let meaning = meaning.split(['(', ' ']).next().unwrap_or_default().to_owned();
+    let text = if field.behind == Some(Behind::Text) { ", of text" } else { "" };
+    format!("{kind}, {meaning}{text}")
+}
+
+/// Bytes that differ from field to field.
+struct Made(u8);
+
+impl Made {
+    fn byte(&mut self) -> u8 {
+        self.0 = self.0.wrapping_mul(5).wrapping_add(113);
+        self.0
+    }
+
+    fn letter(&mut self) -> u8 {
+        b'a' + self.byte() % 26
+    }
+}
+
+/// A record, as its tracepoint might make it; `None` if it would be too long, or is not known.
+fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
+    let end = event.fields.iter().map(|field| field.offset + field.size).max()?;
+    let mut record = vec![0; (end as usize).max(FIELDS_AT as usize)];
+    for field in &event.fields {
+        let (at, size) = (field.offset as usize, field.size as usize);
+        let bytes = match field.kind {
+            Kind::Integer(_) if is_text(event, field) => text.to_le_bytes().to_vec(),
+            Kind::Integer(_) => integer(field, size, made),
+            Kind::Array(..) | Kind::Bytes(_) => (0..size).map(|_| made.byte()).collect(),
+            // Its letters are there.
+            Kind::Operation(_) => continue,
+            Kind::Text(_) if field.name == "rwbs" => {
+                let mut text = REQUEST.to_vec();
+                text.resize(size, b'S');
+                text
+            }
+            Kind::Text(_) => {
+                let letters = size.saturating_sub(1).min(5);
+                let mut text: Vec<u8> = (0..letters).map(|_| made.letter()).collect();
+                // What stands behind the NUL is nobody's.
+                text.push(0);
+                text.resize(size, b'?');
+                text
+            }
+            Kind::DynamicText(location) => {
+                let data = [made.letter(), made.letter(), made.letter(), 0];
+                place(&mut record, field, location, &data)?
+            }
+            Kind::Dynamic(scalar, location) => {
+                let data: Vec<u8> = (0..2 * scalar.size_bytes()).map(|_| made.byte()).collect();
+                place(&mut record, field, location, &data)?
+            }
+            Kind::Bitmask(location) => {
+                let data: Vec<u8> = (0..8).map(|_| made.byte()).collect();
+                place(&mut record, field, location, &data)?
+            }
+            Kind::Trailing(_) | Kind::TrailingText => return None,
+        };
+        record.get_mut(at..at + size)?.copy_from_slice(bytes.get(..size)?);
+    }
+    // The kernel wants no less than the program looks at.
+    record.resize(record.len().next_multiple_of(8), 0);
+    (record.len() <= CONTEXT_MAX).then_some(record)
+}
+
+fn is_text(event: &Event, field: &Field) -> bool {
+    let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
+    is_entry && field.size == 8 && field.behind == Some(Behind::Text)
+}
+
+/// One of the values that have a name, where some have; else any.
+fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
+    let random: Vec<u8> = (0..size).map(|_| made.byte()).collect();
+    let Meaning::Symbols(symbols) = &field.meaning else { return random };
+    let Symbols { choices, .. } = symbols.as_ref();
+    let chosen = choices.get(usize::from(made.byte()) % choices.len().max(1));
+    chosen.map_or(random, |symbol| symbol.value.to_le_bytes()[..size.min(8)].to_vec())
+}
+
+/// Puts data behind a record, and says where.
+fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -> Option<Vec<u8>> {
+    record.resize(record.len().next_multiple_of(8), 0);
+    let from = match location {
+        Location::Absolute => 0,
+        Location::Relative => field.offset as usize + 4,
+    };
+    let offset = record.len() - from;
+    record.extend_from_slice(data);
+    let word = u32::try_from(data.len() << 16 | offset).ok()?;
+    Some(word.to_le_bytes().to_vec())
+}
+
+/// Bytes of a scalar, as people see them.
+fn number(scalar: Scalar, bytes: &[u8]) -> String {
+    let mut all = [0; 8];
+    let size = scalar.size_bytes();
+    all[..size].copy_from_slice(&bytes[..size]);
+    let value = u64::from_le_bytes(all);
+    let unused = 64 - 8 * size as u32;
+    if scalar.is_hexadecimal() {
+        format!("0x{value:X}")
+    } else if scalar.is_signed() {
+        format!("{}", (value << unused).cast_signed() >> unused)
+    } else {
+        format!("{value}")
+    }
+}
+
+fn elements(scalar: Scalar, bytes: &[u8]) -> String {
+    let all = bytes.chunks_exact(scalar.size_bytes()).enumerate();
+    let all: Vec<String> =
+        all.map(|(index, one)| format!("[{index}] = {}", number(scalar, one))).collect();
+    format!("[ {} ]", all.join(", "))
+}
+
+/// What a record's fields are printed as.
+fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
+    let is_there = |field: &&Field| !staged.left_out.contains(&field.name);
+    let fields = event.fields.iter().filter(is_there).zip(&staged.description.fields);
+    let mut names = Names::default();
+    let shown: Vec<String> = fields
+        .map(|(field, recorded)| {
+            let at = field.offset as usize;
+            let own = &record[at..at + field.size as usize];
+            let dynamic = |location: Location| {
+                let word = u32::from_le_bytes(own.try_into().expect("four bytes"));
+                let base = if location == Location::Relative { at + 4 } else { 0 };
+                let from = base + (word & 0xffff) as usize;
+                &record[from..from + (word >> 16) as usize]
+            };
+            let until_nul = |bytes: &[u8]| {
+                let text = bytes.split(|byte| *byte == 0).next().expect("a first part");
+                format!("\"{}\"", String::from_utf8_lossy(text))
+            };
+            let value = match (field.kind, &recorded.kind) {
+                _ if is_text(event, field) => format!("\"{TEXT}\""),
+                (Kind::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
+                (Kind::Array(..) | Kind::Bytes(_), FieldKind::Array(scalar, _)) => {
+                    elements(*scalar, own)
+                }
+                (Kind::Text(_), FieldKind::Str) => until_nul(own),
+                (Kind::Operation(_), FieldKind::Scalar(_)) => REQUEST_FLAGS.to_owned(),
+                (Kind::DynamicText(location), FieldKind::Str) => until_nul(dynamic(location)),
+                (
+                    Kind::Dynamic(_, location) | Kind::Bitmask(location),
+                    FieldKind::Sequence(scalar),
+                ) => {
+                    let data = dynamic(location);
+                    let length = data.len() / scalar.size_bytes();
+                    let name = names.add(&format!("_{}_length", recorded.name));
+                    let elements = elements(*scalar, data);
+                    return format!(
+                        "{name} = {length}, {} = {elements}",
+                        names.add(&recorded.name)
+                    );
+                }
+                (kind, recorded) => panic!("{kind:?} as {recorded:?}"),
+            };
+            format!("{} = {value}", names.add(&recorded.name))
+        })
+        .collect();
+    // Of which arguments something could not be read: of none.
+    let has_more = staged.description.fields.last().is_some_and(|last| last.name == INCOMPLETE);
+    let shown: Vec<String> =
+        shown.into_iter().chain(has_more.then(|| format!("{INCOMPLETE} = 0x0"))).collect();
+    if shown.is_empty() { "{ }".to_owned() } else { format!("{{ {} }}", shown.join(", ")) }
+}
+
+/// Names that fields have in a trace: one that another has gets a number.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    fn add(&mut self, name: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let name: String = name.chars().map(plain).collect();
+        let free = (2..).map(|number| format!("{name}_{number}"));
+        let mut all = std::iter::once(name.clone()).chain(free);
+        let free = all.find(|name| !self.0.contains(name)).expect("one is free");
+        self.0.insert(free.clone());
+        free
+    }
+}
+
+/// Writes what is in the buffers as a trace.
+fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
+    let folder = world.path("trace");
+    fs::create_dir(&folder).expect("a folder");
+    let uuid = [7; 16];
+    let mut metadata = metadata_preamble(&TraceDescription {
+        uuid,
+        hostname: "here".into(),
+        domain: Domain::Kernel { release: "made up".into(), remarks: Vec::new() },
+        trace_name: "kinds".into(),
+        creation_datetime: "20260101T000000+0000".into(),
+        boot_uuid: [8; 16],
+        clock_offset_ns: 0,
+        contexts: Contexts {
+            kernel: trackway_kernel::record::context::Contexts::default().fields(),
+            ..Contexts::default()
+        },
+    });
+    for (id, event) in (0..).zip(events) {
+        metadata += &event_declaration(0, id, event);
+    }
+    fs::write(folder.join("metadata"), metadata).expect("metadata");
+    for cpu in 0..buffers.cpus() {
+        for level in 0..LEVELS {
+            let region = buffers.region(cpu, level).expect("it is there");
+            let snapshot = region.snapshot().expect("it makes sense");
+            let mut drained = Drained::default();
+            let mut stream = Vec::new();
+            while let Some(piece) =
+                region.piece(buffers, &drained, &snapshot, true).expect("a piece")
+            {
+                let mut bytes = vec![0; (piece.end - piece.start) as usize];
+                region.copy(buffers, &piece, &mut bytes).expect("its bytes");
+                let content_bytes = (PACKET_HEADER_BYTES + bytes.len()) as u64;
+                stream.extend_from_slice(&packet_header(
+                    &uuid,
+                    &PacketFields {
+                        timestamp_begin: piece.begin_ts,
+                        timestamp_end: piece.end_ts,
+                        content_bytes,
+                        packet_bytes: content_bytes,
+                        cpu_id: cpu as u32,
+                        stream_instance_id: (cpu * LEVELS + level) as u64,
+                        ..PacketFields::default()
+                    },
+                ));
+                stream.extend_from_slice(&bytes);
+                if piece.resume == drained.position {
+                    break;
+                }
+                drained = Drained {
+                    position: piece.resume,
+                    last_ts: piece.end_ts,
+                    events: piece.events,
+                    ..drained
+                };
+            }
+            if !stream.is_empty() {
+                fs::write(folder.join(format!("kernel{level}_{cpu}")), stream).expect("a stream");
+            }
+        }
+    }
+}
+
+/// One field of an event, as if it were all of it.
+fn alone(event: &Event, field: &Field) -> Event {
+    let field = Field { offset: FIELDS_AT, ..field.clone() };
+    Event { fields: vec![field], ..event.clone() }
+}
+
+/// MAKE a record of each event of this kernel that fits, and of each kind of field that is still
+/// missing then. EXPECT each to be recorded and printed as its bytes say.
+#[test]
+fn every_kind_of_field_is_recorded_and_printed() {
+    let world = World::new("kernel-kinds");
+    if !is_root() {
+        return skipped("only root records the kernel's events");
+    }
+    let catalogue = match Catalogue::open() {
+        Ok(catalogue) => catalogue,
+        Err(error) => return skipped(error.to_string()),
+    };
+    let mut all = catalogue.events(catalogue.names()).events;
+    // What else pointers of system calls lead to is no kind of the formats'.
+    for field in all.iter_mut().flat_map(|event| &mut event.fields) {
+        field.behind.take_if(|behind| *behind != Behind::Text);
+    }
+    let text = CString::new(TEXT).expect("text");
+    let mut made = Made(1);
+    let mut missing: BTreeMap<String, Event> = BTreeMap::new();
+    let mut cases: Vec<(Event, Vec<u8>)> = Vec::new();
+    let mut kinds = BTreeSet::new();
+    for event in all.iter().filter(|event| event.id.is_some()) {
+        let record = record(event, &mut made, text.as_ptr() as u64);
+        for field in &event.fields {
+            match record {
+                Some(_) => drop(kinds.insert(key(field))),
+                None => drop(missing.entry(key(field)).or_insert_with(|| alone(event, field))),
+            }
+        }
+        cases.extend(record.map(|record| (event.clone(), record)));
+    }
+    for (key, event) in missing.into_iter().filter(|(key, _)| !kinds.contains(key)) {
+        let made = record(&event, &mut made, text.as_ptr() as u64);
+        let made = made.unwrap_or_else(|| panic!("{key}: {event:?} cannot be made up"));
+        cases.push((event, made));
+    }
+    let layout = Layout::new(16, 5, cases.len()).expect("a layout");
+    let buffers = match Buffers::new(layout, cpus(), false) {
+        Ok(buffers) => buffers,
+        Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
+    };
+    let (mut descriptions, mut lines) = (Vec::new(), Vec::new());
+    let mut shown = BTreeSet::new();
+    for (number, (event, bytes)) in cases.iter().enumerate() {
+        let staged = Staged::new(event, 3000);
+        let code = program(&staged, &layout, (buffers.map_fd(), None), (number as u16, number));
+        let code = code.expect("it fits");
+        run(&code, bytes).unwrap_or_else(|error| panic!("{}: {error}", event.full_name()));
+        let is_recorded = |field: &&Field| !staged.left_out.contains(&field.name);
+        shown.extend(event.fields.iter().filter(is_recorded).map(key));
+        let name = staged.description.name.clone();
+        lines.push((name, expected(event, &staged, bytes)));
+        descriptions.push(staged.description);
+    }
+    write(&world, &buffers, &descriptions);
+    let printed = world.print(&world.path("trace"));
+    assert_eq!(printed.lines().count(), lines.len());
+    for (line, (name, fields)) in printed.lines().zip(&lines) {
+        let (head, found) = line.split_once("}, { tid = ").expect("a thread");
+        let (_, found) = found.split_once(" }, ").expect("fields");
+        assert!(head.contains(&format!(" {name}: ")), "{line}\nnot {name}");
+        assert_eq!(found, fields, "{name}");
+    }
+    same_as_babeltrace(&world, &printed);
+    let every: BTreeSet<String> = all
+        .iter()
+        .filter(|event| event.id.is_some())
+        .flat_map(|event| &event.fields)
+        .map(key)
+        .collect();
+    println!("{} events, {} kinds: {every:#?}", lines.len(), every.len());
+    let left: Vec<&String> = every.difference(&shown).collect();
+    assert!(left.is_empty(), "never recorded: {left:?}");
+    assert!(every.len() > 20 && lines.len() > 1000, "{} {}", every.len(), lines.len());
+}
+
+fn cpus() -> usize {
+    // SAFETY: no address is given.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).expect("a number")
+}
+
+fn same_as_babeltrace(world: &World, printed: &str) {
+    if !has("babeltrace2") {
+        return;
+    }
+    let output = Command::new("babeltrace2").arg(world.path("trace")).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout == printed.as_bytes(), "babeltrace2 prints something else");
+}

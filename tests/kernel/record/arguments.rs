@@ -1,0 +1,298 @@
+//! What lies behind the pointers that system calls get, as it is recorded.
+
+use std::fs;
+
+use trackway_tests::{World, has_kernel_events, text};
+
+use super::{lines, program};
+use crate::support::record;
+
+/// What a run of `arguments.c` said, and the fields of each event of the calls that it is about, by
+/// event, in order. `None` (said so) where the kernel's events cannot be recorded.
+fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, String)>)> {
+    let world = World::new(name);
+    program(&world)?;
+    let program = world.compile_file("kernel/arguments.c", false, &[]);
+    let file = world.path("file").display().to_string();
+    let command = [program.to_str().expect("a path"), what, &file];
+    let output = record(&world, &["--kernel", calls], &command);
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    assert!(text(&output.stderr).contains(" 0 lost, 0 overwritten"), "{}", text(&output.stderr));
+    let event = |line: &String| {
+        let (rest, fields) = line.rsplit_once(" }, { ")?;
+        let name = rest.split(": { cpu_id").next()?.rsplit(' ').next()?;
+        Some((name.to_owned(), fields.strip_suffix(" }")?.to_owned()))
+    };
+    let events = lines(&world).iter().map(|line| event(line).expect("an event")).collect();
+    Some((text(&output.stdout), events))
+}
+
+/// The fields of the first of these events that has this among them, and what comes behind it.
+fn find<'a>(events: &'a [(String, String)], name: &str, has: &str) -> (&'a str, &'a str) {
+    let is_it = |(event, fields): &(String, String)| {
+        event.strip_prefix("syscall_entry_") == Some(name) && fields.contains(has)
+    };
+    let at = events.iter().position(is_it);
+    let at = at.unwrap_or_else(|| panic!("no {name} with {has}: {events:#?}"));
+    let behind = events[at..].iter().find(|(event, _)| *event == format!("syscall_exit_{name}"));
+    (&events[at].1, behind.map_or("", |(_, fields)| fields))
+}
+
+fn assert_has(fields: &str, expected: &str) {
+    assert!(fields.contains(expected), "{expected}\n{fields}");
+}
+
+/// RUN calls with addresses of sockets. EXPECT family, port and address, or the path, whole; and to
+/// be told where there is nothing.
+#[test]
+fn addresses_of_sockets_are_taken_apart() {
+    let calls = "syscalls:connect,syscalls:bind,syscalls:accept,syscalls:sendmsg";
+    let Some((_, events)) = run("kernel-sockets", "sockets", calls) else { return };
+    let none = "_v6addr_length = 0, v6addr = [ ], _sa_data_length = 0, sa_data = [ ], \
+                _path_length = 0, path = [ ]";
+    let internet = "_v4addr_length = 4, v4addr = [ [0] = 127, [1] = 1, [2] = 2, [3] = 3 ]";
+    let (fields, _) = find(&events, "connect", "dport = 4660");
+    assert_has(fields, &format!("family = 2, dport = 4660, {internet}, {none}, addrlen = 16"));
+    let (fields, _) = find(&events, "connect", "family = 10");
+    let groups = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34];
+    let bytes: Vec<String> =
+        groups.iter().enumerate().map(|(at, byte)| format!("[{at}] = 0x{byte:X}")).collect();
+    let expected = format!(
+        "dport = 258, _v4addr_length = 0, v4addr = [ ], _v6addr_length = 16, \
+                            v6addr = [ {} ]",
+        bytes.join(", ")
+    );
+    assert_has(fields, &expected);
+    // One that is no file, for both sides; who connects has none.
+    for name in ["bind", "connect"] {
+        let (fields, _) = find(&events, name, "@trackway-test-");
+        assert_has(fields, "family = 1, ");
+        assert_has(fields, "_path_length = 1, path = [ [0] = \"@trackway-test-");
+        assert_has(fields, "incomplete = 0x0");
+    }
+    let (entry, exit) = find(&events, "accept", "upeer_addrlen_value = 110");
+    assert_has(entry, "incomplete = 0x0");
+    assert_has(exit, "family = 1, sport = 0, _v4addr_length = 0, v4addr = [ ], ");
+    assert_has(exit, "path = [ ], upeer_addrlen = 2, incomplete = 0x0");
+    let (fields, _) = find(&events, "connect", "pppp");
+    assert_has(fields, &format!("path = [ [0] = \"{}\" ], addrlen = 110", "p".repeat(108)));
+    // Of families that have no fields of their own: what is behind the family.
+    for (name, family, data) in [
+        ("bind", 16, "0 0 4D 0 0 0 11 0 0 0"),
+        ("connect", 40, "0 0 0 4 0 0 3 0 0 0 0 0 0 0"),
+        ("bind", 17, "88 B5 2 0 0 0 0 0 0 6 2 0 5E 10 0 FF 0 0"),
+    ] {
+        let bytes: Vec<String> =
+            data.split(' ').enumerate().map(|(at, byte)| format!("[{at}] = 0x{byte}")).collect();
+        let (fields, _) = find(&events, name, &format!("family = {family}, "));
+        assert_has(
+            fields,
+            &format!("sa_data = [ {} ], _path_length = 0, path = [ ]", bytes.join(", ")),
+        );
+        assert_has(fields, "incomplete = 0x0");
+    }
+    let (fields, _) = find(&events, "bind", "addrlen = 4, ");
+    assert_has(fields, "family = 16, ");
+    assert_has(fields, "_sa_data_length = 2, sa_data = [ [0] = 0x0, [1] = 0x0 ], ");
+    // Nothing there; no address; one that is too short.
+    for (has, incomplete) in [
+        ("uservaddr = 0x10, family = 0, ", "addrlen = 16, incomplete = 0x2"),
+        ("uservaddr = 0x0, family = 0, ", "addrlen = 16, incomplete = 0x0"),
+        ("addrlen = 1, ", "addrlen = 1, incomplete = 0x0"),
+    ] {
+        let (fields, _) = find(&events, "connect", has);
+        assert_has(fields, "family = 0, dport = 0, _v4addr_length = 0, ");
+        assert_has(fields, incomplete);
+    }
+    // What is cut is said: paths and names, and what is behind other families.
+    let (fields, _) = find(&events, "connect", "qqqq");
+    assert_has(
+        fields,
+        &format!("[0] = \"{}\" ], addrlen = 128, incomplete = 0x2", "q".repeat(108)),
+    );
+    let (fields, _) = find(&events, "connect", "@within");
+    assert_has(fields, "[0] = \"@within\" ], addrlen = 15, incomplete = 0x2");
+    let (fields, _) = find(&events, "connect", "@behind");
+    assert_has(fields, "[0] = \"@behind\" ], addrlen = 9, incomplete = 0x0");
+    let (fields, _) = find(&events, "connect", "addrlen = 32");
+    assert_has(fields, "family = 17, ");
+    assert_has(fields, "_sa_data_length = 18, ");
+    assert_has(fields, "incomplete = 0x2");
+    // No address, though a length was left.
+    let mut of_messages = events.iter().filter(|(name, _)| name == "syscall_entry_sendmsg");
+    let (_, fields) = of_messages.next_back().expect("the second one");
+    assert_has(fields, "family = 0, dport = 0, ");
+    assert_has(fields, "incomplete = 0x0");
+    let (fields, _) = find(&events, "sendmsg", "");
+    assert_has(fields, &format!("family = 2, dport = 4661, {internet}, {none}, flags"));
+}
+
+/// RUN calls with vectors, times, pairs and structures. EXPECT what is in them, and no more of them
+/// than there is room for, which is said.
+#[test]
+fn structures_are_taken_apart() {
+    let calls = "syscalls:writev,syscalls:readv,syscalls:nanosleep,syscalls:newfstatat,\
+                 syscalls:pipe*,syscalls:poll,syscalls:newuname,syscalls:utimensat";
+    let Some((said, events)) = run("kernel-structures", "structures", calls) else { return };
+    let said = |word: &str| -> Vec<String> {
+        let line = said.lines().find(|line| line.starts_with(word)).expect("it is said");
+        line.split(' ').skip(1).map(str::to_owned).collect()
+    };
+    let bases: Vec<String> =
+        said("vectors").iter().map(|base| base.replace("0x", "").to_uppercase()).collect();
+    let vectors = format!(
+        "_vec_iov_base_length = 2, vec_iov_base = [ [0] = 0x{}, [1] = 0x{} ], \
+         _vec_iov_len_length = 2, vec_iov_len = [ [0] = 3, [1] = 4 ], vlen = 2, incomplete = 0x0",
+        bases[0], bases[1]
+    );
+    assert_has(find(&events, "writev", "vlen = 2").0, &vectors);
+    assert_has(find(&events, "readv", "vlen = 2").0, &vectors);
+    let (fields, _) = find(&events, "writev", "vlen = 20");
+    assert_has(fields, "_vec_iov_len_length = 16, vec_iov_len = [ [0] = 3, [1] = 4, [2] = 0, ");
+    assert_has(fields, "[15] = 0 ], vlen = 20, incomplete = 0x2");
+    let (fields, _) = find(&events, "writev", "vec = 0x10");
+    assert_has(fields, "vec_iov_base = [ ], _vec_iov_len_length = 0, ");
+    assert_has(fields, "incomplete = 0x2");
+    let (entry, exit) = find(&events, "nanosleep", "rqtp_tv_nsec = 1234567");
+    assert_has(entry, "rqtp_tv_sec = 0, rqtp_tv_nsec = 1234567, rmtp = 0x");
+    assert_has(exit, "ret = 0, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
+    let (entry, _) = find(&events, "nanosleep", "rqtp = 0x10");
+    assert_has(entry, "rqtp_tv_sec = 0, rqtp_tv_nsec = 0, rmtp = 0x0, incomplete = 0x1");
+    let (_, exit) = find(&events, "nanosleep", "rqtp_tv_nsec = 4000000000");
+    assert_has(exit, "ret = -22, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
+    // What is left of a thousand seconds.
+    let (_, exit) = find(&events, "nanosleep", "rqtp_tv_sec = 1000");
+    let left = exit.split("rmtp_tv_sec = ").nth(1).and_then(|left| left.split(',').next());
+    let left: u64 = left.and_then(|left| left.parse().ok()).expect("a number");
+    assert!((900..1000).contains(&left), "{exit}");
+    let [inode, _, size, _, mode] = &said("inode")[..] else { panic!("five words") };
+    let (_, exit) = find(&events, "newfstatat", "flag = 0x1000");
+    let exits = events.iter().filter(|(name, _)| name == "syscall_exit_newfstatat");
+    let of_file = format!("statbuf_st_ino = {inode}, ");
+    let exit = exits.map(|(_, fields)| &**fields).find(|of| of.contains(&of_file)).unwrap_or(exit);
+    assert_has(exit, &of_file);
+    assert_has(exit, &format!("statbuf_st_mode = {mode}, statbuf_st_uid = 0, "));
+    assert_has(exit, &format!("statbuf_st_size = {size}, "));
+    let ends = said("pipe");
+    let exit = events.iter().find(|(name, fields)| {
+        name.starts_with("syscall_exit_pipe") && fields.contains(&format!("[0] = {}", ends[0]))
+    });
+    let (_, exit) = exit.expect("a pipe");
+    assert_has(exit, &format!("fildes = [ [0] = {}, [1] = {} ], ", ends[0], ends[1]));
+    let (entry, exit) = find(&events, "poll", "nfds = 2");
+    let polled = format!(
+        "ufds_fd = [ [0] = {}, [1] = {} ], _ufds_events_length = 2, \
+         ufds_events = [ [0] = 1, [1] = 4 ], _ufds_revents_length = 2, ",
+        ends[0], ends[1]
+    );
+    assert_has(entry, &format!("{polled}ufds_revents = [ [0] = 0, [1] = 0 ], nfds = 2"));
+    assert_has(exit, &format!("{polled}ufds_revents = [ [0] = 0, [1] = 4 ], incomplete = 0x0"));
+    let names = said("uname");
+    let (_, exit) = find(&events, "newuname", "");
+    assert_has(exit, &format!("name_sysname = \"{}\", name_nodename = ", names[0]));
+    assert_has(exit, &format!("name_release = \"{}\", ", names[1]));
+    let (fields, _) = find(&events, "utimensat", "");
+    assert_has(fields, "utimes_tv_sec = [ [0] = 1000, [1] = 2000 ], _utimes_tv_nsec_length = 2, ");
+    assert_has(fields, "utimes_tv_nsec = [ [0] = 1, [1] = 2 ], flags = 0x0, incomplete = 0x0");
+}
+
+/// RUN calls with a text that is not in memory yet, with one that never is, and with long ones.
+/// EXPECT the first when its call returns, texts up to 1023 bytes whole, and to be told of others.
+#[test]
+fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
+    let Some((_, events)) = run("kernel-texts", "texts", "syscalls:access") else { return };
+    let text = "/nowhere/that/is/in/memory";
+    let (entry, exit) = find(&events, "access", "mode = 0x1,");
+    assert_eq!(entry, format!("filename = \"{text}\", mode = 0x1, incomplete = 0x0"));
+    let found = format!("_filename_length = 1, filename = [ [0] = \"{text}\" ], incomplete = 0x0");
+    assert_eq!(exit, format!("ret = -2, {found}"));
+    let (entry, exit) = find(&events, "access", "mode = 0x2,");
+    assert_eq!(entry, format!("filename = \"{text}\", mode = 0x2, incomplete = 0x0"));
+    assert_eq!(exit, "ret = -2, _filename_length = 0, filename = [ ], incomplete = 0x0");
+    for (mode, is_missing) in [(3, true), (5, false), (6, true)] {
+        let (entry, exit) = find(&events, "access", &format!("mode = 0x{mode},"));
+        let incomplete = u8::from(is_missing);
+        assert_eq!(entry, format!("filename = \"\", mode = 0x{mode}, incomplete = 0x{incomplete}"));
+        assert_has(exit, &format!("ret = -14, _filename_length = {incomplete}, "));
+        assert_has(exit, &format!("incomplete = 0x{incomplete}"));
+    }
+    for (number, length) in [0, 1, 255, 256, 1023, 1024, 4095].into_iter().enumerate() {
+        let mode = 100 + number;
+        let (entry, _) = find(&events, "access", &format!("mode = 0x{mode:X},"));
+        let (kept, incomplete) = if length > 1023 { (1023, 1) } else { (length, 0) };
+        let text = "n".repeat(kept);
+        let tail = format!("mode = 0x{mode:X}, incomplete = 0x{incomplete}");
+        assert_eq!(entry, format!("filename = \"{text}\", {tail}"));
+    }
+}
+
+/// RUN a call with a text that is not in memory yet, whose return is not recorded, and another one
+/// with a text that is there. EXPECT the other's return not to have it once more.
+#[test]
+fn what_was_missing_of_a_call_is_not_taken_for_the_next_ones() {
+    let calls = "syscalls:sys_enter_chdir,syscalls:access";
+    let Some((_, events)) = run("kernel-again", "again", calls) else { return };
+    let missing = ("syscall_entry_chdir".into(), "filename = \"\", incomplete = 0x1".into());
+    assert!(events.contains(&missing), "{events:?}");
+    let (_, exit) = find(&events, "access", "mode = 0x1,");
+    assert_eq!(exit, "ret = -2, _filename_length = 0, filename = [ ], incomplete = 0x0");
+}
+
+/// RUN a call of which not all that it leads to is recorded. EXPECT that to be said as it begins,
+/// and in the trace.
+#[test]
+fn fields_that_are_left_out_are_said() {
+    let world = World::new("kernel-left-out");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let said = |calls: &str| {
+        let output = record(&world, &["--kernel", calls], &["true"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let metadata =
+            fs::read_to_string(world.path("trace/kernel/metadata")).expect("it is there");
+        (text(&output.stderr), metadata)
+    };
+    let (talk, metadata) = said("syscalls:waitid");
+    assert!(
+        talk.contains(
+            "1 field of the kernel's events is not recorded: infop of syscall_exit_waitid"
+        ),
+        "{talk}"
+    );
+    let left_out = "trackway_left_out_fields = \"syscall_exit_waitid:infop\";";
+    assert!(metadata.contains(left_out), "{metadata}");
+    let (talk, metadata) = said("syscalls:read,syscalls:getpgid");
+    assert!(!talk.contains("not recorded"), "{talk}");
+    assert!(metadata.contains("trackway_left_out_fields = \"\";"), "{metadata}");
+}
+
+/// RUN programs with few arguments, and with many; with none, and with what are none. EXPECT them,
+/// as far as there is room, and nothing of the environment.
+#[test]
+fn arguments_of_a_program_are_texts() {
+    let Some((_, events)) = run("kernel-run", "run", "syscalls:execve") else { return };
+    let (entry, exit) = find(&events, "execve", "filename = \"/bin/true\"");
+    let longest = "a".repeat(255);
+    let expected = format!(
+        "_argv_length = 4, argv = [ [0] = \"true\", [1] = \"\", [2] = \"with space\", \
+         [3] = \"{longest}\" ], envp = 0x"
+    );
+    assert_has(entry, &expected);
+    // The last one was cut.
+    assert_has(entry, "incomplete = 0x2");
+    assert_has(exit, "ret = 0, ");
+    let (entry, _) = find(&events, "execve", "/nowhere/many");
+    assert_has(entry, "_argv_length = 64, argv = [ [0] = \"many\", ");
+    assert_has(entry, "[63] = \"many\" ], envp = 0x");
+    assert_has(entry, "incomplete = 0x2");
+    let (entry, _) = find(&events, "execve", "/nowhere/fits");
+    assert_has(entry, &format!("_argv_length = 1, argv = [ [0] = \"{}\" ], ", "w".repeat(255)));
+    assert_has(entry, "incomplete = 0x0");
+    let (entry, _) = find(&events, "execve", "/nowhere/none");
+    assert_has(entry, "_argv_length = 0, argv = [ ], envp = 0x0, incomplete = 0x0");
+    let (entry, _) = find(&events, "execve", "/nowhere/bad");
+    assert_has(entry, "_argv_length = 0, argv = [ ], envp = 0x0, incomplete = 0x2");
+    let all = format!("{events:?}");
+    assert!(!all.contains("SECRET"), "the environment is recorded");
+}

@@ -1,0 +1,189 @@
+//! Contexts of the kernel's events: `trackway record --kernel … --context …`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use trackway_tests::{World, skipped, text};
+
+use super::{lines, program};
+use crate::support::record;
+
+/// A control group of this test's own; `None` where nobody lets us make one.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/mounts").ok()?;
+        let of = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (folder, kind) = (words.next()?, words.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(folder))
+        };
+        let folder = mounts.lines().find_map(of)?;
+        let own = folder.join(format!("trackway-test-{}", std::process::id()));
+        fs::create_dir(&own).ok()?;
+        Some(Self(own))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+const ALL: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
+    cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
+    preemptible,interruptible,migratable";
+
+/// The same, as the program says them.
+const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
+    cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
+    preemptible,interruptible,migratable,procname";
+
+/// RUN a program that has numbers, names and namespaces of its own, and says which. EXPECT the
+/// kernel's events to say the same, of entry and exit, and of events that are no calls.
+#[test]
+fn contexts_are_what_the_thread_itself_finds() {
+    let world = World::new("kernel-contexts");
+    if program(&world).is_none() {
+        return;
+    }
+    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let group = Group::new();
+    let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
+    let options = ["--kernel", "syscalls:getpgid,sched_process_exit", "--context", ALL];
+    let command = [program.to_str().expect("a path"), &folder];
+    let output = record(&world, &options, &command);
+    if output.status.code() == Some(81) {
+        return skipped("nobody may make namespaces here");
+    }
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    let mut expected = text(&output.stdout).trim().to_owned();
+    let lines = lines(&world);
+    let of = |event: &str| {
+        let is_it = |line: &&String| line.contains(event) && line.contains("fifteen letters");
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("no {event}: {lines:#?}"))
+    };
+    if group.is_none() {
+        // Nothing to compare that one with.
+        let said = of("syscall_entry_getpgid").split("cgroup_id = ").nth(1).expect("a number");
+        let said = said.split(',').next().expect("a number");
+        expected = expected.replace("cgroup_id = 0", &format!("cgroup_id = {said}"));
+    }
+    for event in ["syscall_entry_getpgid", "syscall_exit_getpgid", "sched_process_exit"] {
+        let line = of(event);
+        assert!(line.contains(&expected), "{line}\n{expected}");
+    }
+    let trace = world.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
+    let count = { trace }.output().expect("it runs");
+    assert!(text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3), "{count:?}");
+}
+
+/// RUN filters on each context, in a thread that calls the system with what it is, and with what it
+/// is not; and on some of them where a thread ends. EXPECT what is meant, and that the trace says
+/// the same of each.
+#[test]
+fn filters_ask_for_each_context_that_is_recorded() {
+    let world = World::new("kernel-contexts-asked");
+    if program(&world).is_none() {
+        return;
+    }
+    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let group = Group::new();
+    let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
+    let names: Vec<&str> = IN_ORDER.split(',').collect();
+    let asked = |(number, name): (usize, &&str)| match *name {
+        "procname" => format!("(whence == {} && $ctx.procname == \"fift*s\")", 100 + number),
+        name => format!("(whence == {} && offset == $ctx.{name})", 100 + number),
+    };
+    let asked: Vec<String> = names.iter().enumerate().map(asked).collect();
+    let calls = format!("syscalls:lseek: offset >= 0 && ({})", asked.join(" || "));
+    let ends = "sched_process_exit: $ctx.prio == 27 && $ctx.uid == 1 && $ctx.sgid == 13 && \
+                $ctx.preemptible == 1 && $ctx.migratable == 1 && $ctx.vtid != $ctx.vpid";
+    let events = ["--kernel", "syscalls:sys_enter_lseek,sched_process_exit", "--context", ALL];
+    let options = [&events[..], &["--filter", &calls, "--filter", ends]].concat();
+    let output = record(&world, &options, &[program.to_str().expect("a path"), &folder]);
+    if output.status.code() == Some(81) {
+        return skipped("nobody may make namespaces here");
+    }
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    let said = text(&output.stdout);
+    let of = |line: &str, name: &str| -> Option<String> {
+        let value = line.split(&format!(" {name} = ")).nth(1)?;
+        value.split([',', ' ']).next().map(str::to_owned)
+    };
+    let lines = lines(&world);
+    let calls: Vec<&String> = lines.iter().filter(|line| line.contains("_lseek: ")).collect();
+    let mut calls = calls.into_iter();
+    for (number, name) in names.iter().enumerate() {
+        if *name == "cgroup_id" && group.is_none() {
+            // The program does not know that one.
+            println!("skipped in part, because no control group can be made here");
+            continue;
+        }
+        let line = calls.next().unwrap_or_else(|| panic!("{name}: {lines:#?}"));
+        let whence = format!("whence = {} }}", 100 + number);
+        assert!(line.contains(&whence), "{name}: {line}");
+        match *name {
+            // Text alone is asked whatever the offset is.
+            "procname" => assert_eq!(of(line, "offset").as_deref(), Some("0"), "{line}"),
+            name => {
+                assert_eq!(of(line, "offset"), of(line, name), "{name}: {line}");
+                assert_eq!(of(&said, name), of(line, name), "{name}: {said}");
+            }
+        }
+    }
+    // The other call of the last one.
+    assert_eq!((calls.next().is_some(), calls.next()), (true, None));
+    let ends: Vec<&String> = lines.iter().filter(|line| line.contains("process_exit: ")).collect();
+    assert!(ends.len() == 1 && ends[0].contains("fifteen letters"), "{ends:?}");
+}
+
+/// RUN lists of contexts of both. EXPECT each side to have what it knows, and programs what is
+/// usual where only the kernel's are named.
+#[test]
+fn each_side_has_the_contexts_that_it_knows() {
+    let world = World::new("kernel-contexts-both");
+    let Some(program) = program(&world) else { return };
+    let program = program.to_str().expect("a path");
+    for (list, of_programs, of_the_kernel) in [
+        (None, "{ vtid = ", "{ tid = "),
+        (Some("sgid"), "{ vtid = ", "{ tid = T, sgid = 0 }"),
+        (Some("none"), "{ number = ", "{ tid = "),
+        (Some("vpid,gid"), "{ vpid = ", "{ tid = T, vpid = T, gid = 0 }"),
+        (Some("procname,pid"), "{ procname = \"calls\" }", "pid = T, procname = \"calls\" }"),
+    ] {
+        let mut options = vec!["--kernel", "syscalls:sys_enter_getpgid"];
+        options.extend(list.iter().flat_map(|list| ["--context", list]));
+        let output = record(&world, &options, &[program, "1"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = lines(&world);
+        let call = lines.iter().find(|line| line.contains("syscall_entry_getpgid")).expect("one");
+        let event = lines.iter().find(|line| line.contains("calls:before")).expect("one");
+        // The thread's number, whatever it is.
+        let tid = call.split("tid = ").nth(1).expect("a thread").split([',', ' ']).next();
+        let expected = of_the_kernel.replace(" T", &format!(" {}", tid.expect("a number")));
+        assert!(call.contains(&expected), "{list:?}: {call}");
+        assert!(event.contains(of_programs), "{list:?}: {event}");
+    }
+}
+
+/// RUN what cannot be. EXPECT to be told what there is.
+#[test]
+fn contexts_that_nobody_has_are_refused() {
+    let world = World::new("kernel-contexts-refused");
+    let refused = |options: &[&str]| {
+        let output = record(&world, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !world.path("ran").exists());
+        text(&output.stderr)
+    };
+    let talk = refused(&["--context", "ppid"]);
+    assert!(talk.contains("'ppid' is a context of the kernel's events alone"), "{talk}");
+    let talk = refused(&["--kernel", "sched_switch", "--context", "vtid,colour"]);
+    assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_ns"), "{talk}");
+    let output = world.trackway(&["session", "create", "one", "--context", "prio"]).output();
+    let output = output.expect("it runs");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("of the kernel's events alone"), "{output:?}");
+}

@@ -1,0 +1,416 @@
+//! Whose events of the kernel are recorded: of a command also those that are about it, of control
+//! groups, of some CPUs.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use trackway_tests::cgroup::Group;
+use trackway_tests::{World, has, has_kernel_events, skipped, text};
+
+use crate::support::record;
+
+/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
+/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file,
+/// and another thread of its own runs true, on its parent's CPU, so that it has been switched away
+/// from where its parent goes on. Both processes say who they are.
+const PING_PONG: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* 1: there is no io_uring for us. */
+static int open_elsewhere(void)
+{
+    struct io_uring_params params = { 0 };
+    const int fd = syscall(SYS_io_uring_setup, 4, &params);
+    if (fd < 0)
+        return 1;
+    const int access = PROT_READ | PROT_WRITE, how = MAP_SHARED | MAP_POPULATE;
+    char *ring = mmap(0, params.sq_off.array + 16, access, how, fd, IORING_OFF_SQ_RING);
+    struct io_uring_sqe *entry = mmap(0, 4 * sizeof(*entry), access, how, fd, IORING_OFF_SQES);
+    if (ring == MAP_FAILED || entry == MAP_FAILED)
+        return 1;
+    entry->opcode = IORING_OP_OPENAT;
+    entry->fd = AT_FDCWD;
+    entry->addr = (unsigned long)"/nowhere/ring";
+    entry->flags = IOSQE_ASYNC;
+    *(unsigned *)(ring + params.sq_off.tail) = 1;
+    return syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) != 1;
+}
+
+static sigjmp_buf otherwise;
+
+static void no_such_call(int signal)
+{
+    siglongjmp(otherwise, signal);
+}
+
+/* dup2(2), and access(NULL), whose number that is, of 32 bits. 1: the kernel does not have it. */
+static int call_narrow(void)
+{
+    long number = 33;
+    if (syscall(SYS_dup2, -1, 0) != -1)
+        return 2;
+    signal(SIGSEGV, no_such_call);
+    if (sigsetjmp(otherwise, 1))
+        return 1;
+    __asm__ volatile("int $0x80"
+                     : "+a"(number)
+                     : "b"(0L), "c"(0L)
+                     : "memory", "r8", "r9", "r10", "r11");
+    return 0;
+}
+
+static void *run_true(void *unused)
+{
+    execlp("true", "true", NULL);
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    char byte = 0, large[256];
+    pthread_t thread;
+    if (argc != 5)
+        return 97;
+    const int is_ping = !strcmp(argv[1], "ping");
+    cpu_set_t all, one;
+    if (is_ping) {
+        sched_getaffinity(0, sizeof(all), &all);
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof(one), &one);
+        printf("%d ", getpid());
+        fflush(stdout);
+        if (fork())
+            return wait(NULL) < 0;
+        sched_setaffinity(0, sizeof(all), &all);
+    }
+    const int in = open(argv[2], O_RDWR), out = open(argv[3], O_RDWR);
+    for (int i = atoi(argv[4]); i > 0; i--) {
+        if (is_ping && write(out, &byte, 1) != 1)
+            return 98;
+        if (read(in, &byte, 1) != 1)
+            return 98;
+        /* The other one sleeps by then, whoever runs where. */
+        if (!is_ping && (usleep(50), write(out, &byte, 1) != 1))
+            return 98;
+    }
+    if (is_ping) {
+        sched_setaffinity(0, sizeof(one), &one);
+        /* Structures of which only so many bytes are there. */
+        memset(large, 0xaa, sizeof(large));
+        syscall(SYS_clone3, large, 64);
+        syscall(SYS_sched_getattr, 0, large, 48, 0);
+        printf("%d %d %d\n", getpid(), open_elsewhere(), call_narrow());
+        fflush(stdout);
+        if (pthread_create(&thread, NULL, run_true, NULL))
+            return 99;
+        for (;;)
+            pause();
+    }
+    return 0;
+}
+"#;
+
+/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32
+/// bits.
+fn said(output: &Output) -> (i64, i64, [bool; 2]) {
+    let text = text(&output.stdout);
+    let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [parent, child, no_ring, no_narrow] = words[..] else { panic!("it said {text}") };
+    (child, parent, [no_ring != 0, no_narrow != 0])
+}
+
+/// The lines of the trace that it recorded.
+fn recorded(world: &World, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
+    let output = record(world, options, command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = world.trackway(&["print", "trace"]).output().expect("it runs");
+    assert!(printed.status.success(), "{}", text(&printed.stderr));
+    (output, text(&printed.stdout).lines().map(str::to_owned).collect())
+}
+
+/// A process that is ended with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(quiet.spawn().expect("it runs"))
+    }
+}
+
+/// Makes a pipe with a name.
+fn fifo(world: &World, name: &str) -> String {
+    let path = world.path(name);
+    let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
+    assert!(made.success());
+    path.display().to_string()
+}
+
+/// A number behind `name = ` in the last structure of a line.
+fn number(line: &str, name: &str) -> Option<i64> {
+    let fields = line.rsplit_once(", { ")?.1;
+    let value = fields
+        .split(", ")
+        .find_map(|field| field.trim_end_matches(" }").strip_prefix(name)?.strip_prefix(" = "))?;
+    value.parse().ok()
+}
+
+/// The thread that a line's event happened in.
+fn happened_in(line: &str) -> Option<i64> {
+    line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
+}
+
+/// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
+/// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
+/// what it does by threads that are made without a fork, and by one that takes over another's
+/// number. EXPECT a call by a number of 32 bits to be no other call; and of
+/// structures nothing that is behind their end.
+#[test]
+fn what_is_about_a_command_is_recorded_wherever_it_happens() {
+    const TURNS: &str = "300";
+    let world = World::new("kernel-about");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
+    let pong_tid = i64::from(pong.0.id());
+    let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2,\
+                  syscalls:clone3,sys_exit_sched_getattr";
+    let events = ["--kernel", events];
+    let (output, lines) = recorded(&world, &events, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, parent, [has_no_ring, has_no_narrow]) = said(&output);
+    let count = |is_it: &dyn Fn(&str) -> bool| lines.iter().filter(|line| is_it(line)).count();
+    let of = |event: &str, name: &str, tid: i64| {
+        let event = format!(" {event}: ");
+        count(&|line| line.contains(&event) && number(line, name) == Some(tid))
+    };
+    let (from, to) = (of("sched_switch", "prev_tid", ping), of("sched_switch", "next_tid", ping));
+    // Some processes may not be seen by programs of BPF: so some that they are switched from are
+    // missing.
+    assert!(to > 10 && from > to && from < to + to / 4, "{from} from it, {to} to it: {lines:#?}");
+    let renamed = lines
+        .iter()
+        .position(|line| line.contains(r#"newcomm = "true""#) && happened_in(line) == Some(ping));
+    let renamed = renamed.expect("in exec, between the end of its first thread and its own");
+    let is_end = |line: &String| line.contains(" exit_mmap: ") && happened_in(line) == Some(ping);
+    assert!(lines[renamed..].iter().any(is_end), "behind its end: {lines:#?}");
+    let made: Vec<i64> = lines
+        .iter()
+        .filter(|line| line.contains(" task_newtask: ") && happened_in(line) == Some(ping))
+        .filter_map(|line| number(line, "pid"))
+        .collect();
+    assert_eq!(made.len(), if has_no_ring { 1 } else { 2 }, "{lines:#?}");
+    if has_no_ring {
+        skipped("io_uring is not for us");
+    }
+    let calls = |name: &str| count(&|line| line.contains(&format!(" syscall_entry_{name}: ")));
+    assert_eq!(calls("dup2"), 1, "{lines:#?}");
+    for (small, there, behind) in [
+        (" size = 64,", "uargs_tls = 12297829382473034410,", "uargs_set_tid = 0,"),
+        (" syscall_exit_sched_getattr: ", "uattr_size = 48", "uattr_sched_util_min = 0,"),
+    ] {
+        let is_it = |line: &str| line.contains(small) && line.contains(there);
+        assert_eq!(count(&|line| is_it(line) && line.contains(behind)), 1, "{lines:#?}");
+    }
+    let talk = text(&output.stderr);
+    match has_no_narrow {
+        true => skipped("the kernel has no system calls of 32 bits"),
+        // Nobody wants that one.
+        false => assert!(!talk.contains("32 bits") && calls("access") == 0, "{talk}"),
+    }
+    for &tid in &made {
+        let (from, to) = (of("sched_switch", "prev_tid", tid), of("sched_switch", "next_tid", tid));
+        assert!(from > 0 && to > 0, "{tid}: {from}, {to}: {lines:#?}");
+    }
+    let wakes =
+        |line: &str| line.contains(" sched_waking: ") && happened_in(line) == Some(pong_tid);
+    let woken = count(&|line| wakes(line) && number(line, "tid") == Some(ping));
+    assert!(woken > 10, "{woken} times woken by the other");
+    let others = |line: &str| {
+        let is_from =
+            line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(pong_tid);
+        let is_to = |tid: i64| number(line, "next_tid") == Some(tid);
+        is_from && !made.iter().chain([&ping, &parent]).any(|&tid| is_to(tid))
+    };
+    assert_eq!(count(&others), 0, "switches that are not about it");
+}
+
+/// RUN programs in a control group, below it, and in none, the command among these; and in one that
+/// takes the place of the first. EXPECT what is in the group or below.
+#[test]
+fn a_cgroup_is_what_is_in_it_and_below() {
+    let world = World::new("kernel-cgroup");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let Some(group) = Group::new("in") else { return };
+    let script = format!(
+        "cat /nowhere/before; ({0}; exec cat /nowhere/inside); ({1}; exec cat /nowhere/below); \
+         ({0}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; \
+         for turn in $(seq 100); do rmdir {2}/below {2} && break; sleep 0.02; done; \
+         mkdir -p {2}/below; \
+         for turn in $(seq 10); do ({0}; exec cat /nowhere/anew); sleep 0.05; done; true",
+        group.enter(""),
+        group.enter("below"),
+        group.path(),
+    );
+    // As a folder, and as /proc/PID/cgroup has it.
+    let name = format!("/{}", group.folder().file_name().expect("a name").to_str().expect("UTF-8"));
+    for path in [group.path(), name] {
+        let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
+        let (output, lines) = recorded(&world, &options, &["sh", "-c", &script]);
+        let has = |name: &str| lines.iter().any(|line| line.contains(name));
+        let talk = text(&output.stderr);
+        assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
+        for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child", "/nowhere/anew"] {
+            assert!(has(inside), "{inside}: {lines:?}");
+        }
+        assert!(!has("/nowhere/before") && !has("/nowhere/behind"), "{lines:?}");
+    }
+}
+
+/// RUN a program that was in a control group before, and is woken from outside. EXPECT both sides.
+#[test]
+fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
+    const TURNS: &str = "300";
+    let world = World::new("kernel-cgroup-about");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let Some(group) = Group::new("about") else { return };
+    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let script = format!("{}; exec {program} pong {to} {fro} {TURNS}", group.enter("below"));
+    let pong = Running::start(Command::new("sh").args(["-c", &script]));
+    let tid = i64::from(pong.0.id());
+    let procs = group.folder().join("below/cgroup.procs");
+    trackway_tests::steps::wait_for("the other one to be there", || is_in(&procs, tid));
+    let options = ["--kernel", "sched_switch,sched_waking", "--cgroup", &group.path()];
+    let (output, lines) = recorded(&world, &options, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, ..) = said(&output);
+    let woken = lines.iter().filter(|line| {
+        let is_waking = line.contains(" sched_waking: ") && happened_in(line) == Some(ping);
+        is_waking && number(line, "tid") == Some(tid)
+    });
+    assert!(woken.count() > 10, "{} lines", lines.len());
+    let switched = lines.iter().filter(|line| number(line, "next_tid") == Some(tid)).count();
+    assert!(switched > 10, "{switched} switches to it");
+    let others = lines.iter().filter(|line| {
+        let is_from = line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(ping);
+        is_from && number(line, "next_tid") != Some(tid)
+    });
+    assert_eq!(others.count(), 0, "switches that are not about it");
+}
+
+fn is_in(procs: &Path, pid: i64) -> bool {
+    let text = fs::read_to_string(procs).unwrap_or_default();
+    text.lines().any(|line| line.parse() == Ok(pid))
+}
+
+/// RUN programs on one CPU and on another. EXPECT those of the CPU that was asked for, whoever is
+/// recorded.
+#[test]
+fn a_list_of_cpus_leaves_the_others_out() {
+    let world = World::new("kernel-cpus");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    if !has("taskset") {
+        return skipped("taskset is not installed");
+    }
+    let pinned = |cpu: u32| Command::new("taskset").args(["-c", &cpu.to_string(), "true"]).status();
+    if ![0, 1].into_iter().all(|cpu| pinned(cpu).is_ok_and(|status| status.success())) {
+        return skipped("there are no two CPUs for us");
+    }
+    let script = "taskset -c 0 cat /nowhere/zero; taskset -c 1 cat /nowhere/one; true";
+    let group = Group::new("cpus");
+    let inside = group.as_ref().map(|group| (group.path(), group.enter("")));
+    for (cpu, there, elsewhere) in [("0", "zero", "one"), ("1-1", "one", "zero")] {
+        let options = ["--kernel", "syscalls:openat", "--cpu", cpu];
+        let more: [&[&str]; 2] = [&[], &["--system"]];
+        let mut runs: Vec<(Vec<&str>, String)> =
+            more.map(|more| ([&options, more].concat(), script.to_owned())).to_vec();
+        if let Some((path, enter)) = &inside {
+            runs.push(([&options[..], &["--cgroup", path]].concat(), format!("{enter}; {script}")));
+        }
+        for (options, script) in &runs {
+            let (_, lines) = recorded(&world, options, &["sh", "-c", script]);
+            let has = |name: &str| lines.iter().any(|line| line.contains(name));
+            assert!(has(&format!("/nowhere/{there}")), "{options:?}: {lines:?}");
+            assert!(!has(&format!("/nowhere/{elsewhere}")), "{options:?}: {lines:?}");
+            let here = format!("{{ cpu_id = {} }}", &cpu[..1]);
+            let kernel = lines.iter().filter(|line| line.contains("syscall_"));
+            assert!(kernel.clone().all(|line| line.contains(&here)), "{lines:?}");
+        }
+    }
+    drop(group);
+}
+
+/// RUN what cannot be. EXPECT to be told why, before the command runs.
+#[test]
+fn what_cannot_be_selected_is_said() {
+    let world = World::new("kernel-selected");
+    let refused = |options: &[&str]| {
+        let output = record(&world, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
+        text(&output.stderr)
+    };
+    for options in [&["--cpu", "0"][..], &["--cgroup", "/"]] {
+        let talk = refused(options);
+        assert!(talk.contains("--kernel"), "{talk}");
+    }
+    let talk = refused(&["--kernel", "sched_switch", "--system", "--cgroup", "/"]);
+    assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
+    if !has_kernel_events(&world) {
+        return;
+    }
+    let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
+    let unshare = || Command::new("unshare");
+    if unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
+        let record = world.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
+        let mut inside = unshare();
+        inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
+        for (name, value) in record.get_envs() {
+            inside.env(name, value.unwrap_or_default());
+        }
+        let output = inside.output().expect("it runs");
+        let talk = text(&output.stderr);
+        assert!(talk.contains("has a clock of its own"), "{talk}");
+        assert!(!output.status.success() && !world.path("ran").exists());
+    } else {
+        skipped("there are no time namespaces for us");
+    }
+    for (options, why) in [
+        (["--cpu", "8191"], "there is no CPU 8191"),
+        (["--cpu", "one"], "hint: as in --cpu 0,2-3"),
+        (["--cgroup", "/no/such/group"], "there is no cgroup /no/such/group"),
+        (["--cgroup", "/proc"], "/proc is no cgroup of version 2"),
+    ] {
+        let talk = refused(&[&["--kernel", "sched_switch"][..], &options].concat());
+        assert!(talk.contains(why), "{talk}");
+    }
+}

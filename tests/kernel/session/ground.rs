@@ -1,0 +1,163 @@
+//! A place with a program that makes calls which can be told from all others'.
+
+use std::fs;
+use std::io::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use trackway_tests::{World, has, has_kernel_events, text};
+
+/// What the program adds to its numbers.
+const BASE: u64 = 1_000_000_000;
+/// How many numbers a test has for itself: whoever else tests on this machine is recorded, too.
+const NUMBERS: u64 = 250_000;
+/// How many tests there can be then: the numbers are process ids.
+const TESTS: u64 = (i32::MAX as u64 - BASE) / NUMBERS - 1;
+
+/// One at a time: each records what everybody does.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A world, and in it the program of `kernel/calls.c`.
+pub(crate) struct Ground {
+    pub(crate) world: World,
+    pub(crate) program: PathBuf,
+    /// What the program's numbers begin with.
+    first: u64,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Ground {
+    /// `None` (said so) where the kernel's events cannot be recorded.
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let world = World::new(name);
+        if !has_kernel_events(&world) {
+            return None;
+        }
+        let program = world.compile_file("kernel/calls.c", true, &[]);
+        let number = u64::from(std::process::id()) * 37 + NEXT.fetch_add(1, Ordering::Relaxed);
+        Some(Self { world, program, first: (1 + number % TESTS) * NUMBERS, _turn: turn })
+    }
+
+    pub(crate) fn command(&self, line: &str) -> Command {
+        self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// What `trackway LINE`, which must succeed, wrote; and what it said.
+    pub(crate) fn ok(&self, line: &str) -> (String, String) {
+        let output = self.command(line).output().expect("trackway runs");
+        let told = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "trackway {line}: {}", told.1);
+        told
+    }
+
+    /// What `trackway LINE`, which must fail, said.
+    pub(crate) fn refused(&self, line: &str) -> String {
+        let output = self.command(line).output().expect("trackway runs");
+        assert!(!output.status.success(), "trackway {line}: {}", text(&output.stdout));
+        text(&output.stderr)
+    }
+
+    pub(crate) fn status(&self, session: &str) -> Value {
+        let (text, _) = self.ok(&format!("session status {session} --format json"));
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Calls with these numbers, one after the other, by a program that then ends.
+    pub(crate) fn calls(&self, numbers: Range<u64>) {
+        let mut program = self.world.command(&self.program);
+        program.args([
+            (numbers.end - numbers.start).to_string(),
+            (self.first + numbers.start).to_string(),
+        ]);
+        let output = program.output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// What is to be added to numbers where the program is run by others: as it has it, and as the
+    /// call has it.
+    pub(crate) fn first(&self) -> (u64, u64) {
+        (self.first, BASE + self.first)
+    }
+
+    /// A shell that runs this, with the program as `$0`, and its first number as `$1`.
+    pub(crate) fn shell(&self, script: &str) -> Shell {
+        let mut shell = self.world.command("sh");
+        shell.args(["-c", script]).arg(&self.program).arg(self.first.to_string());
+        shell.stdin(Stdio::piped());
+        Shell(shell.spawn().expect("a shell"))
+    }
+
+    /// The lines of a trace; as babeltrace2 has them, too, where there is one.
+    pub(crate) fn lines(&self, trace: &str) -> Vec<String> {
+        let path = self.world.path(trace);
+        let printed = self.world.print(&path);
+        if has("babeltrace2") {
+            let theirs = self.world.babeltrace(&path).expect("it is there");
+            assert!(theirs.stdout == printed.as_bytes(), "babeltrace2 prints something else");
+        }
+        printed.lines().map(str::to_owned).collect()
+    }
+
+    /// The number of a call's entry, if it is one of the program's.
+    pub(crate) fn number(&self, line: &str) -> Option<u64> {
+        let rest = line.split_once("{ pid = ")?.1;
+        let number = rest.split(' ').next()?.parse::<u64>().ok()?.checked_sub(BASE + self.first)?;
+        (number < NUMBERS).then_some(number)
+    }
+
+    /// Numbers of the calls' entries, in the order of the lines.
+    pub(crate) fn numbers(&self, lines: &[String]) -> Vec<u64> {
+        let is_it = |line: &&String| line.contains(" syscall_entry_getpgid: ");
+        lines.iter().filter(is_it).filter_map(|line| self.number(line)).collect()
+    }
+
+    /// Asserts that a trace has these calls, in this order, and no other ones of the program.
+    pub(crate) fn check(&self, trace: &str, expected: impl IntoIterator<Item = u64>) {
+        let (found, expected) = (self.numbers(&self.lines(trace)), expected.into_iter());
+        let expected: Vec<u64> = expected.collect();
+        let ends = |list: &[u64]| (list.len(), list.first().copied(), list.last().copied());
+        assert!(found == expected, "{trace}: {:?}, not {:?}", ends(&found), ends(&expected));
+    }
+}
+
+/// A shell that waits for lines.
+pub(crate) struct Shell(Child);
+
+impl Shell {
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        let input = self.0.stdin.as_mut().expect("a pipe");
+        input.write_all(b"\n").expect("it reads");
+    }
+
+    pub(crate) fn wait(&mut self) {
+        assert!(self.0.wait().expect("a child").success());
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The streams' files in a folder, with their sizes.
+pub(crate) fn sizes_of(folder: &Path) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    let sized = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.starts_with("kernel")
+            .then(|| entry.metadata().map(|status| (name, status.len())).ok())?
+    });
+    sized.collect()
+}

@@ -1,0 +1,306 @@
+//! Folders that lie in another user's: who may rename what is above a trace, and puts a link there
+//! while root writes it, leads nobody elsewhere.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use trackway_tests::steps::{send, wait_for};
+use trackway_tests::{build_dir, has, skipped, text};
+
+use super::ground::Ground;
+use super::tracefs;
+
+const NOBODY: u32 = 65_534;
+/// Where the recorder stands still: behind this many of the folders that a snapshot looks for or
+/// makes. They are fewer than the last one.
+const STOPS: std::ops::RangeInclusive<usize> = 1..=6;
+
+/// A folder of somebody's in which root's traces lie, and one of root's.
+struct Swapped {
+    ground: Ground,
+    theirs: PathBuf,
+    victim: PathBuf,
+}
+
+/// A process that is ended with this.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // So that strace lets go of what it has stopped.
+        if let Ok(pid) = i32::try_from(self.0.id()) {
+            send(pid, libc::SIGTERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Swapped {
+    fn of(ground: Ground) -> Option<Self> {
+        if !has("strace") {
+            skipped("strace is not installed");
+            return None;
+        }
+        let [theirs, victim] = ["theirs", "victim"].map(|name| ground.world.path(name));
+        fs::create_dir(&theirs).expect("a folder");
+        std::os::unix::fs::chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("root may");
+        fs::create_dir_all(victim.join("kernel")).expect("a folder");
+        fs::write(victim.join("kernel/precious"), "root's").expect("a file");
+        Some(Self { ground, theirs, victim })
+    }
+
+    /// Everything that is in a folder.
+    fn all_in(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        let mut all: Vec<_> = entries
+            .flat_map(|entry| {
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let inner = if is_folder { Self::all_in(&entry.path()) } else { Vec::new() };
+                std::iter::once(entry.path()).chain(inner)
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn check_victim(&self, when: &str) {
+        let kernel = self.victim.join("kernel");
+        let all = Self::all_in(&self.victim);
+        assert_eq!(all, [kernel.clone(), kernel.join("precious")], "{when}");
+    }
+
+    /// What that user does: another folder is where `name` was, which is `moved` now.
+    fn swap(&self, name: &str) {
+        let script = "[ ! -e \"$1\" ] || mv -T \"$1\" moved; ln -s \"$2\" \"$1\"";
+        let mut shell = self.ground.world.command("sh");
+        shell.args(["-c", script, "sh", name]).arg(&self.victim);
+        shell.current_dir(&self.theirs).uid(NOBODY).gid(NOBODY);
+        let done = shell.output().expect("a shell");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+
+    /// Takes it back.
+    fn swap_back(&self, name: &str) {
+        fs::remove_file(self.theirs.join(name)).expect("a link");
+        // If it was there already.
+        let _ = fs::rename(self.theirs.join("moved"), self.theirs.join(name));
+    }
+
+    /// RUN a snapshot by the recorder of session `k`, which stands still behind the folder of that
+    /// number while `name` is swapped, and for which the disk is full if it `fails`. Whether it was
+    /// swapped, and there is a snapshot.
+    fn snapshot(&self, line: &str, name: &str, stop: usize, fails: bool) -> (bool, bool) {
+        let pid = self.ground.status("k")["pid"].as_u64().expect("a process id");
+        let pid = i32::try_from(pid).expect("a process id");
+        let log = self.ground.world.path("log");
+        let _ = fs::remove_file(&log);
+        let mut strace = self.ground.world.command("strace");
+        strace.args(["-f", "-e", "trace=mkdir,mkdirat,pwrite64", "-o"]).arg(&log);
+        strace.args(["-e", &format!("inject=mkdir,mkdirat:signal=SIGSTOP:when={stop}")]);
+        if fails {
+            strace.args(["-e", "inject=pwrite64:error=ENOSPC"]);
+        }
+        strace.args(["-p", &pid.to_string()]).stderr(Stdio::null());
+        let strace = Ending(strace.spawn().expect("strace runs"));
+        wait_for("strace", || {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+            let tracer = format!("TracerPid:\t{}\n", strace.0.id());
+            status.contains(&tracer)
+        });
+        let mut snapshot = self.ground.command(line);
+        let mut snapshot = snapshot.stderr(Stdio::null()).spawn().expect("trackway runs");
+        let has_stopped =
+            || fs::read_to_string(&log).is_ok_and(|log| log.contains("--- stopped by SIGSTOP ---"));
+        let mut is_done = false;
+        wait_for("a stop, or the end", || {
+            is_done = snapshot.try_wait().expect("a child").is_some();
+            is_done || has_stopped()
+        });
+        let is_swapped = has_stopped() && !is_done;
+        if is_swapped {
+            self.swap(name);
+        }
+        let mut status = None;
+        wait_for("a snapshot", || {
+            send(pid, libc::SIGCONT);
+            status = snapshot.try_wait().expect("a child");
+            status.is_some()
+        });
+        (is_swapped, status.is_some_and(|status| status.success()))
+    }
+
+    /// RUN `trackway LINE`, which stands still behind this call of that number while `name` is
+    /// swapped. Whether it was.
+    fn run(&self, line: &str, name: &str, (call, stop): (&str, usize)) -> bool {
+        let log = self.ground.world.path("log");
+        let _ = fs::remove_file(&log);
+        let mut strace = self.ground.world.command("strace");
+        strace.args(["-f", "-e", &format!("trace={call}"), "-o"]).arg(&log);
+        strace.args(["-e", &format!("inject={call}:signal=SIGSTOP:when={stop}")]);
+        strace.arg(build_dir().join("trackway")).args(line.split_whitespace());
+        let mut strace = Ending(strace.stderr(Stdio::null()).spawn().expect("strace runs"));
+        let stopped = || -> Option<i32> {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            let line = log.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
+            line.split(' ').next()?.parse().ok()
+        };
+        let mut is_done = false;
+        wait_for("a stop, or the end", || {
+            is_done = strace.0.try_wait().expect("a child").is_some();
+            is_done || stopped().is_some()
+        });
+        let Some(pid) = stopped().filter(|_| !is_done) else { return false };
+        self.swap(name);
+        wait_for("its end", || {
+            send(pid, libc::SIGCONT);
+            strace.0.try_wait().expect("a child").is_some()
+        });
+        true
+    }
+}
+
+/// RUN snapshots into another user's folder, who puts a link to root's there meanwhile; also where
+/// they find no room. EXPECT them in the folder that was begun with or nowhere, and nothing else
+/// changed.
+#[test]
+fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
+    for via in ["bpf", "tracefs"] {
+        let made = if via == "bpf" { Ground::new } else { tracefs::ground };
+        let Some(swapped) = made("ksession-swapped").and_then(Swapped::of) else { return };
+        let ground = &swapped.ground;
+        let line = "--kernel syscalls:getpgid --kernel-only --flight-recorder -o flight";
+        match via {
+            "bpf" => drop(ground.ok(&format!("session create k {line}"))),
+            _ => tracefs::create(ground, line),
+        }
+        ground.calls(0..100);
+        let (mut swaps, mut snapshots) = (0, 0);
+        for (stop, fails) in STOPS.flat_map(|stop| [(stop, false), (stop, true)]) {
+            let (is_swapped, is_there) =
+                swapped.snapshot("session snapshot k -o theirs/snap", "snap", stop, fails);
+            swapped.check_victim(&format!("{via}: stop {stop}, fails: {fails}"));
+            let snap = swapped.theirs.join("snap");
+            if is_swapped {
+                swaps += 1;
+                swapped.swap_back("snap");
+            }
+            let has_kernel = snap.join("kernel/metadata").is_file();
+            assert!(!has_kernel || (is_there && !fails), "half of it: {stop}");
+            if has_kernel && is_swapped {
+                snapshots += 1;
+                ground.check("theirs/snap", 0..100);
+            }
+            let _ = fs::remove_dir_all(&snap);
+        }
+        assert!(swaps > 0 && snapshots > 0, "{via}: {swaps}, {snapshots}");
+        ground.ok("session destroy k");
+    }
+}
+
+/// RUN snapshots without a name of a session whose folder lies in another user's, who puts a link
+/// there meanwhile. EXPECT the same.
+#[test]
+fn a_sessions_snapshots_go_where_its_folder_is_now() {
+    let Some(swapped) = Ground::new("ksession-swapped-own").and_then(Swapped::of) else { return };
+    let ground = &swapped.ground;
+    ground.ok("session create k --kernel syscalls:getpgid --kernel-only --flight-recorder \
+         -o theirs/flight");
+    ground.calls(0..100);
+    for (stop, fails) in STOPS.flat_map(|stop| [(stop, false), (stop, true)]) {
+        let (is_swapped, _) = swapped.snapshot("session snapshot k", "flight", stop, fails);
+        swapped.check_victim(&format!("stop {stop}, fails: {fails}"));
+        if is_swapped {
+            swapped.swap_back("flight");
+        }
+    }
+    ground.check("theirs/flight/snapshot-1", 0..100);
+    // And what it removes at its end is there, too.
+    fs::write(swapped.victim.join("metadata"), "root's").expect("a file");
+    swapped.swap("flight");
+    ground.ok("session destroy k");
+    fs::remove_file(swapped.victim.join("metadata")).expect("it is there");
+    swapped.check_victim("destroyed");
+}
+
+/// RUN recover and merge where another user puts a link meanwhile. EXPECT the trace that was there
+/// to be completed, or nothing; and nothing to be written where the link leads.
+#[test]
+fn what_is_recovered_and_merged_is_not_somebody_elses() {
+    let Some(ground) = Ground::new("ksession-swapped-left") else { return };
+    ground.ok("session create k --kernel syscalls:getpgid --kernel-only -o left");
+    ground.calls(0..1000);
+    let printed = || ground.command("print left").output().expect("it runs");
+    wait_for("the events", || text(&printed().stdout).contains(" syscall_entry_getpgid: "));
+    let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+    send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+    let status = || ground.command("session status k").output().expect("it runs");
+    wait_for("its end", || !status().status.success());
+    let Some(swapped) = Swapped::of(ground) else { return };
+    let world = &swapped.ground.world;
+    let copy = |to: &Path| {
+        let mut copy = world.command("cp");
+        let done = copy.arg("-rT").arg(world.path("left")).arg(to).status().expect("cp runs");
+        assert!(done.success());
+    };
+    let trace = swapped.theirs.join("trace");
+    fs::remove_dir_all(&swapped.victim).expect("ours");
+    copy(&swapped.victim);
+    let before = contents(&swapped.victim);
+    let mut swaps = 0;
+    for call in ["flock", "ftruncate", "rename"] {
+        for stop in 1..=3 {
+            copy(&trace);
+            if swapped.run("recover theirs/trace", "trace", (call, stop)) {
+                swaps += 1;
+                swapped.swap_back("trace");
+            }
+            assert!(contents(&swapped.victim) == before, "{call} {stop}");
+            fs::remove_dir_all(&trace).expect("a trace");
+        }
+    }
+    assert!(swaps > 0, "recovered");
+    swapped.ground.ok("recover left");
+    for stop in STOPS {
+        let is_swapped = swapped.run("merge left -o theirs/out", "out", ("mkdir,mkdirat", stop));
+        assert!(contents(&swapped.victim) == before, "merged: {stop}");
+        if is_swapped {
+            swaps += 1;
+            swapped.swap_back("out");
+        }
+        let _ = fs::remove_dir_all(swapped.theirs.join("out"));
+    }
+    assert!(swaps > 3, "merged");
+}
+
+/// What is in all that is in a folder.
+fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let all = Swapped::all_in(folder).into_iter();
+    all.map(|path| (path.clone(), fs::read(path).ok())).collect()
+}
+
+/// RUN the start of a recording that has too few open files. EXPECT nothing of it to stay.
+#[test]
+fn what_cannot_begin_for_want_of_open_files_leaves_nothing() {
+    let Some(ground) = Ground::new("ksession-descriptors") else { return };
+    let mut failed = 0;
+    for limit in (40..=130).step_by(6) {
+        let script = format!("ulimit -n {limit}; exec \"$@\"");
+        let mut record = ground.world.command("sh");
+        record.args(["-c", &script, "sh"]).arg(build_dir().join("trackway"));
+        let options = "record --kernel sched_*,syscalls:openat,kmem_* --buffer-size 128K -o new";
+        record.args(options.split_whitespace()).args(["--", "true"]);
+        let output = record.output().expect("sh runs");
+        let new = ground.world.path("new");
+        if output.status.success() {
+            fs::remove_dir_all(new).expect("a trace");
+        } else {
+            failed += 1;
+            let talk = text(&output.stderr);
+            let left = new.exists().then(|| Swapped::all_in(&new));
+            assert_eq!(left, None, "{limit} open files: {talk}");
+        }
+    }
+    assert!(failed > 0, "there are enough");
+}

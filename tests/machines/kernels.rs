@@ -1,0 +1,153 @@
+//! Kernels other than the one that runs here, on machines of their own (`make test-kernels`; a part
+//! of `make test` where a kernel is there): what happens in NMIs, which nobody can ask for here, is
+//! recorded, by BPF and by tracefs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_tests::machine::{self, Console};
+use trackway_tests::{Summary, World, build_dir, has, skipped, source_dir};
+
+/// How often `machine/interrupts.c` asks for NMIs.
+const TIMES: u64 = 20;
+/// The first number of its calls: no process has it.
+const FIRST: u64 = 100_000_000;
+/// Pairs of events of which the second follows the first on the same processor.
+const PAIRS: [[&str; 2]; 2] = [
+    ["irq_softirq_entry", "irq_softirq_exit"],
+    ["x86_irq_vectors_local_timer_entry", "x86_irq_vectors_local_timer_exit"],
+];
+
+/// A kernel that `scripts/kernel` has fetched, or that the variable names.
+fn kernel() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("TRACKWAY_TEST_KERNEL") {
+        return Some(named.into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    let boot = source_dir().join(target).join("kernels/amd64/boot");
+    let mut entries = fs::read_dir(boot).ok()?.flatten().map(|entry| entry.path());
+    entries.find(|path| path.to_string_lossy().contains("vmlinuz"))
+}
+
+fn compile(name: &str, to: &Path) {
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to);
+    compiler.arg(source_dir().join("tests/machine").join(name));
+    let output = compiler.output().expect("the compiler runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The libraries of a program, and its loader.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().expect("ldd runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = text.split_whitespace().filter(|word| word.starts_with('/'));
+    words.map(|word| word.trim_end_matches(':').into()).collect()
+}
+
+fn file_system(world: &World, plan: &str) -> PathBuf {
+    let root = world.path("root");
+    fs::create_dir_all(root.join("bin")).expect("a folder");
+    compile("init.c", &root.join("init"));
+    compile("interrupts.c", &root.join("bin/interrupts"));
+    for name in ["trackway", "libtrackway.so"] {
+        let (from, to) = (build_dir().join(name), root.join("bin").join(name));
+        let status = Command::new("strip").arg("-o").arg(&to).arg(&from).status();
+        assert!(status.expect("strip runs").success(), "{name}");
+        for library in libraries(&from) {
+            let to = root.join(library.strip_prefix("/").expect("it is absolute"));
+            fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+            fs::copy(&library, &to).expect("a library");
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).expect("its mode");
+        }
+    }
+    fs::write(root.join("plan"), plan).expect("the plan");
+    machine::pack(world, &root)
+}
+
+/// Events of this name, each with its CPU.
+fn events<'a>(lines: &'a [&str], name: &str) -> Vec<&'a str> {
+    let named = format!(" {name}: ");
+    lines.iter().copied().filter(|line| line.contains(&named)).collect()
+}
+
+/// Of each processor, none ends that has not begun; what was under way at the begin, and at the
+/// end, lacks one.
+fn check_pairs(lines: &[&str], [begin, end]: [&str; 2]) {
+    let mut seen = 0;
+    for cpu in ["{ cpu_id = 0 }", "{ cpu_id = 1 }"] {
+        let mut is_open = None;
+        for line in lines.iter().filter(|line| line.contains(cpu)) {
+            let is_begin = line.contains(&format!(" {begin}: "));
+            if is_begin || line.contains(&format!(" {end}: ")) {
+                assert_ne!(is_open, Some(is_begin), "{begin}, {end}: {line}");
+                is_open = Some(is_begin);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 10, "{begin}: {seen}");
+}
+
+fn check(world: &World, console: &Console, via: &str) {
+    let at = format!(" /tmp/{via} ");
+    let command = console.commands.iter().find(|(command, ..)| command.contains(&at));
+    let (_, said, status) = command.expect("it was run");
+    assert_eq!(*status, 0, "{via}: {said}");
+    let line = said.lines().find_map(|line| line.strip_prefix("nmi ")).expect("a count");
+    let nmis: usize = line.trim().parse().expect("a number");
+    assert!(nmis as u64 >= TIMES, "{nmis} NMIs");
+    let summary = Summary::parse(said);
+    assert_eq!((summary.lost, summary.overwritten), (0, 0), "{via}: {said}");
+    let trace = world.path(via);
+    console.save(&format!("/tmp/{via}/"), &trace);
+    let text = world.print(&trace);
+    assert_eq!(text.lines().count() as u64, summary.recorded, "{via}: {said}");
+    if let Some(theirs) = world.babeltrace(&trace) {
+        assert!(text.as_bytes() == theirs.stdout, "{via}: not as babeltrace2 prints it");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    // Several handlers are asked of each, of which one knows it.
+    let handled = events(&lines, "nmi_handler");
+    let handled = handled.iter().filter(|line| line.contains("handled = 1 ")).count();
+    assert_eq!(handled, nmis, "{via}");
+    PAIRS.into_iter().for_each(|pair| check_pairs(&lines, pair));
+    for number in FIRST..FIRST + 2 * TIMES {
+        let field = format!("pid = {number} ");
+        let calls = events(&lines, "syscall_entry_getpgid");
+        assert_eq!(calls.iter().filter(|line| line.contains(&field)).count(), 1, "{number}");
+    }
+    println!("{via}: {nmis} NMIs, {} events", summary.recorded);
+}
+
+#[test]
+fn nmis_are_recorded_by_another_kernel() {
+    for program in ["qemu-system-x86_64", "cpio", "gcc", "ldd", "strip"] {
+        if !has(program) {
+            return skipped(format!("{program} is not installed"));
+        }
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return skipped("the kernel is for x86-64");
+    }
+    let Some(kernel) = kernel() else {
+        return skipped("no other kernel was fetched (scripts/kernel amd64)");
+    };
+    let mut plan = String::new();
+    for via in ["bpf", "tracefs"] {
+        plan.push_str(&format!(
+            "/bin/trackway record --system --kernel-via {via} --buffer-size 4M --kernel \
+             nmi:*,irq_vectors:local_timer*,irq:softirq_*,syscalls:getpgid -o /tmp/{via} -- \
+             /bin/interrupts {TIMES} {FIRST}\ntake /tmp/{via}\n"
+        ));
+    }
+    let world = World::new("kernels");
+    let image = file_system(&world, &plan);
+    let emulator = world.command("qemu-system-x86_64");
+    let console = machine::run(&world, emulator, &kernel, &image, "ttyS0");
+    for via in ["bpf", "tracefs"] {
+        check(&world, &console, via);
+    }
+}

@@ -1,0 +1,262 @@
+//! A machine with a real systemd, made of this machine's own programs in namespaces of its own
+//! (`machine.sh`), with what `make install` installs.
+//!
+//! Main invariant: it is there as long as the pipe that this process holds, so that nothing of it
+//! stays when the test ends, fails, or is killed. It is never shut down, but always cut off: what
+//! tests see of a clean end they have to ask for.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+
+use trackway_tests::steps::wait_for;
+use trackway_tests::{World, build_dir, has, is_root, skipped, source_dir};
+
+/// Programs that it is made of, or with.
+const NEEDED: [&str; 7] = ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
+/// What it has of systemd, and of PAM.
+const SYSTEMD: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/systemd"];
+/// Longest that a command in it takes, in seconds.
+const PATIENCE: &str = "60";
+
+/// The program that is recorded: `myapp count N` emits N events with the numbers from 0, `myapp
+/// serve` goes on.
+const MYAPP: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <trackway/trackway.h>
+#include <unistd.h>
+TRACKWAY_EVENT(myapp, request, TRACKWAY_INFO, (u32, number));
+int main(int count, char **arguments)
+{
+    const unsigned long until = count == 3 ? strtoul(arguments[2], NULL, 10) : -1ul;
+    for (unsigned long i = 0; i < until; i++) {
+        trackway(myapp, request, (unsigned)i);
+        if (count != 3) usleep(500);
+    }
+    return 0;
+}
+"#;
+
+/// Why there can be none here, if so.
+fn hindrance() -> Option<String> {
+    if !is_root() {
+        return Some("not root: systemd needs namespaces".into());
+    }
+    if let Some(program) = NEEDED.into_iter().find(|program| !has(program)) {
+        return Some(format!("{program} is not installed"));
+    }
+    if let Some(file) = SYSTEMD.into_iter().find(|file| !Path::new(file).exists()) {
+        return Some(format!("{file} is not installed"));
+    }
+    if !Path::new("/bin").is_symlink() {
+        return Some("/bin is no link: systemd's machine is made of /usr alone".into());
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup", "--net", "sh", "-c"]);
+    unshare.arg(
+        "mount --make-rprivate / && mount -t tmpfs place /mnt && mknod /mnt/null c 1 3 && \
+         mkdir /mnt/groups && mount -t cgroup2 groups /mnt/groups && test -w /mnt/groups",
+    );
+    match unshare.stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(status) if status.success() => None,
+        _ => Some("systemd needs namespaces and control groups, which are not to be had".into()),
+    }
+}
+
+/// What is installed in all machines.
+struct Installed {
+    world: World,
+}
+
+impl Installed {
+    fn get() -> Arc<Self> {
+        static LAST: Mutex<Weak<Installed>> = Mutex::new(Weak::new());
+        let mut last = LAST.lock().expect("it was installed the last time, too");
+        if let Some(installed) = last.upgrade() {
+            return installed;
+        }
+        let world = World::new("systemd-installed");
+        let mut make = Command::new("make");
+        // What was built is installed as it is.
+        make.args(["--no-print-directory", "-o", "build", "install"]).current_dir(source_dir());
+        make.arg(format!("DESTDIR={}", world.path("").display()));
+        make.arg(format!("BUILD={}", build_dir().display()));
+        let output = make.output().expect("make runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let program = world.compile("myapp", MYAPP, true, &["-Wl,-rpath,/usr/local/lib"]);
+        let there = world.path("usr/local/bin/myapp");
+        fs::copy(program, there).expect("the program is installed");
+        let installed = Arc::new(Self { world });
+        *last = Arc::downgrade(&installed);
+        installed
+    }
+}
+
+/// A machine.
+pub(crate) struct Machine {
+    keeper: Child,
+    /// Its systemd, as it is called outside.
+    pid: u32,
+    messages: PathBuf,
+    _installed: Arc<Installed>,
+    _world: World,
+}
+
+impl Machine {
+    /// One that has started; none where there can be none, which is said.
+    pub(crate) fn start(name: &str) -> Option<Self> {
+        if let Some(because) = hindrance() {
+            skipped(&because);
+            return None;
+        }
+        let installed = Installed::get();
+        let world = World::new(&format!("systemd-{name}"));
+        let root = world.path("root");
+        fs::create_dir(&root).expect("a folder");
+        let messages = world.path("messages");
+        let group = world.path("").file_name().expect("a name").to_owned();
+        let mut keeper = Command::new("unshare");
+        keeper
+            .args(["--mount", "--cgroup", "bash"])
+            .arg(source_dir().join("tests/machines/systemd/machine.sh"));
+        keeper.arg(&root).arg(installed.world.path("usr/local")).arg(group);
+        // A group of its own: who kills ours leaves it alone, and it ends by itself.
+        keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        keeper.stderr(fs::File::create(&messages).expect("a file"));
+        let mut keeper = keeper.spawn().expect("unshare runs");
+        let mut line = String::new();
+        let read = BufReader::new(keeper.stdout.take().expect("a pipe")).read_line(&mut line);
+        read.expect("a line");
+        let pid = line.trim().parse();
+        let talk = || fs::read_to_string(&messages).unwrap_or_default();
+        let pid = pid.unwrap_or_else(|_| panic!("no machine: {}", talk()));
+        let machine = Self { keeper, pid, messages, _installed: installed, _world: world };
+        wait_for("systemd", || machine.run("systemctl is-active default.target").status.success());
+        Some(machine)
+    }
+
+    /// A command line in it, as root; whoever runs it is in none of its services.
+    fn command(&self, script: &str) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", PATIENCE, "nsenter", "--target", &self.pid.to_string()]);
+        command.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"]);
+        command.args(["--wd", "env", "-i", "HOME=/root", "PAGER=", "SYSTEMD_COLORS=0"]);
+        command.arg("PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+        command.args(["sh", "-e", "-c", script]).stdin(Stdio::null());
+        command
+    }
+
+    /// What a command line did.
+    pub(crate) fn run(&self, script: &str) -> Output {
+        self.command(script).output().expect("nsenter runs")
+    }
+
+    /// What a command line, which must succeed, wrote.
+    pub(crate) fn ok(&self, script: &str) -> String {
+        let output = self.run(script);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (text, talk) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{script}\n{text}{talk}");
+        text
+    }
+
+    /// What a command line, which must fail, said.
+    pub(crate) fn fails(&self, script: &str) -> String {
+        let output = self.run(script);
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{script}\n{talk}");
+        talk
+    }
+
+    /// Everything that was said so far, for who has to find out what went wrong.
+    fn log(&self) -> String {
+        let journal = self.run("journalctl --no-pager -o short-monotonic");
+        let messages = fs::read_to_string(&self.messages).unwrap_or_default();
+        format!("{}{messages}", String::from_utf8_lossy(&journal.stdout))
+    }
+
+    /// Waits until a command line succeeds.
+    pub(crate) fn wait(&self, script: &str) {
+        wait_for(script, || self.run(script).status.success());
+    }
+
+    /// Writes a session's file.
+    pub(crate) fn session(&self, name: &str, toml: &str) {
+        self.ok(&format!(
+            "mkdir -p /etc/trackway; cat >/etc/trackway/{name}.toml <<'E'\n{toml}E\n"
+        ));
+    }
+
+    /// Makes a service of these lines. What is recorded runs as one.
+    pub(crate) fn service(&self, name: &str, lines: &str) {
+        self.ok(&format!(
+            "cat >/etc/systemd/system/{name}.service <<'E'\n{lines}E\nsystemctl daemon-reload"
+        ));
+    }
+
+    /// A property of a unit.
+    pub(crate) fn property(&self, unit: &str, name: &str) -> String {
+        self.ok(&format!("systemctl show --value --property {name} {unit}")).trim().to_owned()
+    }
+
+    /// Numbers in a trace, in its order.
+    pub(crate) fn numbers(&self, trace: &str) -> Vec<u32> {
+        let text = self.ok(&format!("trackway print {trace}"));
+        let number = |line: &str| {
+            let (_, fields) = line.split_once("myapp:request: ")?;
+            fields.split_once("number = ")?.1.split_once(' ')?.0.parse().ok()
+        };
+        text.lines().map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
+    }
+
+    /// Events that a session has recorded; none where there is no such session.
+    pub(crate) fn recorded(&self, session: &str) -> u64 {
+        let output = self.run(&format!("trackway session status {session} --format json"));
+        let status = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        status.ok().and_then(|status| status["counts"]["recorded"].as_u64()).unwrap_or(0)
+    }
+
+    /// Waits until a session has recorded `more`.
+    pub(crate) fn wait_more(&self, session: &str, more: u64) {
+        let before = self.recorded(session);
+        wait_for("events", || self.recorded(session) >= before + more);
+    }
+
+    /// Starts what knows of logins.
+    pub(crate) fn has_logins(&self) {
+        self.ok("systemctl start dbus.service systemd-logind.service");
+    }
+
+    /// A command line that the user alice types, from her login to her logout.
+    pub(crate) fn logs_in(&self, script: &str) -> String {
+        self.ok(&format!(
+            "systemd-run --quiet --wait --pipe --property PAMName=login --property User=alice \
+             --property WorkingDirectory=/home/alice sh -e <<'E'\n{script}\nE\n"
+        ))
+    }
+
+    /// Waits until nobody is logged in, and what is removed then is gone.
+    pub(crate) fn wait_logged_out(&self) {
+        self.wait("test -z \"$(loginctl list-users --no-legend)\" && test ! -e /run/user/2000");
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let is_failing = std::thread::panicking();
+        if is_failing {
+            // Where the failure itself is shown.
+            eprintln!("{}", self.log());
+        }
+        // The end of its standard input, as if this process had been killed.
+        drop(self.keeper.stdin.take());
+        // It says by its status whether everything is gone: a control group has no end before its
+        // processes.
+        let status = self.keeper.wait();
+        assert!(is_failing || status.is_ok_and(|status| status.success()), "something is left");
+    }
+}

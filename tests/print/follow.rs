@@ -1,0 +1,520 @@
+//! `trackway print --follow`: a trace shown while it is being written.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use trackway_tests::steps::wait_for;
+use trackway_tests::{World, build_dir, text};
+
+const TICKER: &str = r#"
+#include <pthread.h>
+#include <trackway/trackway.h>
+#include <stdio.h>
+#include <unistd.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO, (u32, n));
+TRACKWAY_EVENT(myapp, last, TRACKWAY_INFO, (str, word));
+static void *ticker(void *unused)
+{
+    (void)unused;
+    for (unsigned n = 0; n < 1500; n++) {
+        trackway(myapp, tick, n);
+        usleep(1000);
+    }
+    return NULL;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, ticker, NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    getchar();
+    trackway(myapp, last, "end");
+    return 0;
+}
+"#;
+
+#[test]
+fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
+    let world = World::new("follow");
+    let program = world.compile("ticker", TICKER, true, &[]);
+    let trace = world.path("trace");
+    let mut recorder = world.trackway(&["record", "-o"]);
+    let recorder = recorder
+        .arg(&trace)
+        .arg("--")
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut recorder = recorder.expect("trackway runs");
+    // Its folder comes first, its metadata a moment later.
+    wait_for("the trace's folder", || trace.is_dir());
+    let shown = world.path("shown");
+    let follower = world
+        .trackway(&["print", "--follow"])
+        .arg(&trace)
+        .stdout(File::create(&shown).expect("a file"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("trackway runs");
+    let text = || std::fs::read_to_string(&shown).expect("text");
+    // All of it, while the program still runs.
+    wait_for("the ticks", || text().matches("myapp:tick").count() == 3 * 1500);
+    assert!(!text().contains("myapp:last"));
+    drop(recorder.stdin.take());
+    assert!(recorder.wait().expect("it ends").success());
+    let output = follower.wait_with_output().expect("it ends");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    assert_eq!(messages, "");
+    let whole = world.print(&trace);
+    // On a machine that lets the recorder wait, some may have come too late for their place.
+    let lines = |text: &str| {
+        let mut lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split(' ').skip(2).collect::<Vec<_>>().join(" "))
+            .collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(lines(&text()), lines(&whole));
+    assert!(text().ends_with("{ word = \"end\" }\n"));
+}
+
+#[test]
+fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
+    let world = World::new("follow-ended");
+    let program = world.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let follow = |path| world.trackway(&["print", "--follow"]).arg(path).output().expect("it runs");
+    let output = follow(recording.trace.clone());
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), world.print(&recording.trace));
+    assert_eq!(follow(world.path("nothing")).status.code(), Some(2));
+}
+
+/// RUN a follower with filters on what no event of the trace is or has so far. EXPECT that to be
+/// said, and the others shown; what was perhaps meant otherwise is refused.
+#[test]
+fn what_may_come_is_no_reason_to_refuse_a_filter() {
+    let world = World::new("follow-filters");
+    let program = world.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let recording = world.record(&["--on", "myapp:tick"], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    let follow = |filter: &str| {
+        let mut print = world.trackway(&["print", "--follow", "--filter", filter]);
+        let output = print.arg(&recording.trace).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), ticks(&output.stdout), said)
+    };
+    for (filter, status, shown, message) in [
+        ("later:*: size > 3", 0, 30, "matches 'later:*', and it keeps nothing out so far"),
+        ("myap:*: n > 3", 0, 30, "did you mean 'myapp:*'?"),
+        ("size > 3", 0, 0, "no event that is there yet is one for --filter:\nsize > 3\n"),
+        ("vtid > 3", 2, 0, "did you mean '$ctx.vtid'?"),
+        ("myapp:tick: size > 3", 2, 0, "unknown field 'size' of myapp:tick"),
+    ] {
+        let (found, count, said) = follow(filter);
+        assert_eq!((found, count), (Some(status), shown), "{filter}: {said}");
+        assert!(said.contains(message), "{filter}: {said}");
+    }
+}
+
+/// Ticks once for each byte that it reads.
+const ANSWERER: &str = r#"
+#include <trackway/trackway.h>
+#include <stdio.h>
+TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO, (u32, n));
+int main(void) {
+    for (unsigned n = 0; getchar() != EOF; n++)
+        trackway(myapp, tick, n);
+    return 0;
+}
+"#;
+
+/// A program that ticks when it is told to, being recorded. Both end with this.
+struct Recorded<'w> {
+    world: &'w World,
+    trace: PathBuf,
+    recorder: Child,
+    input: Option<ChildStdin>,
+}
+
+impl<'w> Recorded<'w> {
+    fn start(world: &'w World) -> Self {
+        let program = world.compile("answerer", ANSWERER, true, &[]);
+        let trace = world.path("trace");
+        let mut recorder = world.trackway(&["record", "-q", "-o"]);
+        recorder.arg(&trace).arg("--").arg(&program);
+        let mut recorder = recorder.stdin(Stdio::piped()).spawn().expect("trackway runs");
+        let input = recorder.stdin.take();
+        let recorded = Self { world, trace, recorder, input };
+        wait_for("the trace", || recorded.print(&[]).status.success());
+        recorded
+    }
+
+    /// Lets the program tick, and waits until that is in the trace.
+    fn tick(&mut self) {
+        let before = ticks(&self.print(&[]).stdout);
+        self.input.as_mut().expect("a pipe").write_all(b"x").expect("the program reads");
+        wait_for("a tick", || ticks(&self.print(&[]).stdout) > before);
+    }
+
+    fn print(&self, options: &[&str]) -> Output {
+        let mut print = self.world.trackway(&["print"]);
+        print.args(options).arg(&self.trace).output().expect("trackway runs")
+    }
+
+    fn follow(&self, options: &[&str]) -> Follower {
+        Follower::start(self.world, options, &self.trace)
+    }
+
+    /// Lets the program, and with it the recorder, end.
+    fn finish(mut self) {
+        drop(self.input.take());
+        assert!(self.recorder.wait().expect("it ends").success());
+    }
+
+    /// Kills the recorder; the program then ends, too.
+    fn kill(mut self) -> PathBuf {
+        self.recorder.kill().expect("it runs");
+        self.recorder.wait().expect("it ends");
+        drop(self.input.take());
+        std::mem::take(&mut self.trace)
+    }
+}
+
+impl Drop for Recorded<'_> {
+    fn drop(&mut self) {
+        let _ = self.recorder.kill();
+        let _ = self.recorder.wait();
+    }
+}
+
+/// `trackway print --follow`, killed at the latest when it goes.
+struct Follower {
+    child: Option<Child>,
+    out: PathBuf,
+    messages: PathBuf,
+}
+
+impl Follower {
+    fn start(world: &World, options: &[&str], trace: &Path) -> Self {
+        let mut command = world.trackway(&["print", "--follow"]);
+        command.args(options).arg(trace);
+        Self::run(world, command)
+    }
+
+    fn run(world: &World, mut command: Command) -> Self {
+        let (out, messages) = (world.path("shown"), world.path("said"));
+        let file = |path: &Path| File::create(path).expect("a file");
+        let child = command.stdout(file(&out)).stderr(file(&messages)).spawn();
+        Self { child: Some(child.expect("trackway runs")), out, messages }
+    }
+
+    fn shown(&self) -> usize {
+        ticks(&fs::read(&self.out).expect("text"))
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.messages).expect("text")
+    }
+
+    /// Waits for its end: the exit status, how many ticks it showed, and what it said.
+    fn finish(mut self) -> (Option<i32>, usize, String) {
+        let mut child = self.child.take().expect("it was not waited for");
+        let mut status = None;
+        wait_for("the end of following", || {
+            status = child.try_wait().expect("its state");
+            status.is_some()
+        });
+        (status.and_then(|status| status.code()), self.shown(), self.said())
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn ticks(text: &[u8]) -> usize {
+    String::from_utf8_lossy(text).matches("myapp:tick").count()
+}
+
+#[test]
+fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recovered() {
+    let world = World::new("follow-killed");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    for options in [&[][..], &["--stats"], &["--details"]] {
+        let live = recorded.print(options);
+        assert!(live.status.success() && text(&live.stderr).is_empty(), "{}", text(&live.stderr));
+    }
+    let follower = recorded.follow(&[]);
+    wait_for("the tick", || follower.shown() == 1);
+    let trace = recorded.kill();
+    let (status, shown, said) = follower.finish();
+    assert_eq!((status, shown), (Some(1), 1), "{said}");
+    let place = fs::canonicalize(&trace).expect("a folder");
+    let hint = format!("hint: trackway recover {} completes it", place.display());
+    assert!(
+        said.contains(" is not complete: its recorder was killed or interrupted\n")
+            && said.contains(&hint)
+    );
+
+    let print = |options: &[&str]| {
+        let output = world.trackway(&["print"]).args(options).arg(&trace).output();
+        output.expect("trackway runs")
+    };
+    for options in [&[][..], &["--stats"], &["--details"], &["--count"]] {
+        let output = print(options);
+        assert!(output.status.success(), "{options:?}: it is not damaged");
+        assert!(text(&output.stderr).contains(&hint), "{}", text(&output.stderr));
+    }
+    if let Some(theirs) = world.babeltrace(&trace) {
+        assert_eq!(text(&print(&[]).stdout), text(&theirs.stdout));
+    }
+    let (_, words) = hint.split_once("trackway ").expect("a command");
+    let words: Vec<&str> = words.split(' ').take(2).collect();
+    let recovered = world.trackway(&words).output().expect("trackway runs");
+    assert!(text(&recovered.stderr).contains("recovered "), "{}", text(&recovered.stderr));
+    assert_eq!(text(&print(&[]).stderr), "");
+    let (status, shown, said) = Follower::start(&world, &[], &trace).finish();
+    assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
+}
+
+#[test]
+fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled() {
+    let world = World::new("follow-gone");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let trace = recorded.kill();
+    // As if the machine had been restarted.
+    for file in fs::read_dir(world.window_dir()).expect("a folder").flatten() {
+        fs::remove_file(file.path()).expect("a window");
+    }
+    let said = || {
+        let output = world.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
+        assert!(output.status.success());
+        text(&output.stderr)
+    };
+    assert!(said().contains("is not complete"));
+    let recovered = world.trackway(&["recover"]).arg(&trace).output().expect("trackway runs");
+    assert!(recovered.status.success());
+    let recovered = text(&recovered.stderr);
+    assert!(recovered.contains("what is written is all there is"), "{recovered}");
+    assert_eq!(said(), "");
+}
+
+#[test]
+fn traces_made_of_a_recorded_one_are_not_taken_for_incomplete() {
+    let world = World::new("follow-trimmed");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let trace = recorded.trace.clone();
+    recorded.finish();
+    let trimmed = world.path("trimmed");
+    let output = world.trackway(&["trim", "-o"]).arg(&trimmed).arg(&trace).output();
+    assert!(output.expect("trackway runs").status.success());
+    let (status, shown, said) = Follower::start(&world, &[], &trimmed).finish();
+    assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
+}
+
+#[test]
+fn times_of_the_day_are_those_of_the_first_event_whenever_it_comes() {
+    let world = World::new("follow-begin");
+    let trace = world.path("trace");
+    fs::create_dir(&trace).expect("a folder");
+    let wrong = Follower::start(&world, &["--begin", "25:00"], &trace).finish();
+    assert_eq!((wrong.0, wrong.1), (Some(2), 0));
+    assert!(wrong.2.contains("'25:00' is not a time"), "{}", wrong.2);
+
+    let follower = Follower::start(&world, &["--begin", "00:00"], &trace);
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    wait_for("the tick", || follower.shown() == 1);
+    recorded.finish();
+    assert_eq!(follower.finish(), (Some(0), 1, String::new()));
+}
+
+#[test]
+fn following_ends_with_the_range_whether_or_not_anything_happens() {
+    let world = World::new("follow-end");
+    let mut recorded = Recorded::start(&world);
+    let soon = || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
+        (now + Duration::from_secs(1)).as_secs().to_string()
+    };
+    let ended = |shown| (Some(0), shown, String::new());
+    // Nothing has happened at all.
+    assert_eq!(recorded.follow(&["--end", &soon()]).finish(), ended(0));
+    recorded.tick();
+    // Nothing happens any more.
+    let end = soon();
+    assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
+    recorded.tick();
+    assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
+    // All of it is later than the day's beginning: there is nothing to wait for.
+    assert_eq!(recorded.follow(&["--end", "00:00"]).finish(), ended(0));
+    recorded.finish();
+}
+
+#[test]
+fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
+    let world = World::new("follow-end-killed");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    // So soon after what is there that it is reached before the traces are known to have ended.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
+    let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
+    let trace = recorded.kill();
+    let follow = || Follower::start(&world, &["--begin", "0", "--end", &end], &trace).finish();
+    let (status, shown, said) = follow();
+    assert_eq!((status, shown), (Some(1), 1), "{said}");
+    assert!(said.contains(" is not complete: its recorder was killed or interrupted\n"), "{said}");
+    assert!(world.trackway(&["recover"]).output().expect("trackway runs").status.success());
+    assert_eq!(follow(), (Some(0), 1, String::new()));
+}
+
+#[test]
+fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
+    let world = World::new("follow-moved");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let follower = recorded.follow(&[]);
+    wait_for("the tick", || follower.shown() == 1);
+    let moved = world.path("moved");
+    fs::rename(&recorded.trace, &moved).expect("a folder");
+    recorded.trace = moved.clone();
+    recorded.tick();
+    recorded.finish();
+    let (status, shown, said) = follower.finish();
+    assert_eq!((status, shown), (Some(0), 2), "{said}");
+    assert!(said.contains(" was moved, and is followed in ") && said.lines().count() == 1);
+
+    // Of other tracers it is not known when they end.
+    let trace = world.path("other");
+    fs::create_dir(&trace).expect("a folder");
+    fs::write(trace.join("metadata"), METADATA).expect("metadata");
+    let follower = Follower::start(&world, &[], &trace);
+    let mut stream = File::create(trace.join("stream")).expect("a file");
+    for n in 0..3_u32 {
+        stream.write_all(&n.to_le_bytes()).expect("an event");
+        // Its packet does not say its size, nor when its events were.
+        wait_for("the event", || follower.shown() == n as usize + 1);
+    }
+    fs::remove_dir_all(&trace).expect("a folder");
+    let (status, shown, said) = follower.finish();
+    assert_eq!((status, shown), (Some(2), 3), "{said}");
+    assert!(said.contains("was removed while it was followed"), "{said}");
+}
+
+#[test]
+fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
+    let world = World::new("follow-pipe");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let mut command = world.trackway(&["print", "--follow"]);
+    command.arg(&recorded.trace).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut follower = command.spawn().expect("trackway runs");
+    let mut line = String::new();
+    let mut read = BufReader::new(follower.stdout.take().expect("a pipe"));
+    read.read_line(&mut line).expect("the tick");
+    assert_eq!(ticks(line.as_bytes()), 1);
+    drop(read);
+    let mut status = None;
+    wait_for("the end of following", || {
+        status = follower.try_wait().expect("its state");
+        status.is_some()
+    });
+    // As of other programs in a pipe, it is no error.
+    assert!(status.is_some_and(|status| status.success()));
+    let mut said = String::new();
+    follower.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert_eq!(said, "");
+    recorded.finish();
+}
+
+#[test]
+fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
+    let world = World::new("follow-idle");
+    let mut recorded = Recorded::start(&world);
+    recorded.tick();
+    let follower = recorded.follow(&[]);
+    wait_for("the tick", || follower.shown() == 1);
+    let pid = follower.child.as_ref().expect("it runs").id();
+    let number = |file: &str, name: &str| -> u64 {
+        let text = fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a process");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.trim().parse().expect("a number")
+    };
+    // It sleeps between looks.
+    let looks = || number("status", "voluntary_ctxt_switches:");
+    let read = || number("io", "rchar:");
+    let pass = |looks_to_pass| {
+        let before = looks();
+        wait_for("looks", || looks() >= before + looks_to_pass);
+    };
+    // What has come is looked at for a second or two. Then only how far the recorder is, in the
+    // few bytes of `trackway/live`.
+    const LOOKS: u64 = 10;
+    // SAFETY: geteuid has no preconditions.
+    let user = unsafe { libc::geteuid() };
+    let metadata = recorded.trace.join(format!("ust/uid/{user}/64-bit/metadata"));
+    let metadata = fs::metadata(metadata).expect("metadata").len();
+    assert!(metadata > 100 * LOOKS, "{metadata}");
+    wait_for("looks that read next to nothing", || {
+        let before = read();
+        pass(LOOKS);
+        read() - before < 100 * LOOKS
+    });
+    recorded.tick();
+    wait_for("the other tick", || follower.shown() == 2);
+    recorded.finish();
+    assert_eq!(follower.finish(), (Some(0), 2, String::new()));
+}
+
+/// However many packets wait to be written.
+#[test]
+fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {
+    const PACKETS: usize = 1 << 20;
+    /// Less than the place of each of them would take.
+    const MEMORY_BYTES: usize = 32 * PACKETS;
+    let world = World::new("follow-packets");
+    let trace = world.path("trace");
+    fs::create_dir(&trace).expect("a folder");
+    let context = "packet.context := struct { integer { size = 8; align = 8; } packet_size; };";
+    let metadata = METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
+    fs::write(trace.join("metadata"), metadata).expect("metadata");
+    // Packets of a byte, which is their size in bits; the last one has an event.
+    let mut packets = vec![8; PACKETS];
+    packets.extend([40, 1, 0, 0, 0]);
+    fs::write(trace.join("stream"), packets).expect("a stream");
+    let mut command = world.command("prlimit");
+    command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
+    command.args(["print", "--follow", "--jobs", "1"]).arg(&trace);
+    let follower = Follower::run(&world, command);
+    wait_for("the event, or the end", || follower.shown() == 1 || !follower.said().is_empty());
+    fs::remove_dir_all(&trace).expect("a folder");
+    let (status, shown, said) = follower.finish();
+    assert_eq!((status, shown), (Some(2), 1), "{said}");
+}
+
+/// A trace of one kind of event, and of packets of which nothing is known.
+const METADATA: &str = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; };
+stream { id = 0; };
+event { name = \"myapp:tick\"; stream_id = 0; id = 0;
+    fields := struct { integer { size = 32; align = 8; } n; }; };
+";

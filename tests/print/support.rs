@@ -1,0 +1,127 @@
+//! What the reader's end-to-end tests share: `trackway print` and babeltrace2 run on the same
+//! arguments, and what they said compared to the byte.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use trackway_tests::{World, build_dir, has, skipped, source_dir};
+
+/// Seconds after which a reader that has not ended counts as hanging. Never reached by one that
+/// works: nothing is measured with it.
+const HANGS_AFTER: &str = "120";
+
+/// A command that is killed, by `timeout`, when it hangs; its status is 124 then.
+pub(crate) fn guarded(world: &World, program: impl AsRef<OsStr>) -> Command {
+    let mut command = world.command("timeout");
+    command.args(["-k", "5", HANGS_AFTER]).arg(program);
+    command
+}
+
+/// `trackway print`, without arguments yet.
+pub(crate) fn guarded_print(world: &World) -> Command {
+    let mut command = guarded(world, build_dir().join("trackway"));
+    command.arg("print");
+    command
+}
+
+/// `trackway print` with these arguments.
+pub(crate) fn print<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
+    guarded_print(world).args(arguments).output().expect("timeout runs")
+}
+
+/// babeltrace2 with these arguments.
+pub(crate) fn babeltrace<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
+    guarded(world, "babeltrace2").args(arguments).output().expect("timeout runs")
+}
+
+/// Whether babeltrace2 is there; says so if not.
+pub(crate) fn has_babeltrace() -> bool {
+    let there = has("babeltrace2");
+    if !there {
+        skipped("babeltrace2 is not installed");
+    }
+    there
+}
+
+/// The number in an environment variable, if it is set.
+pub(crate) fn number_from(variable: &str, otherwise: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(otherwise, |value| value.parse().expect("a number"))
+}
+
+/// A file of this folder, e.g. a script.
+pub(crate) fn script(name: &str) -> PathBuf {
+    source_dir().join("tests/print").join(name)
+}
+
+/// Standard error, for messages.
+pub(crate) fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a reader says of losses: the lines on standard error that tell of something discarded.
+/// Other lines differ on purpose: babeltrace2 also writes its log there.
+pub(crate) fn losses(output: &Output) -> Vec<String> {
+    talk(output).lines().filter(|line| line.contains("discarded")).map(str::to_owned).collect()
+}
+
+/// Where two texts first differ, with what stands around it in either.
+pub(crate) fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
+    let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+    let line = 1 + ours.iter().take(same).filter(|&&byte| byte == b'\n').count();
+    let around = |text: &[u8]| {
+        let from = same.saturating_sub(80);
+        let to = text.len().min(same + 80);
+        String::from_utf8_lossy(text.get(from..to).unwrap_or_default()).into_owned()
+    };
+    format!("line {line}, byte {same}:\n  ours: …{}…\ntheirs: …{}…", around(ours), around(theirs))
+}
+
+/// Compares both readers' output for the same arguments: standard output to the byte, and what
+/// they say of losses. `Err` tells the difference.
+pub(crate) fn compared(ours: &Output, theirs: &Output) -> Result<(), String> {
+    if ours.stdout != theirs.stdout {
+        let difference = first_difference(&ours.stdout, &theirs.stdout);
+        return Err(format!("{difference}\nour errors: {}", talk(ours)));
+    }
+    let (our_losses, their_losses) = (losses(ours), losses(theirs));
+    if our_losses != their_losses {
+        return Err(format!("losses\n  ours: {our_losses:#?}\ntheirs: {their_losses:#?}"));
+    }
+    if ours.status.success() != theirs.status.success() {
+        return Err(format!("ours: {}, theirs: {}", ours.status, theirs.status));
+    }
+    Ok(())
+}
+
+/// Runs both readers with these arguments and expects that they agree, and succeed.
+///
+/// # Panics
+/// If they do not.
+pub(crate) fn assert_agreement<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
+    let ours = print(world, arguments);
+    let theirs = babeltrace(world, arguments);
+    let shown: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
+    assert!(theirs.status.success(), "babeltrace2 {shown:?}: {}", talk(&theirs));
+    if let Err(difference) = compared(&ours, &theirs) {
+        panic!("trackway print and babeltrace2 differ on {shown:?}: {difference}");
+    }
+    ours
+}
+
+/// Folders below `root`, and `root` itself, that hold a trace, in the order of their names.
+pub(crate) fn traces_below(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(folder) = open.pop() {
+        if folder.join("metadata").is_file() {
+            found.push(folder.clone());
+        }
+        let entries = std::fs::read_dir(&folder).expect("a folder");
+        open.extend(entries.map(|entry| entry.expect("an entry").path()).filter(|at| at.is_dir()));
+    }
+    found.sort();
+    found
+}

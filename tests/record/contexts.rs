@@ -1,0 +1,387 @@
+//! Contexts that programs set (`<trackway/context.h>`, the crate's `context!`): recorded with their
+//! events, and asked for by filters.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use trackway_tests::{World, build_dir, has, skipped, source_dir};
+
+/// All of the programs here.
+const ALL: &str = "$app.myapp:request_id,$app.myapp:user,$app.myapp:load,$app.myapp:delta";
+
+/// Values of these contexts, in that order, as they are printed; `None`: not set.
+type Values<'v> = [Option<&'v str>; 4];
+
+/// How babeltrace2 shows them.
+fn shown(values: Values<'_>) -> String {
+    let kinds = [("request_id", "_uint64", 2), ("user", "_string", 4), ("load", "_double", 3)];
+    let kinds = kinds.into_iter().chain([("delta", "_int64", 1)]);
+    let one = |((name, kind, code), value): ((&str, &str, u8), Option<&str>)| {
+        let (kind, code, value) = match value {
+            Some(value) => (kind, code, format!("{{ {value} }}")),
+            None => ("_none", 0, "{ { } }".to_owned()),
+        };
+        format!(
+            "_app_myapp_{name}_tag = ( \"{kind}\" : container = {code} ), \
+             _app_myapp_{name} = {value}"
+        )
+    };
+    kinds.zip(values).map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Contexts of events in a listing, by their numbers.
+fn contexts(listing: &str) -> BTreeMap<u32, String> {
+    let event = |line: &str| {
+        let (_, rest) = line.split_once("{ cpu_id = ").expect("an event");
+        let (_, rest) = rest.split_once(" }, { ").expect("a context");
+        let (contexts, fields) = rest.split_once(" }, { number = ").expect("a number");
+        let digits = fields.split(|c: char| !c.is_ascii_digit()).next().expect("digits");
+        (digits.parse().expect("a number"), contexts.to_owned())
+    };
+    let lines = listing.lines().filter(|line| !line.is_empty());
+    lines.map(event).collect()
+}
+
+const LONG: &str = "\"0123456789012345678901234567…\"";
+/// What `program.c` is to have recorded.
+const PROGRAM: [(u32, Values<'static>); 12] = [
+    (0, [None; 4]),
+    (1, [Some("18446744073709551615"), None, None, None]),
+    (2, [Some("18446744073709551615"), Some("\"alice\""), Some("-2.5"), Some("-7")]),
+    (3, [Some("3"), Some(LONG), Some("-2.5"), Some("-7")]),
+    (4, [Some("18446744073709551615"), None, Some("-2.5"), Some("-7")]),
+    (5, [Some("5"), Some("\"\""), Some("-2.5"), Some("-7")]),
+    // No room for values beside the longest payload.
+    (6, [None; 4]),
+    (7, [Some("5"), Some("\"0123456789012345678901234567890\""), None, Some("-7")]),
+    // In a fork child.
+    (10, [Some("5"), Some("\"\""), Some("-2.5"), Some("-7")]),
+    (11, [Some("11"), Some("\"\""), Some("-2.5"), Some("-7")]),
+    // In another thread.
+    (20, [None; 4]),
+    (21, [Some("20"), None, None, None]),
+];
+
+fn expected(of: &[(u32, Values<'_>)]) -> BTreeMap<u32, String> {
+    of.iter().map(|&(number, values)| (number, shown(values))).collect()
+}
+
+/// RUN a program that sets contexts of all kinds, in threads and fork children. EXPECT each event
+/// with what its thread had, also from babeltrace2, and from a preloaded program.
+#[test]
+fn events_have_the_contexts_of_their_threads() {
+    let world = World::new("contexts");
+    for linked in [true, false] {
+        let program = world.compile_file("contexts/program.c", linked, &[]);
+        let recording = world.record(&["--context", ALL], &[program.to_str().unwrap()]);
+        assert!(recording.output.status.success(), "{}", recording.messages());
+        let messages = recording.messages();
+        assert_eq!((recording.summary.recorded, recording.summary.lost), (12, 0), "{messages}");
+        let trace = world.path("trace");
+        assert_eq!(contexts(&world.print(&trace)), expected(&PROGRAM), "linked: {linked}");
+        if let Some(output) = world.babeltrace(&trace) {
+            let listing = String::from_utf8(output.stdout).expect("text");
+            assert_eq!(contexts(&listing), expected(&PROGRAM));
+        }
+        fs::remove_dir_all(&trace).expect("its trace");
+    }
+}
+
+/// RUN the program with other contexts before those of the program, and with filters besides.
+/// EXPECT that each is what it is.
+#[test]
+fn contexts_of_programs_stand_beside_others() {
+    let world = World::new("contexts-beside");
+    let program = world.compile_file("contexts/program.c", true, &[]);
+    let list = "vpid,$app.myapp:delta,procname,vtid,$app.else:where";
+    for (filter, count) in [("number < 100", 12), ("number in (2..5)", 4)] {
+        let options = ["--context", list, "--filter", filter];
+        let recording = world.record(&options, &[program.to_str().unwrap()]);
+        assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
+        let trace = world.path("trace");
+        let found = contexts(&world.print(&trace));
+        assert_eq!(found.len(), count, "{filter}");
+        for number in [2, 3, 4, 5] {
+            let context = &found[&number];
+            let rest = context.split_once("vpid = ").expect("a vpid").1;
+            let end = "procname = \"program\", _app_myapp_delta_tag = ( \"_int64\" : container = 1 \
+                       ), _app_myapp_delta = { -7 }, _app_else_where_tag = ( \"_none\" : container \
+                       = 0 ), _app_else_where = { { } }";
+            assert!(rest.contains("vtid = ") && rest.ends_with(end), "{context}");
+        }
+        fs::remove_dir_all(&trace).expect("its trace");
+    }
+}
+
+/// Numbers of the events in a trace.
+fn numbers(world: &World, trace: &Path, options: &[&str]) -> Vec<u32> {
+    let mut print = world.trackway(&["print"]);
+    let output = print.args(options).arg(trace).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listing = String::from_utf8(output.stdout).expect("text");
+    let mut numbers: Vec<u32> = contexts(&listing).into_keys().collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// RUN filters on contexts of the program, by `record` and by `print`. EXPECT the same events of
+/// both, and none of those without a value.
+#[test]
+fn filters_ask_for_contexts_of_programs() {
+    let world = World::new("contexts-filters");
+    let program = world.compile_file("contexts/program.c", true, &[]);
+    let program = program.to_str().unwrap();
+    let whole = world.path("whole");
+    let recording = world.record(&["--context", &format!("{ALL},procname")], &[program]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    fs::rename(world.path("trace"), &whole).expect("it is moved");
+    let all = "$app.myapp:request_id > 0 && $app.myapp:user != \"x\" && $app.myapp:load < 0";
+    let cases: [(&str, &[u32]); 10] = [
+        ("$app.myapp:request_id == 5", &[5, 6, 7, 10]),
+        ("$app.myapp:request_id == 18446744073709551615", &[1, 2, 4]),
+        ("$app.myapp:user == \"ali*\"", &[2]),
+        ("$app.myapp:user == \"0123456789012345678901234567890\"", &[6, 7]),
+        ("length($app.myapp:user) > 29", &[3, 6, 7]),
+        ("$app.myapp:load < -2 && number < 100", &[2, 3, 4, 5, 6, 10, 11]),
+        ("$app.myapp:delta == -7 && $ctx.procname == \"prog*\" && number == 2", &[2]),
+        ("!($app.myapp:request_id == 5)", &[1, 2, 3, 4, 11, 21]),
+        (all, &[2, 3, 5, 6, 10, 11]),
+        ("$app.myapp:request_id in (3, 20) || $app.myapp:request_id == 11", &[3, 11, 21]),
+    ];
+    for (filter, meant) in cases {
+        let recording = world.record(&["--filter", filter], &[program]);
+        assert_eq!(recording.summary.lost, 0, "{filter}: {}", recording.messages());
+        assert_eq!(numbers(&world, &recording.trace, &[]), meant, "{filter}, recorded");
+        fs::remove_dir_all(&recording.trace).expect("its trace");
+        // Of the longest record the trace has no values.
+        let meant: Vec<u32> = meant.iter().copied().filter(|number| *number != 6).collect();
+        assert_eq!(numbers(&world, &whole, &["--filter", filter]), meant, "{filter}, printed");
+    }
+    filters_in_c_ask_for_them(&world, &whole);
+    // Nobody sets it.
+    let recording = world.record(&["--filter", "$app.my:other > 0"], &[program]);
+    assert_eq!((recording.summary.recorded, recording.summary.lost), (0, 0));
+}
+
+/// RUN a filter in C of two alternatives, for a context that is a number in some records, and for
+/// those that have a text. EXPECT each record to be asked the first that it has all for.
+fn filters_in_c_ask_for_them(world: &World, trace: &Path) {
+    const FILTER: &str = "#include <trackway/filter.h>\n\
+        struct by_user { trackway_string user; };\n\
+        #define TRACKWAY_NEEDS_by_user \"string $app.myapp:user\\n\"\n\
+        struct by_id { trackway_unsigned id; trackway_unsigned number; };\n\
+        #define TRACKWAY_NEEDS_by_id \"unsigned $app.myapp:request_id\\n\" \\\n\
+        \"unsigned number\\n\"\n\
+        TRACKWAY_FILTER(by_user, frame) {\n\
+        return trackway_string_starts_with(frame, frame->user, TRACKWAY_STRING(\"ali\")); }\n\
+        TRACKWAY_FILTER(by_id, frame) { return frame->id == 5 || frame->number == 1; }\n";
+    if !has("clang") {
+        return skipped("clang is not installed");
+    }
+    fs::write(world.path("some.c"), FILTER).expect("a file");
+    let include = format!("-I{}", source_dir().join("include").display());
+    let mut clang = world.command("clang");
+    clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
+    let built = clang.output().expect("it runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let object = world.path("some.o");
+    let object = object.to_str().expect("a path that is text");
+    let in_c = numbers(world, trace, &["--filter-object", object]);
+    let [users, ids] = [
+        "$app.myapp:user == \"ali*\"",
+        "$app.myapp:request_id == 5 || $app.myapp:request_id > 0 && number == 1",
+    ]
+    .map(|filter| numbers(world, trace, &["--filter", filter]));
+    let with_user = numbers(world, trace, &["--filter", "length($app.myapp:user) >= 0"]);
+    let of_others = ids.iter().filter(|number| !with_user.contains(number));
+    let mut meant: Vec<u32> = users.iter().chain(of_others).copied().collect();
+    meant.sort_unstable();
+    assert!(!users.is_empty() && meant.len() > users.len(), "{meant:?}");
+    assert_eq!(in_c, meant);
+}
+
+/// RUN a session with contexts of programs; change them, save and load it. EXPECT the contexts.
+#[test]
+fn sessions_keep_contexts_of_programs() {
+    let world = World::new("contexts-session");
+    let program = world.compile_file("contexts/program.c", true, &[]);
+    let trackway = |words: &[&str]| {
+        let output = world.trackway(words).output().expect("it runs");
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {talk}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let run = || assert!(world.command(&program).status().expect("it runs").success());
+    let one = "vtid,$app.myapp:request_id";
+    trackway(&["session", "create", "web", "-o", "web-trace", "--context", one]);
+    run();
+    trackway(&["channel", "set", "web", "channel0", "--context", "$app.myapp:user"]);
+    run();
+    assert!(trackway(&["session", "status", "web"]).contains("contexts  $app.myapp:user"));
+    trackway(&["session", "save", "web", "-o", "web.toml"]);
+    trackway(&["session", "destroy", "web"]);
+    let listing = world.print(&world.path("web-trace"));
+    let counts = |what: &str| listing.lines().filter(|line| line.contains(what)).count();
+    assert_eq!((counts("_app_myapp_request_id_tag"), counts("_app_myapp_user_tag")), (12, 12));
+    // Of one number even the longest record has it.
+    assert_eq!(counts("_app_myapp_request_id = { 5 }"), 4);
+    assert_eq!(counts("_app_myapp_user = { \"alice\" }"), 1);
+    let saved = fs::read_to_string(world.path("web.toml")).expect("a file");
+    assert!(saved.contains("\"$app.myapp:user\""), "{saved}");
+    let file = format!("output = '{}'\n{saved}", world.path("again").display());
+    fs::write(world.path("web.toml"), file).expect("a file");
+    trackway(&["session", "load", "web.toml"]);
+    run();
+    trackway(&["session", "destroy", "web"]);
+    assert!(world.print(&world.path("again")).contains("_app_myapp_user = { \"alice\" }"));
+}
+
+/// RUN lists of contexts that make no sense. EXPECT what is wrong, before anything begins.
+#[test]
+fn what_is_no_context_is_refused() {
+    let world = World::new("contexts-refused");
+    for (list, says) in [
+        ("$app.myapp", "'$app.myapp' is no context of a program"),
+        ("$app.a:b,$app.a:c,$app.a:d,$app.a:e,$app.a:f", "more than 4 contexts of programs"),
+        ("$ctx.vpid", "no context '$ctx.vpid'"),
+    ] {
+        let recording = world.record(&["--context", list], &["true"]);
+        assert_eq!(recording.output.status.code(), Some(125), "{list}");
+        assert!(recording.messages().contains(says), "{list}: {}", recording.messages());
+    }
+}
+
+/// RUN a program whose signal handlers come in while it sets contexts, set them, and put them back,
+/// two deep. EXPECT a whole value wherever anybody looks, and in all records.
+#[test]
+fn no_handler_finds_a_value_that_is_torn() {
+    let world = World::new("contexts-handlers");
+    let program = world.compile_file("contexts/handlers.c", true, &[]);
+    let options = ["--context", "$app.torn:text,$app.torn:number", "--overwrite"];
+    let recording = world.record(&options, &[program.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&recording.output.stdout).into_owned();
+    assert_eq!(said, "wrong 0, rounds many\n", "{}", recording.messages());
+    let listing = world.print(&recording.trace);
+    let mut in_handlers = 0;
+    for line in listing.lines() {
+        let text = line.split("_app_torn_text = { ").nth(1).expect("a text");
+        if let Some(text) = text.strip_prefix('"') {
+            let letter = text.chars().next().expect("a letter");
+            let whole = format!("{}\"", String::from(letter).repeat(31));
+            assert!(('a'..='d').contains(&letter) && text.starts_with(&whole), "{line}");
+        }
+        let number = line.split("_app_torn_number = { ").nth(1).expect("a number");
+        let number: u64 = number.split(' ').next().expect("digits").parse().expect("a number");
+        assert_eq!(number >> 32, number & 0xffff_ffff, "{line}");
+        in_handlers += usize::from(!line.contains("depth = 0"));
+    }
+    assert!(in_handlers > 1000, "{in_handlers} events of handlers");
+}
+
+/// What the program in C++ and that in Rust are to have recorded, as far as they go together.
+const SCOPES: [(u32, Values<'static>); 8] = [
+    (0, [None; 4]),
+    (1, [Some("7"), None, None, None]),
+    (2, [Some("8"), Some("\"alice\""), None, None]),
+    (3, [Some("7"), None, None, None]),
+    (5, [None; 4]),
+    // In Rust alone.
+    (4, [None; 4]),
+    (6, [None, Some(LONG), Some("0.5"), Some("-1")]),
+    (7, [None, Some("\"ends here\""), None, Some("-1")]),
+];
+
+#[test]
+fn scopes_in_cxx_put_back_what_there_was() {
+    let world = World::new("contexts-cxx");
+    if !has("g++") {
+        return skipped("g++ is not installed");
+    }
+    let source = source_dir().join("tests/contexts/scopes.cc");
+    let text = fs::read_to_string(source).expect("a source");
+    let program = world.compile_with("g++", "scopes.cc", &text, false, &["-std=c++11"]);
+    let recording = world.record(&["--context", ALL], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    assert_eq!(contexts(&world.print(&recording.trace)), expected(&SCOPES[..5]));
+}
+
+#[test]
+fn contexts_in_rust_are_those_of_c() {
+    let world = World::new("contexts-rust");
+    if !has("cargo") {
+        return skipped("cargo is not installed");
+    }
+    let target = build_dir().parent().expect("a parent").to_owned();
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--offline", "--locked", "--quiet", "-p", "trackway", "--example"]);
+    cargo.arg("contexts").arg("--target-dir").arg(&target).current_dir(source_dir());
+    let output = cargo.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let program = target.join("debug/examples/contexts");
+    let recording = world.record(&["--context", ALL], &[program.to_str().unwrap()]);
+    assert!(recording.output.status.success(), "{}", recording.messages());
+    assert_eq!(contexts(&world.print(&recording.trace)), expected(&SCOPES));
+    // Without the library nothing happens.
+    assert!(world.command(&program).status().expect("it runs").success());
+}
+
+/// RUN compilers of all kinds, strict ones, on programs with contexts, with tracing and without.
+/// EXPECT that they have nothing to say.
+#[test]
+fn the_header_compiles_everywhere_without_a_warning() {
+    let world = World::new("contexts-header");
+    let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion"];
+    let c = "contexts/program.c";
+    let cases = [
+        ("gcc", "-std=c11", c),
+        ("clang", "-std=c11", c),
+        ("g++", "-std=c++11", "contexts/scopes.cc"),
+        ("clang++", "-std=c++11", "contexts/scopes.cc"),
+        ("g++", "-std=c++20", "contexts/scopes.cc"),
+    ];
+    let mut count = 0;
+    for (compiler, standard, source) in cases {
+        if !has(compiler) {
+            skipped(format!("{compiler} is not installed"));
+            continue;
+        }
+        for mode in [&["-O2"][..], &["-O0"], &["-O2", "-DTRACKWAY_DISABLE"]] {
+            let mut cc = world.command(compiler);
+            cc.args([standard, "-D_POSIX_C_SOURCE=200809L", "-fsyntax-only"]).args(strict);
+            cc.args(mode).arg("-I").arg(source_dir().join("include"));
+            cc.arg(source_dir().join("tests").join(source));
+            let output = cc.output().expect("it runs");
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && messages.is_empty(), "{compiler}: {messages}");
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no compiler");
+}
+
+#[test]
+fn the_guides_program_compiles_and_its_commands_show_what_it_says() {
+    let world = World::new("contexts-guide");
+    let guide = fs::read_to_string(source_dir().join("docs/guides/contexts.md")).expect("a guide");
+    let block = |language: &str| {
+        let rest = guide.split(language).nth(1).expect("a block");
+        rest.split("```").next().expect("an end").to_owned()
+    };
+    fs::write(world.path("shop.c"), block("```c\n")).expect("a source");
+    let include = format!("-I {}", source_dir().join("include").display());
+    let commands = block("```sh\n").replace("-I include", &include);
+    let path = format!("{}:{}", build_dir().display(), std::env::var("PATH").expect("a path"));
+    let output =
+        world.command("sh").args(["-e", "-c", &commands]).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let counts = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    // All three, one, and one without the contexts.
+    assert_eq!((text.lines().count(), counts("table = \"accounts\"")), (5, 4), "{text}");
+    assert_eq!((counts("_app_myapp_request_id = { 42 }"), counts("{ \"bob\" }")), (2, 1), "{text}");
+    for example in ["trackway_context_scope(myapp, request_id, 42u);", "REQUEST_ID.enter(42)"] {
+        assert!(guide.contains(example));
+    }
+}

@@ -1,0 +1,147 @@
+//! Which cases LTTng can be asked, in the very same words: whatever it lacks is a listed reason.
+
+use trackway_filter::parse::{self, Binary, Node, Tree, Unary};
+use trackway_filter::token::{self, Token};
+
+use super::case::Case;
+
+/// Why LTTng-UST is not asked about a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// Its language has no functions: `contains(…)`, `any(…)`, `changed(…)`.
+    Function,
+    /// It has no `in`.
+    Set,
+    /// It has no `+`, `-`, `*`, `/`, `%` of two numbers.
+    Arithmetic,
+    /// It has no bits by their labels: `flags & "A"`.
+    Bits,
+    /// It indexes by constants only.
+    Index,
+    /// It has no binary numbers, separators, sizes, times, characters.
+    Literal,
+    /// Its strings have `\\`, `\"` and `\*`, no other escapes.
+    Escape,
+    /// `true` is the name of a field.
+    Truth,
+    /// The case says what a context's value is, which only LTTng can say there.
+    Context,
+    /// It has no structures.
+    Structure,
+    /// It has no field of truths, and none of several strings, floats or enumerations.
+    Field,
+}
+
+impl Reason {
+    /// Whether `lttng enable-event` refuses such a filter.
+    pub(crate) fn is_refused(self) -> bool {
+        use Reason::{Arithmetic, Bits, Escape, Function, Index, Literal, Set};
+        matches!(self, Bits | Function | Set | Arithmetic | Index | Literal | Escape)
+    }
+}
+
+/// Whether LTTng can be asked, or why not.
+pub(crate) fn askable(case: &Case) -> Result<(), Reason> {
+    if case.has_contexts {
+        return Err(Reason::Context);
+    }
+    for field in &case.fields {
+        match field.words()[..] {
+            _ if field.name.contains('.') => return Err(Reason::Structure),
+            ["variant" | "bool"]
+            | ["array", _, "string" | "bool" | "f32" | "f64" | "enum", ..]
+            | ["sequence", "string" | "bool" | "f32" | "f64" | "enum", ..] => {
+                return Err(Reason::Field);
+            }
+            _ => {}
+        }
+    }
+    let text = &case.filter;
+    let parsed = parse::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
+    lacking(&parsed.tree)?;
+    let tokens = token::tokens(text).expect("it was parsed");
+    tokens.iter().try_for_each(|(token, span)| written(token, &text[span.from..span.to]))
+}
+
+/// What an expression has that LTTng lacks.
+fn lacking(tree: &Tree) -> Result<(), Reason> {
+    match &tree.node {
+        Node::Call(..) => Err(Reason::Function),
+        Node::In(..) => Err(Reason::Set),
+        Node::Truth(_) => Err(Reason::Truth),
+        Node::Member(..) => Err(Reason::Structure),
+        Node::Index(of, index) => match index.node {
+            Node::Number(_) => lacking(of),
+            _ => Err(Reason::Index),
+        },
+        Node::Unary(Unary::Plus | Unary::Negate | Unary::Complement | Unary::Not, of) => {
+            lacking(of)
+        }
+        Node::Binary(operator, a, b) => {
+            use Binary::{Add, Divide, Multiply, Remainder, Subtract};
+            if matches!(operator, Add | Subtract | Multiply | Divide | Remainder) {
+                return Err(Reason::Arithmetic);
+            }
+            let is_text = |of: &Tree| matches!(of.node, Node::Text(_));
+            if matches!(operator, Binary::And) && (is_text(a) || is_text(b)) {
+                return Err(Reason::Bits);
+            }
+            lacking(a)?;
+            lacking(b)
+        }
+        Node::All(parts) | Node::Either(parts) => parts.iter().try_for_each(lacking),
+        Node::Number(_)
+        | Node::Text(_)
+        | Node::Name(_)
+        | Node::Context(_)
+        | Node::Application(_) => Ok(()),
+    }
+}
+
+/// What a literal is written with that LTTng lacks.
+fn written(token: &Token, text: &str) -> Result<(), Reason> {
+    match token {
+        Token::Number(_) => {
+            let digits = text.strip_prefix("0x");
+            let is_hex = digits.is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            let is_plain = |byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'-' | b'+');
+            (is_hex || text.bytes().all(is_plain)).then_some(()).ok_or(Reason::Literal)
+        }
+        Token::Text(_) => {
+            let mut bytes = text.bytes();
+            while let Some(byte) = bytes.next() {
+                if byte == b'\\' && !matches!(bytes.next(), Some(b'\\' | b'"' | b'*')) {
+                    return Err(Reason::Escape);
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Cases that mean something else to LTTng, and what.
+pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
+    ("bare_float", FLOAT_ALONE),
+    ("bare_nan", FLOAT_ALONE),
+    ("element_beyond_end", "an element behind a sequence's end does not make the filter false"),
+    ("enum_glob", LABELS),
+    ("enum_glob_ranges", LABELS),
+    ("enum_label", LABELS),
+    ("enum_label_negative", LABELS),
+    ("enum_label_not", LABELS),
+    ("enum_literal_left", LABELS),
+    ("enum_unsigned", LABELS),
+    ("float_unsigned_wide", SIGNS),
+    ("logic_value_of_and", "what && comes to cannot be compared: no event is recorded"),
+    ("precedence_bits_left", "& ^ | bind more strongly than comparisons, not as in C"),
+    ("shift_modulo", "a shift by 64 or more records no event; here it is modulo 64"),
+    ("shift_right_signed", "what >> shifts has no sign there"),
+    ("signs_constant_minus", SIGNS),
+    ("signs_minus_one_is_not_most", SIGNS),
+    ("signs_minus_one_not_equal", SIGNS),
+];
+
+const FLOAT_ALONE: &str = "a float alone is neither true nor false: no event is recorded";
+const LABELS: &str = "an enumeration is not compared with labels: no event is recorded";
+const SIGNS: &str = "64 bits with and without a sign are compared as bits, not as numbers";

@@ -1,0 +1,35 @@
+//! Sessions in the background, as users make, change, watch and end them: `trackway session`,
+//! `channel` and `event`. Every test has a world of its own, and so a window and sessions of its
+//! own; what they record are the numbers that `session/emitter.c` counts where the test can see it.
+
+mod access;
+mod blocking;
+mod changes;
+mod clock;
+mod compact;
+mod filter_rules;
+mod filters;
+mod filters_in_c;
+mod guides;
+mod jumps;
+mod killed;
+mod life;
+mod live;
+mod lttng;
+mod manager;
+mod many;
+mod meanings;
+mod memory;
+mod place;
+mod record;
+mod room;
+mod sandboxed;
+mod shortage;
+mod snapshots;
+mod socket;
+mod tracefiles;
+mod unfinished;
+mod unstaged;
+mod unwinding;
+mod users;
+mod which;
