@@ -451,7 +451,7 @@ impl RecordAttempt<'_> {
 
 /// Requests memory for a region. Reads first, because many records may come here.
 fn request_memory(region: Region<'_>) {
-    let is_requested = &region.control.asked;
+    let is_requested = &region.control.wants_memory;
     if is_requested.load(Ordering::Relaxed) == 0 {
         is_requested.store(1, Ordering::Relaxed);
     }
