@@ -343,8 +343,10 @@ fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
     numbers.iter().for_each(|number| event.emit(*number));
     assert_eq!((recording.numbers(), recording.discards()), (numbers, 0));
     let layout = recording.layout();
-    let asked = |cpu, way| recording.region(cpu, way).control.asked.load(Ordering::Relaxed);
-    let cpus: Vec<u32> = (0..layout.cpus).filter(|&cpu| asked(cpu, Way::Sequence) != 0).collect();
+    let wants_memory =
+        |cpu, way| recording.region(cpu, way).control.wants_memory.load(Ordering::Relaxed);
+    let cpus: Vec<u32> =
+        (0..layout.cpus).filter(|&cpu| wants_memory(cpu, Way::Sequence) != 0).collect();
     assert!(!cpus.is_empty(), "nobody asked");
     // The requested memory comes.
     (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, Way::Sequence));
@@ -362,7 +364,7 @@ fn where_no_memory_is_at_all_records_are_counted_and_memory_asked_for() {
     world.event(c"bare", c"early").emit(1);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 1));
     let asked = |way| {
-        let of = |cpu| recording.region(cpu, way).control.asked.load(Ordering::Relaxed);
+        let of = |cpu| recording.region(cpu, way).control.wants_memory.load(Ordering::Relaxed);
         (0..recording.layout().cpus).map(of).sum::<u64>()
     };
     assert_eq!([Way::Sequence, Way::Claim(0), Way::Claim(1)].map(asked), [1; 3]);

@@ -4,7 +4,7 @@
 //! much as a filter on one. If all sessions that enable such an event have filters, its site calls
 //! [`ask`] first. It stages an event that passes, and hands the verdict back with it, because a
 //! stateful filter must run only once. Without a verdict the event goes the ordinary way, so the
-//! prefilter is never needed (docs/design/0008-filters.md, "Asked before staging").
+//! prefilter is never needed (docs/design/0008-filters.md, "Prefilters before staging").
 //!
 //! Invariant: a verdict holds for one session, in one generation, in the present window. It
 //! contains all three, and the recording path compares them.

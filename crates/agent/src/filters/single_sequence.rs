@@ -7,7 +7,7 @@
 //! counted (`trackway_ring::inside`). A thread that was preempted inside continues in this
 //! library's own text, however long it slept and whatever the memory holds by then.
 //!
-//! docs/design/0008-filters.md, "Asked in one sequence", has the argument.
+//! docs/design/0008-filters.md, "Filters in one sequence", has the argument.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

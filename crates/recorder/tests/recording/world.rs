@@ -231,7 +231,7 @@ impl Writer {
     pub(crate) fn ask(&self) -> u64 {
         let region = self.layout.region(&self.window, 0, Way::Sequence).expect("CPU 0");
         assert!(region.has_no_memory());
-        region.control.asked.store(1, Ordering::Relaxed);
+        region.control.wants_memory.store(1, Ordering::Relaxed);
         self.next
     }
 
