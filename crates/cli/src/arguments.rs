@@ -5,12 +5,12 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{
-    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
-};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use trackway_command_line::CommonArguments;
+use trackway_command_line::help::{with_help_as_option, with_short_pages};
 
 use crate::common::format::{Format, KernelWay};
-use crate::help::{self, EVENTS, FORM, HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
+use crate::help::{COMMAND_GROUPS, EVENTS, FORM, HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
 use crate::session::arguments::{ChannelArguments, EventArguments, SessionArguments};
 
 /// Trackway records, in time order, what programs do.
@@ -32,20 +32,8 @@ use crate::session::arguments::{ChannelArguments, EventArguments, SessionArgumen
     max_term_width = 100
 )]
 pub(crate) struct Arguments {
-    /// Colour names, errors and losses: on terminals, unless NO_COLOR is set, or always, or never
-    #[arg(long = "color", global = true, value_enum, value_name = "WHEN", help_heading = HELP,
-        hide_short_help = true, default_value_t = ColourChoice::Auto, hide_default_value = true)]
-    pub(crate) colour: ColourChoice,
-    /// Print this page
-    ///
-    /// -h, --help and trackway help COMMAND print the most used options, on one screen.
-    #[arg(short, long, global = true, action = ArgAction::HelpShort, help_heading = HELP,
-        display_order = 1000)]
-    help: Option<bool>,
-    /// Print all options, with explanations
-    #[arg(long, global = true, action = ArgAction::HelpLong, help_heading = HELP,
-        display_order = 1001)]
-    help_all: Option<bool>,
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -62,8 +50,8 @@ impl Arguments {
 
     /// Parses these words; `help` as a command is `--help` of what follows.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
-        let command = help::with_short_pages(Self::command());
-        let words = help::with_help_as_option(&command, words);
+        let command = with_short_pages(Self::command(), &COMMAND_GROUPS);
+        let words = with_help_as_option(&command, words);
         let mut matches = command.try_get_matches_from(words)?;
         Self::from_arg_matches_mut(&mut matches)
     }
@@ -77,28 +65,6 @@ impl Arguments {
         command.build();
         let verb = command.find_subcommand_mut("print");
         Err(verb.unwrap_or(&mut Self::command()).error(ErrorKind::ArgumentConflict, why))
-    }
-}
-
-/// Values of `--color`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum ColourChoice {
-    /// On terminals, unless NO_COLOR is set or TERM is dumb
-    #[default]
-    Auto,
-    /// Into pipes and files, too
-    Always,
-    /// Nowhere
-    Never,
-}
-
-impl From<ColourChoice> for trackway_console::ColourChoice {
-    fn from(choice: ColourChoice) -> Self {
-        match choice {
-            ColourChoice::Auto => Self::Auto,
-            ColourChoice::Always => Self::Always,
-            ColourChoice::Never => Self::Never,
-        }
     }
 }
 
@@ -116,7 +82,6 @@ pub(crate) enum Verb {
     Merge(MergeArguments),
     Filter(crate::filter::Arguments),
     Doctor(crate::doctor::Arguments),
-    /// Measure what tracing costs on this machine
     Bench(crate::bench::Arguments),
     #[command(hide = true)]
     Completions(CompletionsArguments),
