@@ -89,18 +89,18 @@ fn time(seconds: f64) -> String {
 ///
 /// If nothing can be measured, or the results cannot be written.
 pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let order = RunOptions {
+    let options = RunOptions {
         suites: arguments.suites.clone(),
         settings: arguments.settings(),
         command: typed_command(),
     };
     // Before minutes of measuring: what is misspelt, and what cannot be written.
-    CATALOGUE.check(&order)?;
+    CATALOGUE.check(&options)?;
     let folder = folder(arguments.out.as_deref())?;
     let seconds: f64 = measured(arguments).map(|suite| suite.seconds).sum();
     let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
     message!("{how} {}, with results in {}", time(seconds), folder.display());
-    let report = CATALOGUE.run(&order, &mut |so_far: &Report| {
+    let report = CATALOGUE.run(&options, &mut |so_far: &Report| {
         // Whoever is killed has this. If there is no room now, there may be at the end.
         let _ = write_report(so_far, &folder);
     })?;

@@ -1,4 +1,4 @@
-//! What can go wrong in the laboratory.
+//! What can go wrong in the bench.
 
 use std::fmt;
 use std::io;
@@ -41,7 +41,7 @@ pub enum Error {
     },
 }
 
-/// Result with the laboratory's error.
+/// Result with the bench's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

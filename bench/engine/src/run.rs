@@ -92,39 +92,39 @@ impl Catalogue {
     /// # Errors
     ///
     /// If a suite is not known, or no tracer has a name that is asked for.
-    pub fn check(&self, order: &RunOptions) -> Result<()> {
-        self.choose(&order.suites)?;
-        tracer_names::check(&order.settings.tracers, &self.tracer_names())
+    pub fn check(&self, options: &RunOptions) -> Result<()> {
+        self.choose(&options.suites)?;
+        tracer_names::check(&options.settings.tracers, &self.tracer_names())
     }
 
-    /// Measures, and tells `keep` after each round what there is so far.
+    /// Measures, and passes `keep` after each round what there is so far.
     ///
-    /// Tracers that cannot be had are absent, with their reason; those that fail cost their own rows.
-    /// Catches SIGINT, SIGTERM and SIGHUP: what was measured until then is in the report, which is
-    /// partial. All that was started is ended and all that was made is removed before it returns, and
-    /// soon after if we are killed.
+    /// Tracers that cannot be had are absent, with their reason; those that fail cost their own
+    /// rows. Catches SIGINT, SIGTERM and SIGHUP: what was measured until then is in the report,
+    /// which is partial. All that was started is ended and all that was made is removed before it
+    /// returns, and soon after if we are killed.
     ///
     /// # Errors
     ///
     /// If a suite is not known, or nothing can be measured at all.
     pub fn run(
         &self,
-        order: &RunOptions,
+        options: &RunOptions,
         keep: &mut dyn FnMut(&Report),
     ) -> std::result::Result<Report, Error> {
-        let mut chosen = self.choose(&order.suites)?;
+        let mut chosen = self.choose(&options.suites)?;
         signals::catch();
-        let kit = BuildTools::find()?;
+        let tools = BuildTools::find()?;
         crate::host::workspace::sweep();
         crate::host::tracefs::sweep();
-        let place = Place::new(kit, self.sources)?;
-        let _guardian = CleanupShell::of_folders([&place.path(""), place.window_dir()])?;
+        let place = Place::new(tools, self.sources)?;
+        let _cleanup_shell = CleanupShell::of_folders([&place.path(""), place.window_dir()])?;
         let progress = Progress::new();
-        let mut report = begin(order, self.requirements, &place.kit);
-        for word in tracer_names::idle(&order.settings.tracers, &names_in(&chosen)) {
+        let mut report = begin(options, self.requirements, &place.tools);
+        for word in tracer_names::idle(&options.settings.tracers, &names_in(&chosen)) {
             report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
         }
-        let (settings, cpus) = (&order.settings, report.machine.cpus);
+        let (settings, cpus) = (&options.settings, report.machine.cpus);
         let context = SuiteContext { place: &place, progress: &progress, settings, cpus };
         let began = Instant::now();
         for at in 0..chosen.len() {
@@ -200,17 +200,17 @@ fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
     }
 }
 
-fn begin(order: &RunOptions, requirements: Requirements, kit: &BuildTools) -> Report {
+fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -> Report {
     let machine = Machine::here();
     let mut report = Report {
         format: FORMAT,
         begun_ns: trackway_sys::clock::realtime_ns(),
         seconds: 0.0,
         is_partial: true,
-        command: order.command.clone(),
-        settings: order.settings.clone(),
+        command: options.command.clone(),
+        settings: options.settings.clone(),
         machine,
-        versions: versions(requirements, kit),
+        versions: versions(requirements, tools),
         suites: BTreeMap::new(),
         bars: Vec::new(),
         notes: Vec::new(),
@@ -232,8 +232,8 @@ fn busy(machine: &Machine) -> Option<Note> {
 }
 
 /// Programs that may take part, as they say themselves, and which builds of ours are measured.
-fn versions(requirements: Requirements, kit: &BuildTools) -> BTreeMap<String, String> {
-    let ours = [(BUILDS[0], Some(&kit.trackway)), (BUILDS[1], kit.library.as_ref())];
+fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
+    let ours = [(BUILDS[0], Some(&tools.trackway)), (BUILDS[1], tools.library.as_ref())];
     let ours = ours.into_iter().filter_map(|(name, file)| {
         let build = machine::build_of(file?)?;
         Some((name.to_owned(), build))

@@ -1,5 +1,5 @@
 //! Rust workloads: packages that cargo builds in the scratch folder, against the crate `trackway`
-//! of the checkout that the lab belongs to.
+//! of the checkout that the bench belongs to.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ pub struct Package {
 const CRATE: &str = "@TRACKWAY@";
 
 /// Whether Rust workloads of ours can be built.
-pub fn availability(kit: &BuildTools) -> Availability {
-    if kit.rust_crate.is_none() {
+pub fn availability(tools: &BuildTools) -> Availability {
+    if tools.rust_crate.is_none() {
         Availability::Missing("the crate's sources are not beside this executable".to_owned())
     } else if !has("cargo") {
         Availability::Missing("cargo is not installed".to_owned())
@@ -49,7 +49,7 @@ impl Package {
     fn write(&self, place: &Place) -> Result<()> {
         let mut manifest = self.manifest.to_owned();
         if manifest.contains(CRATE) {
-            let Some(rust_crate) = &place.kit.rust_crate else {
+            let Some(rust_crate) = &place.tools.rust_crate else {
                 return Err(Error::output("trackway", "the crate is not found"));
             };
             let found = fs::canonicalize(rust_crate);
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn packages_can_be_built_where_the_crate_and_cargo_are() {
-        let mut kit = BuildTools::of("/nowhere/trackway".into());
-        assert!(matches!(availability(&kit), Availability::Missing(_)));
-        kit.rust_crate = Some("crates/rust".into());
-        assert_eq!(availability(&kit) == Availability::Ready, has("cargo"));
+        let mut tools = BuildTools::of("/nowhere/trackway".into());
+        assert!(matches!(availability(&tools), Availability::Missing(_)));
+        tools.rust_crate = Some("crates/rust".into());
+        assert_eq!(availability(&tools) == Availability::Ready, has("cargo"));
     }
 }

@@ -67,13 +67,13 @@ impl CleanupShell {
         let mut shell = shell(DAEMON);
         shell.args(words).stdout(Stdio::piped()).stderr(log);
         enter(&mut shell);
-        let mut guardian = Self(shell.spawn().map_err(Error::io("cannot run sh"))?);
+        let mut cleanup_shell = Self(shell.spawn().map_err(Error::io("cannot run sh"))?);
         let mut line = String::new();
-        if let Some(stdout) = guardian.0.stdout.take() {
+        if let Some(stdout) = cleanup_shell.0.stdout.take() {
             BufReader::new(stdout).read_line(&mut line).map_err(Error::io("cannot hear sh"))?;
         }
         let pid = line.trim_end().parse().map_err(|error| Error::output("sh", error))?;
-        Ok((guardian, pid))
+        Ok((cleanup_shell, pid))
     }
 
     /// Has a daemon end within a second, when it is dropped: the user waits for us to end.
@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn what_is_guarded_goes_with_who_made_it() {
-        let dir = std::env::temp_dir().join(format!("trackway-guardian-{}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("trackway-cleanup-shell-{}", std::process::id()));
         let [instance, one, two] = ["instances/one", "one", "two"].map(|name| dir.join(name));
         for folder in [&instance, &one, &two] {
             std::fs::create_dir_all(folder).expect("a folder");
@@ -125,11 +126,11 @@ mod tests {
         let mut sleep = Command::new("sleep");
         let mut sleep =
             sleep.arg("600").env("TRACKWAY_RUN_DIR", one.join("run")).spawn().expect("sleep");
-        let guardians =
+        let cleanup_shells =
             [CleanupShell::of_instance(&instance), CleanupShell::of_folders([&one, &two])];
         assert!(instance.is_dir() && one.is_dir());
         // As if we were gone.
-        drop(guardians);
+        drop(cleanup_shells);
         assert!(!instance.exists() && !one.exists() && !two.exists());
         assert!(!sleep.wait().expect("ours").success(), "by a signal");
         std::fs::remove_dir_all(dir).expect("removed");
@@ -153,22 +154,22 @@ mod tests {
         };
         let said = |what: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(what));
         // One that is told to end leaves another, whose number it says.
-        let (mut guardian, pid) = start("sleep 600 & echo $WHERE $! >&2; wait");
+        let (mut cleanup_shell, pid) = start("sleep 600 & echo $WHERE $! >&2; wait");
         while !said("\n") {
             std::thread::yield_now();
         }
         let text = std::fs::read_to_string(&log).expect("messages");
         let other = text.trim_end().strip_prefix("here ").expect("it was entered");
         let other = other.parse().expect("a number");
-        assert!(is_alive(pid) && is_alive(other) && !guardian.has_ended());
-        drop(guardian);
+        assert!(is_alive(pid) && is_alive(other) && !cleanup_shell.has_ended());
+        drop(cleanup_shell);
         // Killed they are; that they are gone may take a moment.
         while is_alive(pid) || is_alive(other) {
             std::thread::yield_now();
         }
         // One that ends by itself is known to have ended, and how.
-        let (mut guardian, _) = start("exit 3");
-        while !guardian.has_ended() {
+        let (mut cleanup_shell, _) = start("exit 3");
+        while !cleanup_shell.has_ended() {
             std::thread::yield_now();
         }
         assert!(said("it ended: 3"));

@@ -34,7 +34,7 @@ pub struct Machine {
     pub lttng_tools: Option<String>,
     /// Version of LTTng-UST, if known.
     pub lttng_ust: Option<String>,
-    /// Load average of the last minute when the lab began.
+    /// Load average of the last minute when the bench began.
     pub load: String,
 }
 

@@ -1,7 +1,7 @@
 //! tracefs for adapters: instances, and uprobe events, of our own.
 //!
 //! Main invariant: nothing of it outlives us. What is made here stays in the kernel when whoever
-//! made it is killed: so each has a guardian, and who comes next removes what belonged to
+//! made it is killed: so each has a cleanup shell, and who comes next removes what belonged to
 //! processes that are no more. Uprobe events are the whole kernel's, not an instance's: their group
 //! has our process's number in its name.
 
@@ -61,7 +61,7 @@ impl Tracefs {
     }
 }
 
-/// Removes instances and uprobe events of laboratories that are no more.
+/// Removes instances and uprobe events of benches that are no more.
 pub fn sweep() {
     let Ok(tracefs) = Tracefs::find() else { return };
     let entries = fs::read_dir(tracefs.root.join("instances")).into_iter().flatten().flatten();
@@ -115,7 +115,7 @@ pub struct Instance {
     folder: PathBuf,
     cpus: Vec<PathBuf>,
     /// Last, after what is done on drop.
-    _guardian: CleanupShell,
+    _cleanup_shell: CleanupShell,
 }
 
 impl Instance {
@@ -125,10 +125,10 @@ impl Instance {
         let folder = tracefs.root.join("instances").join(name);
         let what = || format!("cannot make {}", folder.display());
         fs::create_dir(&folder).map_err(Error::io(what()))?;
-        let guardian = CleanupShell::of_instance(&folder).inspect_err(|_| {
+        let cleanup_shell = CleanupShell::of_instance(&folder).inspect_err(|_| {
             let _ = fs::remove_dir(&folder);
         })?;
-        let mut instance = Self { folder, cpus: Vec::new(), _guardian: guardian };
+        let mut instance = Self { folder, cpus: Vec::new(), _cleanup_shell: cleanup_shell };
         let entries = fs::read_dir(instance.folder.join("per_cpu"));
         let entries = entries.map_err(Error::io("cannot read per_cpu"))?.flatten();
         instance.cpus = entries.map(|entry| entry.path()).collect();
@@ -236,7 +236,7 @@ pub struct Uprobe {
     group: String,
     event: String,
     /// Last, after what is done on drop.
-    _guardian: CleanupShell,
+    _cleanup_shell: CleanupShell,
 }
 
 impl Uprobe {
@@ -252,10 +252,10 @@ impl Uprobe {
         let events = tracefs.root.join("uprobe_events");
         let group = format!("{GROUPS}{}", std::process::id());
         // Before there is anything to guard: it must not be missed.
-        let guardian = CleanupShell::of_uprobe(&tracefs.root, &format!("{group}/{event}"))?;
+        let cleanup_shell = CleanupShell::of_uprobe(&tracefs.root, &format!("{group}/{event}"))?;
         let line = format!("p:{group}/{event} {}:{offset:#x} {fetch}", program.display());
         append(&events, &line).map_err(Error::io(format!("cannot make the event '{line}'")))?;
-        Ok(Self { events, group, event: event.to_owned(), _guardian: guardian })
+        Ok(Self { events, group, event: event.to_owned(), _cleanup_shell: cleanup_shell })
     }
 
     /// As perf writes it.

@@ -1,4 +1,4 @@
-//! Where the lab works: a scratch folder, the header and library beside our executable, the
+//! Where the bench works: a scratch folder, the header and library beside our executable, the
 //! compiler. All that is made here is removed when it goes.
 //!
 //! Main invariant: in folders that everybody may write to, we only ever work in a folder that we
@@ -88,14 +88,14 @@ impl BuildTools {
     }
 }
 
-/// The lab's place while it works.
+/// The bench's place while it works.
 #[derive(Debug)]
 pub struct Place {
     /// Trackway's parts.
-    pub kit: BuildTools,
+    pub tools: BuildTools,
     /// Scratch folder.
     dir: PathBuf,
-    /// Folder of a Trackway window that only the lab uses.
+    /// Folder of a Trackway window that only the bench uses.
     window_dir: PathBuf,
     /// What tells other runs, also those that do not see our process, that somebody works there.
     _locks: Vec<File>,
@@ -103,7 +103,7 @@ pub struct Place {
 
 impl Place {
     /// A new place, with the workloads' sources in it.
-    pub fn new(kit: BuildTools, sources: &[Source]) -> Result<Self> {
+    pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
         // Scripts and other tracers' commands have these names in lines of theirs.
@@ -111,7 +111,7 @@ impl Place {
             return Err(Error::output("TMPDIR", "has a control character in it"));
         }
         let window_base = if shared.is_dir() { shared } else { &base };
-        let mut place = Self::of(kit);
+        let mut place = Self::of(tools);
         // One after the other, so that what is made goes if the next cannot be.
         place.dir = claim(&base, "", &mut place._locks)?;
         place.window_dir = claim(window_base, WINDOW, &mut place._locks)?;
@@ -122,8 +122,8 @@ impl Place {
         Ok(place)
     }
 
-    fn of(kit: BuildTools) -> Self {
-        Self { kit, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
+    fn of(tools: BuildTools) -> Self {
+        Self { tools, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
     }
 
     /// A place with nothing in it but a name for the executable.
@@ -186,9 +186,9 @@ impl Drop for Place {
     }
 }
 
-/// Removes what runs left behind that were killed, and whose guardians were, too: folders that have
-/// our form of name, are this user's, no links, and of a process that is gone. A process of another
-/// container is not seen here: the lock on the folder tells that it is there.
+/// Removes what runs left behind that were killed together with their cleanup shells: folders that
+/// have our form of name, are this user's, no links, and of a process that is gone. A process of
+/// another container is not seen here: the lock on the folder tells that it is there.
 pub fn sweep() {
     for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
         let Ok(entries) = fs::read_dir(base) else { continue };
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_kit_is_found_in_a_checkout_and_below_a_prefix() {
-        let root = std::env::temp_dir().join(format!("trackway-lab-kit-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("trackway-lab-tools-{}", std::process::id()));
         for dir in ["include/trackway", "target/release", "bin", "lib", "crates/rust"] {
             fs::create_dir_all(root.join(dir)).expect("a folder");
         }

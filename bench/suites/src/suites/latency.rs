@@ -118,7 +118,7 @@ impl Latency {
         let absent = match way {
             Way::Untraced => None,
             Way::Cyclictest => no_cyclictest(),
-            Way::Off | Way::Ours(_) => match availability(&place.kit, true) {
+            Way::Off | Way::Ours(_) => match availability(&place.tools, true) {
                 Availability::Missing(reason) => Some(reason),
                 Availability::Ready => None,
             },

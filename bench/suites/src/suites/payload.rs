@@ -124,7 +124,7 @@ impl Payloads {
     fn set_up(&mut self, whose: Whose, place: &Place) -> Result<Entry> {
         let availability = match whose {
             Whose::Ours => trackway::availability(
-                &place.kit,
+                &place.tools,
                 trackway_bench_engine::host::workspace::has("cc"),
             ),
             Whose::Theirs => Lttng::alone().availability(place),
@@ -151,7 +151,7 @@ impl Payloads {
 
     fn ours(place: &Place, load: &Load, plan: &Plan) -> Result<(Vec<Batch>, Account)> {
         let context = if load.context.is_empty() { "none".into() } else { load.context.join(",") };
-        let mut command = Command::new(&place.kit.trackway);
+        let mut command = Command::new(&place.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", &context, "--buffer-size"]);
         trackway::write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
         command.arg("--").arg(place.path(OURS));

@@ -66,7 +66,7 @@ impl Programs {
         let found = match linked {
             Linked::Nothing if has("cc") => Availability::Ready,
             Linked::Nothing => Availability::Missing("no C compiler (cc) is installed".to_owned()),
-            Linked::Trackway => availability(&place.kit, has("cc")),
+            Linked::Trackway => availability(&place.tools, has("cc")),
             Linked::Lttng => Lttng::alone().availability(place),
         };
         match found {
@@ -101,7 +101,7 @@ impl Programs {
     /// session, which `end` ends.
     pub(crate) fn begin(&self, place: &Place, under: Under, words: &[&str]) -> Result<Command> {
         let [program, arguments @ ..] = words else {
-            return Err(Error::output("the lab", "no program"));
+            return Err(Error::output("trackway-bench", "no program"));
         };
         place.clear(TRACE);
         let mut command = match (under.linked, under.storage) {
@@ -161,7 +161,7 @@ impl Programs {
 
 /// `trackway record … -- PROGRAM`.
 fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Command {
-    let mut command = Command::new(&place.kit.trackway);
+    let mut command = Command::new(&place.tools.trackway);
     command.args(["record", "--context", "none"]);
     if is_claim {
         command.args(["--reserve", "claim"]);

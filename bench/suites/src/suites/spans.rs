@@ -168,9 +168,9 @@ impl Suite for Spans {
             Availability::Missing(reason) => Some(reason),
             Availability::Ready => None,
         };
-        let kit = &context.place.kit;
-        let absent = missing(availability(kit, has("cc")))
-            .or_else(|| missing(cargo_workload::availability(kit)));
+        let tools = &context.place.tools;
+        let absent = missing(availability(tools, has("cc")))
+            .or_else(|| missing(cargo_workload::availability(tools)));
         let wanted = |way: &Way| way.name == FASTRACE || context.settings.wants(way.name);
         let ways: Vec<Way> = WAYS.into_iter().filter(wanted).collect();
         let builds = match &absent {
@@ -281,7 +281,7 @@ fn spans(context: &SuiteContext<'_>, way: Way, threads: u32) -> Result<Sample> {
 /// The program, recorded.
 fn recorded(place: &Place, way: Way) -> Command {
     place.clear(TRACE);
-    let mut command = Command::new(&place.kit.trackway);
+    let mut command = Command::new(&place.tools.trackway);
     command.args(["record", "--flight-recorder", "--context", "none", "--buffer-size"]);
     write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
     command.arg("--").arg(place.path(way.program.name()));

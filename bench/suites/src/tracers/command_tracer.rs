@@ -29,8 +29,8 @@ pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
 pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
 
 /// Our helper that does, if it is here.
-pub(crate) fn helper(kit: &BuildTools) -> Option<PathBuf> {
-    let helper = kit.library.as_ref()?.with_file_name("libtrackway-libc.so");
+pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
+    let helper = tools.library.as_ref()?.with_file_name("libtrackway-libc.so");
     helper.is_file().then_some(helper)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn trackway(
 ) -> Result<CommandTracer> {
     place.clear(TRACE);
     let trace = place.path(TRACE);
-    let mut command = Command::new(&place.kit.trackway);
+    let mut command = Command::new(&place.tools.trackway);
     in_window(&mut command, place.window_dir());
     command.env("TRACKWAY_RUN_DIR", place.path("run"));
     command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
@@ -117,7 +117,7 @@ impl Ust {
     /// on without.
     pub(crate) fn absence_of_libc(place: &Place) -> Option<String> {
         let loads = || {
-            let [program, nothing] = place.kit.nothing();
+            let [program, nothing] = place.tools.nothing();
             let mut command = Command::new(program);
             let tried = child::run(command.arg(nothing).env("LD_PRELOAD", LTTNG_LIBC), LTTNG_LIBC);
             tried.is_ok_and(|finished| finished.stderr.is_empty())

@@ -1,4 +1,4 @@
-//! LTTng's session daemon, private to the lab: started, spoken to and ended by us, unseen by any
+//! LTTng's session daemon, private to the bench: started, spoken to and ended by us, unseen by any
 //! other that runs.
 //!
 //! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
@@ -105,7 +105,7 @@ pub(crate) struct Daemon {
     home: Home,
     log: PathBuf,
     pid: u32,
-    guardian: CleanupShell,
+    cleanup_shell: CleanupShell,
 }
 
 impl Daemon {
@@ -115,8 +115,9 @@ impl Daemon {
         let log = place.path("lttng-sessiond.log");
         let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
         let words = ["lttng-sessiond", "--no-kernel"];
-        let (guardian, pid) = CleanupShell::of_daemon(&words, file, |command| home.enter(command))?;
-        let mut daemon = Self { home, log, pid, guardian };
+        let (cleanup_shell, pid) =
+            CleanupShell::of_daemon(&words, file, |command| home.enter(command))?;
+        let mut daemon = Self { home, log, pid, cleanup_shell };
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
@@ -130,7 +131,7 @@ impl Daemon {
                 Err(error) if begin.elapsed() > PATIENCE => return Err(error),
                 Err(_) => {}
             }
-            if self.guardian.has_ended() {
+            if self.cleanup_shell.has_ended() {
                 let said = std::fs::read_to_string(&self.log).unwrap_or_default();
                 return Err(Error::output("lttng-sessiond", said.trim_end()));
             }
@@ -173,7 +174,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if signals::stopped() {
-            self.guardian.hurry();
+            self.cleanup_shell.hurry();
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The workloads: small programs in C, C++ and Rust, compiled on the machine with its own compilers,
-//! so that every tracer is measured through the headers that its users have.
+//! The workloads: small programs in C, C++ and Rust, compiled on the machine with its own
+//! compilers, so that every tracer is measured through the headers that its users have.
 //!
 //! ```text
 //! headers/    what several programs include

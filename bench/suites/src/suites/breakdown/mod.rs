@@ -223,7 +223,7 @@ fn missing(place: &Place, way: Way) -> Option<String> {
 /// Why perf cannot sample a program here.
 fn may_not_sample(place: &Place) -> Option<String> {
     let (file, period) = (place.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
-    let nothing = place.kit.nothing().map(|word| word.to_string_lossy());
+    let nothing = place.tools.nothing().map(|word| word.to_string_lossy());
     let words = observe::sampled(&file, &period, &[&nothing[0], &nothing[1]]);
     let mut command = std::process::Command::new(words[0]);
     let tried = child::run(command.args(&words[1..]), "perf record");

@@ -12,7 +12,7 @@ use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// What the lab calls filters where it complains about them.
+/// What the bench calls filters where it complains about them.
 pub(super) const WHAT: &str = "the filter";
 
 /// A filter's bytes, as a recorder would publish them.

@@ -77,7 +77,7 @@ impl Traced {
             }
             let missing = match tracer {
                 FilterTracer::Lttng => Lttng::alone().availability(place),
-                FilterTracer::Trackway => availability(&place.kit, has("cc")),
+                FilterTracer::Trackway => availability(&place.tools, has("cc")),
                 FilterTracer::C if has("cc") => Availability::Ready,
                 FilterTracer::C => Availability::Missing("there is no cc".to_owned()),
             };
@@ -183,7 +183,7 @@ impl Traced {
     fn by_trackway(&self, place: &Place, way: Way) -> Result<child::Finished> {
         let program = place.path(program_name(way.tracer));
         let mut command = if way.is_on {
-            let mut command = Command::new(&place.kit.trackway);
+            let mut command = Command::new(&place.tools.trackway);
             command.args(["record", "--flight-recorder", "--context", "none", "--buffer-size"]);
             command.arg(RING_BYTES.to_string());
             if let Some(filter) = way.filter() {

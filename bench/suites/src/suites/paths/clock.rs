@@ -15,7 +15,7 @@ pub(super) trait Clock: Sync {
 }
 
 /// CLOCK_MONOTONIC by the processor's counter and a line under a sequence count, as the agent reads
-/// it (`agent::now`, which the lab may not import: it ships in no program but this one).
+/// it (`agent::now`, which the bench may not import: it ships in no program but this one).
 pub(super) struct Line(ClockLine);
 
 /// How long the counter is compared with the system's clock, in ns.

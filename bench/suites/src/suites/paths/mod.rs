@@ -222,7 +222,7 @@ type Stepped = (Vec<(staged::Did, stepping::Steps)>, Account);
 
 fn geometry((sub_shift, count_shift): (u32, u32)) -> Result<Geometry> {
     Geometry::new(sub_shift, count_shift)
-        .map_err(|_| Error::output("the lab", "a buffer of a size that no buffer may have"))
+        .map_err(|_| Error::output("trackway-bench", "a buffer of a size that no buffer may have"))
 }
 
 impl Paths {

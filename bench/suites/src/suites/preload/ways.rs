@@ -130,7 +130,7 @@ impl Ways {
         context.progress.say("compiling");
         place.compile(PROGRAM, &[])?;
         place.compile(INTERPOSED, &["-shared", "-fPIC", "-Wl,-z,now"])?;
-        let helper = helper(&place.kit)
+        let helper = helper(&place.tools)
             .map(|[helper, library]| format!("{}:{}", helper.display(), library.display()));
         context.progress.say("setting up LTTng-UST");
         let theirs = match Ust::absence_of_libc(place) {
@@ -248,14 +248,14 @@ impl Ways {
 
     /// `trackway record OPTIONS`, with our helper, into a flight recorder.
     fn recorder(place: &Place) -> Command {
-        let mut command = Command::new(&place.kit.trackway);
+        let mut command = Command::new(&place.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", "none"]);
         command.args(["--preload", "libc", "--buffer-size", &RING_BYTES.to_string()]);
         write_to(&mut command, &place.path(TRACE));
         command
     }
 
-    /// Of a window that only the lab uses; where nobody records, of one that no session was in.
+    /// Of a window that only the bench uses; where nobody records, of one that no session was in.
     fn window_dir(place: &Place, way: Way) -> Result<PathBuf> {
         if way == Way::Recorded {
             return Ok(place.window_dir().to_owned());
@@ -297,8 +297,8 @@ fn account_of(summary: &RecorderSummary, calls: u64) -> Result<Account> {
 }
 
 /// The helper and the library, if they are here.
-fn helper(kit: &BuildTools) -> Option<[PathBuf; 2]> {
-    Some([command_tracer::helper(kit)?, kit.library.clone()?])
+fn helper(tools: &BuildTools) -> Option<[PathBuf; 2]> {
+    Some([command_tracer::helper(tools)?, tools.library.clone()?])
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl Tool {
         let words = self.words(work, "");
         let mut command = match self {
             Self::Babeltrace2 => Command::new(BABELTRACE2),
-            Self::Trackway | Self::OneCpu => Command::new(&place.kit.trackway),
+            Self::Trackway | Self::OneCpu => Command::new(&place.tools.trackway),
         };
         command.args(&words[1..words.len() - 1]).arg(folder);
         command

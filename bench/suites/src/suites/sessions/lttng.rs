@@ -1,4 +1,4 @@
-//! LTTng-UST's sessions, with a session daemon of the lab's own.
+//! LTTng-UST's sessions, with a session daemon of the bench's own.
 
 use std::path::PathBuf;
 use std::process::Command;

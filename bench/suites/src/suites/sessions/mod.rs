@@ -182,7 +182,7 @@ impl Suite for Sessions {
         let wants =
             |tracer: &str| [OURS, TRACKWAY_OFF].contains(&tracer) || context.settings.wants(tracer);
         self.rows = all().into_iter().filter(|(tracer, _)| wants(tracer)).collect();
-        let ours = set_up(availability(&context.place.kit, has("cc")), || {
+        let ours = set_up(availability(&context.place.tools, has("cc")), || {
             TrackwaySessions::set_up(context.place)
         })?;
         let mut theirs = Entry::default();

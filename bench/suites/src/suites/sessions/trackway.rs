@@ -48,14 +48,14 @@ pub(super) enum By {
     Socket,
 }
 
-/// Our sessions, in a window and a folder of sockets of the lab's own.
+/// Our sessions, in a window and a folder of sockets of the bench's own.
 #[derive(Debug)]
 pub(super) struct TrackwaySessions<'place> {
     place: &'place Place,
     by: By,
 }
 
-/// How a session goes: what the lab needs of `trackway session status --format json`.
+/// How a session goes: what the bench needs of `trackway session status --format json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Status {
@@ -111,7 +111,7 @@ impl<'place> TrackwaySessions<'place> {
 
     /// `trackway`, in sight of the sessions.
     pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.place.kit.trackway);
+        let mut command = Command::new(&self.place.tools.trackway);
         self.enter(&mut command);
         command
     }

@@ -123,7 +123,7 @@ impl Workload {
                 self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
             }
             Way::Libc(_) => {
-                let missing = command_tracer::helper(&place.kit).is_none();
+                let missing = command_tracer::helper(&place.tools).is_none();
                 missing.then(|| command_tracer::NO_HELPER.to_owned())
             }
             Way::LttngLibc => Ust::absence_of_libc(place),

@@ -17,11 +17,11 @@ const TRACE: &str = "kernel-trace";
 
 /// Whether it can be had here: by doing it. Else, why not.
 pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
-    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&place.kit).is_none() {
+    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&place.tools).is_none() {
         return Err(command_tracer::NO_HELPER.to_owned());
     }
     let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
-    let tried = child::run_for(command.args(place.kit.nothing()), tracer.name(), super::LIMIT_S);
+    let tried = child::run_for(command.args(place.tools.nothing()), tracer.name(), super::LIMIT_S);
     place.clear(TRACE);
     tried.map(|_| ()).map_err(|error| match error {
         Error::Program { message, .. } => reason(&message).to_owned(),
@@ -37,7 +37,7 @@ fn reason(message: &str) -> &str {
 
 /// What is to be recorded, up to the command.
 fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
-    let mut command = Command::new(&place.kit.trackway);
+    let mut command = Command::new(&place.tools.trackway);
     in_window(&mut command, place.window_dir());
     command.env("TRACKWAY_RUN_DIR", place.path("run"));
     write_to(command.args(["record", "--kernel", &patterns(events)]), &place.path(TRACE));

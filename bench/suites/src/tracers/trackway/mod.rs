@@ -180,7 +180,7 @@ impl Trackway {
     /// The workload, recorded to a new folder.
     fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Result<Command> {
         place.clear(TRACE);
-        let mut command = Command::new(&place.kit.trackway);
+        let mut command = Command::new(&place.tools.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
         command.args(["--reserve", self.way.reserve()]);
         write_to(&mut command, &place.path(TRACE));
@@ -206,8 +206,8 @@ impl Tracer for Trackway {
     }
 
     fn availability(&self, place: &Place) -> Availability {
-        match availability(&place.kit, has("cc")) {
-            Availability::Ready if self.is_rust() => cargo_workload::availability(&place.kit),
+        match availability(&place.tools, has("cc")) {
+            Availability::Ready if self.is_rust() => cargo_workload::availability(&place.tools),
             Availability::Ready if self.is_cxx() && !has("c++") => {
                 Availability::Missing("no C++ compiler (c++) is installed".to_owned())
             }
@@ -251,7 +251,7 @@ impl Tracer for Trackway {
             flags.extend([library.display().to_string(), "-ldl".to_owned(), "-lm".to_owned()]);
         }
         if self.is_cxx() {
-            let include = place.kit.include.as_ref().map(|path| format!("-I{}", path.display()));
+            let include = place.tools.include.as_ref().map(|path| format!("-I{}", path.display()));
             let object = place.compile_cxx(self.program, &include.unwrap_or_default())?;
             flags.push(object.display().to_string());
             // The C++ library within, so that loading it does not count as the program's start.

@@ -72,7 +72,7 @@ pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
 
 /// What a program needs to be compiled with the header and linked with the library.
 pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
-    let (Some(include), Some(library)) = (&place.kit.include, &place.kit.library) else {
+    let (Some(include), Some(library)) = (&place.tools.include, &place.tools.library) else {
         return Err(Error::output("trackway", "its header and library are not found"));
     };
     // A checkout may not have the library under the name that programs load it by.
@@ -104,16 +104,16 @@ pub(crate) fn off_window_dir(place: &Place) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The program, and whatever it starts, uses the lab's own window and no session of the user's.
+/// The program, and whatever it starts, uses the bench's own window and no session of the user's.
 pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
     command.env("TRACKWAY_WINDOW_DIR", window_dir);
     command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
 }
 
-pub(crate) fn availability(kit: &BuildTools, has_compiler: bool) -> Availability {
-    if kit.include.is_none() {
+pub(crate) fn availability(tools: &BuildTools, has_compiler: bool) -> Availability {
+    if tools.include.is_none() {
         Availability::Missing("trackway/trackway.h is not beside this executable".to_owned())
-    } else if kit.library.is_none() {
+    } else if tools.library.is_none() {
         Availability::Missing("libtrackway.so is not beside this executable".to_owned())
     } else {
         needs_compiler(has_compiler)
@@ -141,16 +141,16 @@ mod tests {
 
     #[test]
     fn reasons_name_what_is_missing() {
-        let mut kit = BuildTools::of("/nowhere/trackway".into());
-        let missing = |kit: &BuildTools| match availability(kit, true) {
+        let mut tools = BuildTools::of("/nowhere/trackway".into());
+        let missing = |tools: &BuildTools| match availability(tools, true) {
             Availability::Missing(reason) => reason,
             Availability::Ready => String::new(),
         };
-        assert_eq!(missing(&kit), "trackway/trackway.h is not beside this executable");
-        kit.include = Some("include".into());
-        assert_eq!(missing(&kit), "libtrackway.so is not beside this executable");
-        kit.library = Some("libtrackway.so".into());
-        assert_eq!(availability(&kit, true), Availability::Ready);
-        assert_ne!(availability(&kit, false), Availability::Ready);
+        assert_eq!(missing(&tools), "trackway/trackway.h is not beside this executable");
+        tools.include = Some("include".into());
+        assert_eq!(missing(&tools), "libtrackway.so is not beside this executable");
+        tools.library = Some("libtrackway.so".into());
+        assert_eq!(availability(&tools, true), Availability::Ready);
+        assert_ne!(availability(&tools, false), Availability::Ready);
     }
 }
