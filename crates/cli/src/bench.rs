@@ -25,8 +25,8 @@ const NAME: &str = "bench";
 ///   trackway bench --help
 ///   trackway bench tracepoint --tracers trackway,lttng
 ///
-/// Starts the program trackway-bench, which is looked for beside trackway and then in PATH, with the
-/// same arguments. trackway-bench(1) describes them.
+/// Starts the program trackway-bench with the same arguments. It is looked for beside trackway,
+/// then in PATH. trackway-bench(1) describes the arguments.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

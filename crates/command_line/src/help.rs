@@ -98,8 +98,8 @@ fn template(command: &Command, groups: &[Group]) -> Option<StyledStr> {
     Some(text.into())
 }
 
-/// Returns the words of a command line with `help COMMAND...` as `COMMAND... --help`, so that both print
-/// the same page. Other words stay as they are, and so does `help` before a word that is no
+/// Returns the words of a command line with `help COMMAND...` as `COMMAND... --help`, so that both
+/// print the same page. Other words stay as they are, and so does `help` before a word that is no
 /// command.
 pub fn with_help_as_option(command: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let (path, last) = command_path(command, &words);
