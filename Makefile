@@ -40,8 +40,9 @@ helpers: $(HELPER_LIBRARIES)
 
 programs:
 	$(CARGO) build --release --locked -p trackway-capi
-	$(CARGO) build --profile command --locked -p trackway-cli
+	$(CARGO) build --profile command --locked -p trackway-cli -p trackway-bench
 	ln -f $(dir $(BUILD))command/trackway $(BUILD)/trackway
+	ln -f $(dir $(BUILD))command/trackway-bench $(BUILD)/trackway-bench
 
 $(BUILD)/libtrackway.so.1: programs
 	ln -sf libtrackway.so $@
@@ -121,8 +122,8 @@ arch: ## other processors: AArch64 under emulators, RISC-V compiled, the long fo
 bench: ## what tracing and reading cost on this machine, beside other programs
 	@scripts/packages bench
 	@$(MAKE) --no-print-directory build
-	$(BUILD)/trackway bench --out results
-	$(BUILD)/trackway bench spans preload sessions --out results-more
+	$(BUILD)/trackway-bench --out results
+	$(BUILD)/trackway-bench spans preload sessions --out results-more
 
 asm: programs ## the machine code of the recording path
 	@objdump -d --no-show-raw-insn -M intel $(BUILD)/libtrackway.so \
@@ -134,7 +135,7 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 		$(DESTDIR)$(PREFIX)/share/man/man3 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(UNITDIR)/system $(DESTDIR)$(UNITDIR)/user
-	install -m 755 $(BUILD)/trackway $(DESTDIR)$(PREFIX)/bin/trackway
+	install -m 755 $(BUILD)/trackway $(BUILD)/trackway-bench $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BUILD)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION)
 	ln -sf libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtrackway.so.1
 	install -m 644 $(BUILD)/link/$(LINK_OBJECT) $(DESTDIR)$(LIBDIR)/$(LINK_OBJECT)
@@ -151,15 +152,18 @@ install: build ## install below $(DESTDIR)$(PREFIX)
 			> $(DESTDIR)$(UNITDIR)/$$manager/$(UNIT) || exit 1; \
 	done
 	$(BUILD)/trackway man --output $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BUILD)/trackway-bench man --output $(DESTDIR)$(PREFIX)/share/man/man1
 	for name in $$($(MAN3) -v list=1 $(MAN3_HEADERS)); do \
 		echo ".so man3/trackway.3" > $(DESTDIR)$(PREFIX)/share/man/man3/$$name.3 || exit 1; \
 	done
 	$(MAN3) $(MAN3_HEADERS) > $(DESTDIR)$(PREFIX)/share/man/man3/trackway.3
-	$(BUILD)/trackway completions bash \
-		> $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
+	for program in trackway trackway-bench; do \
+		$(BUILD)/$$program completions bash \
+			> $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program || exit 1; \
+	done
 
 uninstall: ## remove what install installed
-	rm -f $(DESTDIR)$(PREFIX)/bin/trackway \
+	rm -f $(DESTDIR)$(PREFIX)/bin/trackway $(DESTDIR)$(PREFIX)/bin/trackway-bench \
 		$(DESTDIR)$(LIBDIR)/libtrackway.so $(DESTDIR)$(LIBDIR)/libtrackway.so.1 \
 		$(DESTDIR)$(LIBDIR)/libtrackway.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(LINK_OBJECT) \
 		$(HELPERS:%=$(DESTDIR)$(LIBDIR)/libtrackway-%.so) \
@@ -169,7 +173,8 @@ uninstall: ## remove what install installed
 		$(DESTDIR)$(PREFIX)/share/man/man1/trackway*.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man3/trackway*.3 \
 		$(DESTDIR)$(PREFIX)/share/man/man3/TRACKWAY_*.3 \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/trackway-bench
 	-rmdir $(DESTDIR)$(PREFIX)/include/trackway/abi $(DESTDIR)$(PREFIX)/include/trackway
 
 clean: ## remove what was built

@@ -506,6 +506,7 @@ fn what_is_installed_works_and_can_be_uninstalled() {
     let root = world.path("root/usr");
     for file in [
         "bin/trackway",
+        "bin/trackway-bench",
         "lib/libtrackway.so",
         "lib/libtrackway.so.1",
         "lib/trackway-link.o",
@@ -524,6 +525,10 @@ fn what_is_installed_works_and_can_be_uninstalled() {
         "include/trackway/abi/abi.h",
         "share/man/man1/trackway.1",
         "share/man/man1/trackway-record.1",
+        "share/man/man1/trackway-bench.1",
+        "share/man/man1/trackway-bench-compare.1",
+        "share/bash-completion/completions/trackway",
+        "share/bash-completion/completions/trackway-bench",
         "share/man/man3/trackway.3",
         "share/man/man3/TRACKWAY_EVENT.3",
         "share/man/man3/trackway_dynamic_record.3",

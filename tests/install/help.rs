@@ -87,6 +87,67 @@ fn manual_pages_and_completions_keep_every_option() {
     }
 }
 
+/// `trackway bench` is another program, which has help, manual pages and completions of its own.
+#[test]
+fn bench_is_the_other_program_in_help_manual_and_completions() {
+    let world = World::new("help-bench");
+    assert!(page(&world, &["--help"]).contains("starts trackway-bench"));
+    let short = page(&world, &["bench", "--help"]);
+    assert!(
+        short.contains("Usage: trackway bench") && short.contains("\nExamples:\n  "),
+        "{short}"
+    );
+    assert_eq!(short, page(&world, &["help", "bench"]));
+    let compare = page(&world, &["help", "bench", "compare"]);
+    assert_eq!(compare, page(&world, &["bench", "compare", "--help"]));
+    let folder = world.path("man");
+    let folder = folder.to_str().expect("UTF-8");
+    page(&world, &["man", "--output", folder]);
+    let written = |name: &str| world.path("man").join(name).is_file();
+    assert!(written("trackway.1") && !written("trackway-bench.1"));
+    page(&world, &["bench", "man", "--output", folder]);
+    assert!(written("trackway-bench.1") && written("trackway-bench-compare.1"));
+    if !has("bash") {
+        return skipped("bash is not installed");
+    }
+    let trackway = build_dir().join("trackway").display().to_string();
+    let complete = |words: &str, last: &str| {
+        let script = format!(
+            "source <('{trackway}' completions bash); COMP_WORDS=(trackway {words} '{last}'); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _trackway_or_bench '{trackway}' '{last}' \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let output = world.command("bash").args(["-c", &script]).output().expect("it runs");
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert_eq!(complete("bench", "tracep"), "tracepoint\n");
+    assert_eq!(complete("bench compare --tracers", "lttng-tr"), "lttng-tracef\n");
+    assert_eq!(complete("", "benc"), "bench\n");
+}
+
+#[test]
+fn bench_without_its_program_says_where_that_comes_from() {
+    let world = World::new("help-no-bench");
+    let alone = world.path("trackway");
+    fs::copy(build_dir().join("trackway"), &alone).expect("a copy");
+    let bench = |path: &Path| {
+        let mut command = world.command(&alone);
+        command.args(["--color", "never", "bench", "--list"]).env("PATH", path);
+        command.output().expect("it runs")
+    };
+    let output = bench(Path::new("/nonexistent"));
+    let messages = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{messages}");
+    assert!(messages.starts_with("trackway: cannot find trackway-bench"), "{messages}");
+    assert!(messages.contains("\nhint: ") && messages.contains("make install"), "{messages}");
+    // In PATH it is found.
+    let output = bench(&build_dir());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("tracepoint"), "{}", text(&output.stdout));
+}
+
 #[test]
 fn trackway_alone_names_the_first_commands() {
     let world = World::new("help-alone");

@@ -195,9 +195,9 @@ fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String
     found
 }
 
-/// RUN the whole command as machine code through a disassembler. EXPECT that only the crate
-/// `console`, which takes its number away, displays an error of the system: the code is found that
-/// does, and nothing else.
+/// RUN the whole of both commands as machine code through a disassembler. EXPECT that only the
+/// crate `console`, which takes its number away, displays an error of the system: the code is found
+/// that does, and nothing else.
 #[test]
 fn nothing_but_the_console_displays_an_error_of_the_system() {
     if !cfg!(target_arch = "x86_64") {
@@ -212,21 +212,24 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
     let mut cargo = Command::new("cargo");
     // What `make test` has compiled for tests is used: it unwinds, and has all features.
     // Asked for a test, too, cargo takes the features that tests ask for.
-    cargo.args(["build", "--workspace", "--all-features", "--bin", "trackway", "--test", "tidy"]);
+    cargo.args(["build", "--workspace", "--all-features", "--bin", "trackway"]);
+    cargo.args(["--bin", "trackway-bench", "--test", "tidy"]);
     cargo.args(["--offline", "--locked", "--quiet"]).env("CARGO_PROFILE_DEV_PANIC", "unwind");
     cargo.arg("--target-dir").arg(&target).current_dir(source_dir());
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let program = target.join("debug/trackway");
-    let found = displays_of_system_errors(&program, "trackway_");
-    let (console, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        found.into_iter().partition(|(_, name)| name.contains("trackway_console8io_error"));
-    assert!(!console.is_empty(), "the code that displays such errors is not found");
-    if !others.is_empty() {
-        let lines = lines_of(&program, &others);
-        panic!(
-            "display an error of the system by trackway_console::IoError: {others:#?} {lines:#?}"
-        );
+    for program in ["debug/trackway", "debug/trackway-bench"].map(|name| target.join(name)) {
+        let found = displays_of_system_errors(&program, "trackway_");
+        let (console, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            found.into_iter().partition(|(_, name)| name.contains("trackway_console8io_error"));
+        assert!(!console.is_empty(), "the code that displays such errors is not found");
+        if !others.is_empty() {
+            let lines = lines_of(&program, &others);
+            panic!(
+                "display an error of the system by trackway_console::IoError: {others:#?} \
+                 {lines:#?}"
+            );
+        }
     }
     // Seeded: this program displays one, as text and in a text.
     let error = std::io::Error::from_raw_os_error(libc::ENOENT);

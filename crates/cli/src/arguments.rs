@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use trackway_command_line::CommonArguments;
+use trackway_command_line::help::{with_help_as_option, with_short_pages};
 
-use crate::help::{self, HELP};
+use crate::help::COMMAND_GROUPS;
 use crate::session::args::{ChannelArguments, EventArguments, SessionArguments};
 use crate::{bench, completions, doctor, filter, list, man, merge, print, record, recover, trim};
 
@@ -28,20 +30,8 @@ use crate::{bench, completions, doctor, filter, list, man, merge, print, record,
     max_term_width = 100
 )]
 pub(crate) struct Arguments {
-    /// Colour names, errors and losses: on terminals, unless NO_COLOR is set, or always, or never
-    #[arg(long = "color", global = true, value_enum, value_name = "WHEN", help_heading = HELP,
-        hide_short_help = true, default_value_t = ColourChoice::Auto, hide_default_value = true)]
-    pub(crate) colour: ColourChoice,
-    /// Print this page
-    ///
-    /// -h, --help and trackway help COMMAND print the most used options, on one screen.
-    #[arg(short, long, global = true, action = ArgAction::HelpShort, help_heading = HELP,
-        display_order = 1000)]
-    help: Option<bool>,
-    /// Print all options, with explanations
-    #[arg(long, global = true, action = ArgAction::HelpLong, help_heading = HELP,
-        display_order = 1001)]
-    help_all: Option<bool>,
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -58,8 +48,8 @@ impl Arguments {
 
     /// Parses these words; `help` as a command is `--help` of what follows.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
-        let command = help::with_short_pages(Self::command());
-        let words = help::with_help_as_option(&command, words);
+        let command = with_short_pages(Self::command(), &COMMAND_GROUPS);
+        let words = with_help_as_option(&command, words);
         let mut matches = command.try_get_matches_from(words)?;
         Self::from_arg_matches_mut(&mut matches)
     }
@@ -73,28 +63,6 @@ impl Arguments {
         command.build();
         let verb = command.find_subcommand_mut("print");
         Err(verb.unwrap_or(&mut Self::command()).error(ErrorKind::ArgumentConflict, why))
-    }
-}
-
-/// Values of `--color`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum ColourChoice {
-    /// On terminals, unless NO_COLOR is set or TERM is dumb
-    #[default]
-    Auto,
-    /// Into pipes and files, too
-    Always,
-    /// Nowhere
-    Never,
-}
-
-impl From<ColourChoice> for trackway_console::ColourChoice {
-    fn from(choice: ColourChoice) -> Self {
-        match choice {
-            ColourChoice::Auto => Self::Auto,
-            ColourChoice::Always => Self::Always,
-            ColourChoice::Never => Self::Never,
-        }
     }
 }
 
@@ -112,7 +80,6 @@ pub(crate) enum Verb {
     Merge(merge::Arguments),
     Filter(filter::Arguments),
     Doctor(doctor::Arguments),
-    /// Measure what tracing costs on this machine
     Bench(bench::Arguments),
     #[command(hide = true)]
     Completions(completions::Arguments),

@@ -1,11 +1,11 @@
-//! Completion scripts: made of the command line's declaration, less what is hidden there.
-//!
-//! Main invariant: only what takes a file's name is offered names of files.
+//! Completion scripts of `trackway`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Arg, Args, Command, ValueHint};
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
 use trackway_console::stdout;
 
 /// Print a completion script.
@@ -26,75 +26,58 @@ pub(crate) struct Arguments {
 /// # Errors
 ///
 /// If standard output cannot be written.
-pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
-    stdout().write_all(&script(arguments.shell, command))?;
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    stdout().write_all(&script(arguments.shell))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The script of `command` for a shell.
-fn script(shell: clap_complete::Shell, command: Command) -> Vec<u8> {
-    let mut script = Vec::new();
-    // A command's name has to live as long as the program.
-    let declared: &'static Command = Box::leak(Box::new(command));
-    clap_complete::generate(shell, &mut shown(declared), "trackway", &mut script);
+/// Completes the words after `trackway bench` in bash, by the script of `trackway-bench`, which is
+/// taken from that program when it is needed first.
+const BENCH_IN_BASH: &str = r#"
+_trackway_or_bench() {
+    if [[ "${COMP_WORDS[1]}" == bench && $COMP_CWORD -gt 1 ]]; then
+        declare -F _trackway-bench >/dev/null ||
+            source <("$1" bench completions bash 2>/dev/null)
+        if declare -F _trackway-bench >/dev/null; then
+            local words=(trackway-bench "${COMP_WORDS[@]:2}")
+            local COMP_CWORD=$((COMP_CWORD - 1))
+            local COMP_WORDS=("${words[@]}")
+            _trackway-bench trackway-bench "$2" "$3"
+            return
+        fi
+    fi
+    _trackway "$@"
+}
+complete -F _trackway_or_bench -o bashdefault -o default trackway
+"#;
+
+/// The script for a shell.
+pub(crate) fn script(shell: Shell) -> Vec<u8> {
+    let mut script = trackway_command_line::completions::script(
+        crate::arguments::Arguments::command(),
+        "trackway",
+        shell,
+    );
+    if shell == Shell::Bash {
+        script.extend_from_slice(BENCH_IN_BASH.as_bytes());
+    }
     script
-}
-
-/// What is not hidden of a command: clap_complete offers hidden words, too.
-fn shown(declared: &'static Command) -> Command {
-    let arguments = declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(hinted);
-    let verbs = declared.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
-    let copy = Command::new(declared.get_name()).args(arguments).subcommands(verbs);
-    let copy = copy.disable_help_flag(declared.is_disable_help_flag_set());
-    let copy = copy.visible_aliases(declared.get_visible_aliases());
-    let copy = declared.get_about().cloned().into_iter().fold(copy, Command::about);
-    declared.get_version().into_iter().fold(copy, Command::version)
-}
-
-/// With what its value is, as far as shells know of such.
-fn hinted(argument: Arg) -> Arg {
-    if argument.get_id() == "tracers" {
-        // Beginnings of names are taken, too; whole ones are offered.
-        let names = trackway_lab::tracer_names();
-        return argument.value_parser(clap::builder::PossibleValuesParser::new(names));
-    }
-    if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
-        return argument;
-    }
-    let names = argument.get_value_names().unwrap_or_default();
-    let hint = match names.first().map_or("", |name| name.as_str()) {
-        "FILE" | "[PATTERN: ]FILE" => ValueHint::FilePath,
-        "DIR" | "OUT" => ValueHint::DirPath,
-        "PATH" => ValueHint::AnyPath,
-        "CMD" => ValueHint::CommandWithArguments,
-        "NAME|UID" | "NAME|UID|all" => ValueHint::Username,
-        _ => ValueHint::Other,
-    };
-    argument.value_hint(hint)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-    use clap_complete::Shell;
-
     use super::*;
 
     #[test]
     fn what_is_hidden_is_not_offered_and_files_only_where_they_are_meant() {
-        let text = |shell| {
-            String::from_utf8(script(shell, crate::arguments::Arguments::command())).expect("text")
-        };
-        let bash = text(Shell::Bash);
+        let text = |shell| String::from_utf8(script(shell)).expect("text");
+        let bash = text(Shell::Bash).replace(BENCH_IN_BASH, "");
         let is_of_words = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
         let mut words = bash.split(|letter| !is_of_words(letter));
         for hidden in ["--clock-force-correlate", "recorder", "completions"] {
             assert!(!words.clone().any(|word| word == hidden), "{hidden}");
         }
         assert!(words.any(|word| word == "--kernel-only"));
-        for offered in ["tracepoint", "lttng-ust"] {
-            assert!(bash.contains(offered), "{offered}");
-        }
         let zsh = text(Shell::Zsh);
         for (option, offered) in [
             ("--pid=", ""),

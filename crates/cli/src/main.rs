@@ -26,20 +26,24 @@ mod time_range;
 mod trim;
 
 use std::ffi::OsString;
-use std::io;
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, ValueEnum as _};
-use trackway_console::{IoError, Style, Target, message, stdout};
+use trackway_command_line::help::names_no_command;
+use trackway_command_line::{
+    FAILED, is_broken_pipe, print_error, print_hint, print_page, print_usage_error,
+    typed_colour_choice,
+};
+use trackway_console::{Style, Target};
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_reader::OpenError;
 
 use arguments::{Arguments, Verb};
 use rights::NextCommands;
 
-/// Exit status when the command itself failed, except for `record`.
-const FAILED: u8 = 2;
+/// The beginning of messages about errors.
+const NAME: &str = "trackway:";
 /// What `trackway` alone prints.
 const FIRST_COMMANDS: &str = "\
 no command given. The first commands to try:
@@ -47,28 +51,23 @@ no command given. The first commands to try:
   trackway print DIR          # prints the events in that folder
   trackway list               # lists the events of running programs
 trackway --help lists all commands; trackway help COMMAND shows options and examples of one.";
-/// The commands in groups, the most used first.
-const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
-    (help::MOST_USED, &["record", "print", "list", "session", "doctor"]),
-    ("While a session records", &["channel", "event"]),
-    ("Traces", &["trim", "merge", "recover"]),
-    ("More", &["filter", "bench", "help"]),
-];
-
 /// Exit status for a negative answer, as of damage found.
 const NEGATIVE: u8 = 1;
 
 fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(words) = bench::words_of(&words) {
+        return start_bench(&words);
+    }
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
-            trackway_console::set_colour_choice(colour_choice(std::env::args_os()));
+            trackway_console::set_colour_choice(typed_colour_choice(words.into_iter()));
             return usage(&error);
         }
     };
-    trackway_console::set_colour_choice(arguments.colour.into());
+    trackway_console::set_colour_choice(arguments.common.colour.into());
     let is_record = matches!(arguments.verb, Verb::Record(_));
-    let words: Vec<OsString> = std::env::args_os().collect();
     let next = NextCommands::of(&arguments.verb, &words);
     match run(arguments) {
         Ok(code) => code,
@@ -100,61 +99,42 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Merge(arguments) => merge::run(arguments),
         Verb::Filter(arguments) => filter::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
-        Verb::Bench(arguments) => bench::run(&arguments, &mut stdout()),
-        Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
-        Verb::Man(arguments) => man::run(arguments, Arguments::command()),
+        Verb::Bench(arguments) => Ok(start_bench(&arguments.words())),
+        Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Man(arguments) => man::run(arguments),
     }
 }
 
 /// Help and version are data; wrong usage of `record` ends as its own errors do, so that nobody
 /// takes its status for the traced command's.
 fn usage(error: &clap::Error) -> ExitCode {
-    let shown = error.render();
-    if !error.use_stderr() {
-        let text = match Target::Output.has_colours() {
-            true => shown.ansi().to_string(),
-            false => shown.to_string(),
-        };
-        // Nobody may be there to read it.
-        let _ = trackway_console::write_own(Target::Output, &text);
-        return ExitCode::SUCCESS;
+    if let Some(status) = print_page(error) {
+        return status;
     }
     let words: Vec<OsString> = std::env::args_os().collect();
     let is_incomplete = matches!(
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     );
-    if is_incomplete && help::names_no_command(&Arguments::command(), &words) {
-        let name = Target::Errors.paint(Style::Error, "trackway:");
+    if is_incomplete && names_no_command(&Arguments::command(), &words) {
+        let name = Target::Errors.paint(Style::Error, NAME);
         trackway_console::write_lines(format_args!("{name} {FIRST_COMMANDS}"));
         return ExitCode::from(FAILED);
     }
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        trackway_console::write_lines(format_args!("{}", shown.to_string().trim_end()));
-        return ExitCode::from(FAILED);
-    }
-    // What was typed is in it.
-    let text = shown.to_string();
-    let (head, rest) = text.split_once(' ').unwrap_or((&text, ""));
-    let head = Target::Errors.paint(Style::Error, head);
-    trackway_console::write_lines(format_args!("{head} {}", rest.trim_end_matches('\n')));
+    print_usage_error(error);
     let is_record = std::env::args_os().nth(1).is_some_and(|verb| verb == "record");
-    ExitCode::from(if is_record { record::FAILED } else { FAILED })
+    let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    ExitCode::from(if is_record && !is_page { record::FAILED } else { FAILED })
 }
 
-/// What `--color` says on a command line that cannot be read: before `--`, as there may be another
-/// program's options behind.
-fn colour_choice(words: impl Iterator<Item = OsString>) -> trackway_console::ColourChoice {
-    let words: Vec<String> = words
-        .map_while(|word| Some(word.to_string_lossy().into_owned()).filter(|word| word != "--"))
-        .collect();
-    let values = words.iter().enumerate().filter_map(|(index, word)| match word.as_str() {
-        "--color" => words.get(index + 1).map(String::as_str),
-        word => word.strip_prefix("--color="),
-    });
-    let mut choices =
-        values.filter_map(|value| arguments::ColourChoice::from_str(value, false).ok());
-    choices.next_back().unwrap_or_default().into()
+/// Becomes trackway-bench; returns the exit status if that fails.
+fn start_bench(words: &[OsString]) -> ExitCode {
+    let error = bench::start(words);
+    print_error(NAME, &error);
+    if let Some(missing) = error.downcast_ref::<bench::Missing>() {
+        print_hint(missing.hint());
+    }
+    ExitCode::from(FAILED)
 }
 
 /// Whether root may do what failed, and this user is not root.
@@ -169,9 +149,8 @@ fn needs_root(error: &anyhow::Error) -> bool {
 
 /// Prints an error for want of rights and the commands to try; the exit status of `record` for it.
 fn report_rights(error: &anyhow::Error, next: &NextCommands) -> u8 {
-    let name = Target::Errors.paint(Style::Error, "trackway:");
-    trackway_console::write_lines(format_args!("{name} {}", text_of(error)));
-    write_hint("try one of these commands:");
+    print_error(NAME, error);
+    print_hint("try one of these commands:");
     for line in next.lines() {
         trackway_console::write_lines(format_args!("{line}"));
     }
@@ -180,37 +159,18 @@ fn report_rights(error: &anyhow::Error, next: &NextCommands) -> u8 {
 
 /// Prints an error and what to do about it; the exit status of `record` for it.
 fn report(error: &anyhow::Error) -> u8 {
-    let name = Target::Errors.paint(Style::Error, "trackway:");
-    trackway_console::write_lines(format_args!("{name} {}", text_of(error)));
+    print_error(NAME, error);
     if let Some(hint) = error.downcast_ref::<CatalogueError>().and_then(CatalogueError::hint) {
-        write_hint(&hint);
+        print_hint(&hint);
     }
     if let Some(hint) = error.downcast_ref::<OpenError>().and_then(OpenError::hint) {
-        write_hint(&hint);
+        print_hint(&hint);
     }
     let Some(known) = error.downcast_ref::<trackway_recorder::RecordError>() else {
         return record::FAILED;
     };
     if let Some(hint) = known.hint() {
-        write_hint(&hint);
+        print_hint(&hint);
     }
     known.exit_status()
-}
-
-/// An error with what caused it, as people read it.
-fn text_of(error: &anyhow::Error) -> String {
-    // A name in it may have line ends: what follows one must not look like a message of its own.
-    let text = IoError::chain(error.as_ref());
-    if Target::Errors.is_escaped() { text.replace('\n', "\n  ") } else { text }
-}
-
-/// Writes what to do about what was said before.
-fn write_hint(hint: &str) {
-    message!("hint: {hint}");
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        IoError::system_error(cause).is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    })
 }

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, Command};
-
-use crate::help;
+use clap::{Args, CommandFactory as _};
 
 /// Write the manual pages.
 ///
@@ -22,14 +20,14 @@ pub(crate) struct Arguments {
     pub(crate) output: PathBuf,
 }
 
-/// Writes the manual pages of `command`.
+/// Writes the manual pages of `trackway`; trackway-bench writes its own.
 ///
 /// # Errors
 ///
 /// If the folder cannot be written.
-pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
-    std::fs::create_dir_all(&arguments.output)
-        .and_then(|()| clap_mangen::generate_to(help::for_manual(command), &arguments.output))
-        .with_context(|| format!("cannot write manual pages to {}", arguments.output.display()))?;
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let (command, output) = (crate::arguments::Arguments::command(), &arguments.output);
+    trackway_command_line::manual::write(command, output, &["bench"])
+        .with_context(|| format!("cannot write manual pages to {}", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

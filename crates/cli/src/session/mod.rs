@@ -177,7 +177,7 @@ fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
 fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     let created = begin_created(arguments);
     if let (true, Err(error)) = (arguments.foreground, &created) {
-        notify::refused(&crate::text_of(error));
+        notify::refused(&trackway_command_line::error_text(error));
     }
     created
 }

@@ -1,0 +1,67 @@
+//! `trackway bench compare`: what changed between two reports.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use trackway_bench_engine::report::compare::{self, read_report};
+
+/// What changed between two results.json, and how sure that is
+///
+/// Rows are compared by ranks of their rounds' figures, in terms of a program that is not
+/// Trackway's in the same rounds where both have one: so what the machine did makes nobody
+/// slower. Chances are held against the number of rows. What is sure is told row by row: slower,
+/// faster, in one only, failed; the rest is counted, unless --all is there. The exit status is 0;
+/// with --fail-on slower it is 1 if a row is slower, or larger, surely, or was measured before and
+/// has failed now; 2 if a file is not a report.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+                  trackway bench compare before/results.json after/results.json\n  \
+                  trackway bench compare A.json B.json --tracers trackway --fail-on slower\n  \
+                  trackway bench compare A.json B.json --json | \
+                  jq '.rows[]|select(.verdict==\"worse\")'")]
+pub(crate) struct Arguments {
+    /// What was measured before
+    #[arg(value_name = "FILE")]
+    before: PathBuf,
+    /// What was measured after
+    #[arg(value_name = "FILE")]
+    after: PathBuf,
+    /// Only tracers of these names, or that begin so with a '-' behind it
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    tracers: Vec<String>,
+    /// Show also rows that did not change
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+    /// Print JSON, with all rows
+    #[arg(long)]
+    json: bool,
+    /// Exit with status 1 if something is so, surely
+    #[arg(long, value_name = "WHAT", value_enum)]
+    fail_on: Option<FailOn>,
+}
+
+/// What is a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// A row is slower or larger, or has failed
+    Slower,
+}
+
+/// Compares, with the tables on `output`.
+///
+/// # Errors
+///
+/// If one is not a report, or `output` fails.
+pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let before = read_report(&arguments.before)?;
+    let after = read_report(&arguments.after)?;
+    let found = compare::compare(&before, &after, &arguments.tracers);
+    if arguments.json {
+        output.write_all(found.to_json()?.as_bytes())?;
+    } else {
+        compare::print_comparison(&found, arguments.all, output)?;
+    }
+    let fails = arguments.fail_on == Some(FailOn::Slower) && found.has_worse();
+    Ok(crate::status(fails))
+}

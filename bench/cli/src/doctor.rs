@@ -1,0 +1,37 @@
+//! `trackway bench doctor`: what disturbs measurements here.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use trackway_bench_engine::host::doctor::{disturbing, examine, print_doctor};
+use trackway_bench_suites::CATALOGUE;
+
+/// What disturbs measurements on this machine, why it matters, and what quiets it
+///
+/// Takes two seconds, in which others and a loop of its own are watched. Nothing is changed. The
+/// exit status is 0 if nothing that is known disturbs, and 1 if something does; programs that are
+/// not installed are told, and disturb nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  trackway bench doctor\n  trackway bench doctor --json")]
+pub(crate) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, with what it found on `output`.
+///
+/// # Errors
+///
+/// Those of `output`.
+pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let found = examine(&CATALOGUE.requirements);
+    let disturbing = disturbing(&found);
+    if arguments.json {
+        let json = serde_json::json!({ "disturbing": disturbing, "checks": found });
+        writeln!(output, "{json}")?;
+    } else {
+        print_doctor(&found, output)?;
+    }
+    Ok(crate::status(disturbing > 0))
+}

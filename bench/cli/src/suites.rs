@@ -1,0 +1,165 @@
+//! Suites measured, listed, and their page drawn again.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use trackway_bench_engine::host::local_time;
+use trackway_bench_engine::order::drawn_seed;
+use trackway_bench_engine::report::compare::read_report;
+use trackway_bench_engine::report::text::print_report;
+use trackway_bench_engine::results::Report;
+use trackway_bench_engine::run::{RunOptions, SuiteInfo, seconds_now, write_page, write_report};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_suites::CATALOGUE;
+use trackway_console::message;
+
+use crate::arguments::{Arguments, Page};
+use crate::status;
+
+/// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        Settings {
+            quick: self.quick,
+            rounds: self.rounds,
+            tracers: self.tracers.clone(),
+            seed: self.seed.unwrap_or_else(drawn_seed),
+        }
+    }
+
+    /// Suites that are asked for, by names and times.
+    fn chosen(&self) -> Vec<SuiteInfo> {
+        let suites = CATALOGUE.suites(&self.settings()).into_iter();
+        let is_chosen =
+            |name: &str| self.suites.is_empty() || self.suites.iter().any(|one| one == name);
+        suites.filter(|suite| is_chosen(suite.name)).collect()
+    }
+}
+
+/// Draws a page again.
+///
+/// # Errors
+///
+/// If the file is not a report, or the page cannot be written.
+pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
+    let report = read_report(&page.results)?;
+    let beside = page.results.parent().unwrap_or(Path::new("")).to_owned();
+    let folder = folder(Some(&page.out.clone().unwrap_or(beside)))?;
+    let written = write_page(&report, &folder);
+    written.with_context(|| format!("cannot write in {}", folder.display()))?;
+    writeln!(output, "{}", folder.join("report.html").display())?;
+    Ok(())
+}
+
+/// Lists the suites that the arguments choose.
+///
+/// # Errors
+///
+/// Those of `output`.
+pub(crate) fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
+    for suite in arguments.chosen() {
+        let time = time(suite.seconds);
+        let when = if suite.is_only_by_name { "; only if it is named" } else { "" };
+        let (name, title, repeats) = (suite.name, suite.title, suite.repeats);
+        writeln!(output, "{name:<12}  {time:>6}  {title} ({repeats}{when})")?;
+    }
+    let all: f64 = measured(arguments).map(|suite| suite.seconds).sum();
+    writeln!(output, "{:<12}  {:>6}", "in all", time(all))?;
+    Ok(())
+}
+
+/// The suites that a run measures.
+fn measured(arguments: &Arguments) -> impl Iterator<Item = SuiteInfo> {
+    let are_all = arguments.suites.is_empty();
+    arguments.chosen().into_iter().filter(move |suite| !(are_all && suite.is_only_by_name))
+}
+
+/// A time as people plan with it.
+fn time(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+/// Measures, with the tables on `output`. 1 if something failed that should have worked.
+///
+/// # Errors
+///
+/// If nothing can be measured, or the results cannot be written.
+pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let options = RunOptions {
+        suites: arguments.suites.clone(),
+        settings: arguments.settings(),
+        command: typed_command(),
+    };
+    // Before minutes of measuring: what is misspelt, and what cannot be written.
+    CATALOGUE.check(&options)?;
+    let folder = folder(arguments.out.as_deref())?;
+    let seconds: f64 = measured(arguments).map(|suite| suite.seconds).sum();
+    let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
+    message!("{how} {}, with results in {}", time(seconds), folder.display());
+    let report = CATALOGUE.run(&options, &mut |so_far: &Report| {
+        // Whoever is killed has this. If there is no room now, there may be at the end.
+        let _ = write_report(so_far, &folder);
+    })?;
+    let written = write_report(&report, &folder);
+    // What was measured is shown, also where there is no room for it.
+    print_report(&report, output).context("cannot write the tables")?;
+    written.with_context(|| format!("cannot write in {}", folder.display()))?;
+    writeln!(output, "\n{}", folder.join("report.html").display())?;
+    if report.is_partial {
+        message!("trackway: interrupted: what was measured until then is kept");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(status(report.has_failures()))
+}
+
+/// The folder for results, made if it is not there. What it has of an earlier run stays until there
+/// are new results.
+fn folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let folder = wanted.map_or_else(default_folder, Path::to_owned);
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let trial = folder.join(".results.json.new");
+    std::fs::write(&trial, "")
+        .and_then(|()| std::fs::remove_file(&trial))
+        .with_context(|| format!("cannot write in {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn default_folder() -> PathBuf {
+    let seconds = seconds_now();
+    let when = local_time::stamp(seconds).unwrap_or_else(|| seconds.to_string());
+    format!("trackway-bench-{when}").into()
+}
+
+/// The command for the report, word by word, as `trackway bench` has it.
+fn typed_command() -> Vec<String> {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    ["trackway", "bench"].map(str::to_owned).into_iter().chain(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_made_and_what_cannot_be_written_is_refused() {
+        let root = std::env::temp_dir().join(format!("trackway-bench-out-{}", std::process::id()));
+        let made = folder(Some(&root.join("a/b"))).expect("a folder");
+        assert!(made.is_dir() && std::fs::read_dir(&made).expect("it").next().is_none());
+        std::fs::write(root.join("file"), "").expect("a file");
+        let error = folder(Some(&root.join("file"))).unwrap_err().to_string();
+        assert!(error.starts_with("cannot make "), "{error}");
+        std::fs::remove_dir_all(&root).expect("ours");
+        let name = default_folder().display().to_string();
+        assert!(name.starts_with("trackway-bench-2"), "{name}");
+    }
+
+    #[test]
+    fn times_are_in_words() {
+        assert_eq!((time(15.0), time(600.0)), ("15 s".to_owned(), "10 min".to_owned()));
+    }
+}

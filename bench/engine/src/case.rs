@@ -1,0 +1,184 @@
+//! What is measured: a payload, a context, a number of threads.
+
+use serde::{Deserialize, Serialize};
+
+/// What an event carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Payload {
+    /// One `u32`.
+    Number,
+    /// A string of 16 bytes (with its terminator), a `u32`, a `u64`.
+    Record,
+    /// A formatted text: `"%s (%d)"`.
+    Printf,
+    /// A text of 15 bytes, a sequence of four `u32`, a `u64`: in C++ a view and a vector.
+    Views,
+    /// A pair of events around nothing, with an identity, the first with a `u32`: in C++ a scope.
+    Scope,
+}
+
+impl Payload {
+    /// Name of the work in the workload programs.
+    pub const fn work(self) -> &'static str {
+        match self {
+            Self::Number => "number",
+            Self::Record => "record",
+            Self::Printf => "printf",
+            Self::Views => "views",
+            Self::Scope => "scope",
+        }
+    }
+
+    /// Whether it is in the table, and not in a section of its own.
+    pub const fn is_in_table(self) -> bool {
+        matches!(self, Self::Number | Self::Record)
+    }
+
+    /// Whether each of its events has a number.
+    pub const fn is_numbered(self) -> bool {
+        !matches!(self, Self::Scope)
+    }
+
+    /// Head of its columns.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Number => "u32",
+            Self::Record => "str,u32,u64",
+            Self::Printf => "\"%s (%d)\"",
+            Self::Views => "text,seq,u64",
+            Self::Scope => "scope",
+        }
+    }
+}
+
+/// What the tracer adds to each event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// Nothing.
+    None,
+    /// The thread's id.
+    Vtid,
+}
+
+impl Context {
+    /// Its name on Trackway's command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Vtid => "vtid",
+        }
+    }
+}
+
+/// One measurement: a column of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// Threads that emit at once, pinned to one CPU each.
+    pub threads: u32,
+    /// What an event carries.
+    pub payload: Payload,
+    /// What is added to it.
+    pub context: Context,
+}
+
+impl Case {
+    /// The simplest case: one thread, one number.
+    pub const SIMPLEST: Self =
+        Self { threads: 1, payload: Payload::Number, context: Context::None };
+
+    /// The table's columns, for a machine with so many CPUs.
+    pub fn columns(cpus: usize) -> Vec<Self> {
+        let mut cases = Vec::new();
+        for threads in [1, 2] {
+            for payload in [Payload::Number, Payload::Record] {
+                for context in [Context::None, Context::Vtid] {
+                    cases.push(Self { threads, payload, context });
+                }
+            }
+        }
+        cases.retain(|case| case.threads as usize <= cpus);
+        cases
+    }
+
+    /// The formatted message, which has a section of its own.
+    pub const PRINTF: Self = Self { threads: 1, payload: Payload::Printf, context: Context::None };
+
+    /// Text and sequence, for C++ beside C.
+    pub const VIEWS: Self = Self { threads: 1, payload: Payload::Views, context: Context::None };
+    /// A scope, for C++ beside C.
+    pub const SCOPE: Self = Self { threads: 1, payload: Payload::Scope, context: Context::None };
+
+    /// Those that are not in the table.
+    pub const APART: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
+
+    /// The same with so many threads.
+    pub const fn with_threads(self, threads: u32) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        let context = match self.context {
+            Context::None => "",
+            Context::Vtid => " + vtid",
+        };
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!("{}{context}, {} thread{plural}", self.payload.title(), self.threads)
+    }
+}
+
+/// What becomes of a buffer while it is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A flight recorder that has come round: each event goes over an old one, and nobody reads.
+    Overwrite,
+    /// It is drained to disk meanwhile, and events come at a rate that this can keep up with.
+    Steady,
+    /// It takes all events, each in memory that was not written to before, and nobody reads.
+    Producer,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Overwrite, Self::Steady, Self::Producer];
+
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Overwrite => "overwrite",
+            Self::Steady => "steady",
+            Self::Producer => "producer only",
+        }
+    }
+}
+
+/// How much of a case a run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Batches that are not counted: until the ring has come round, and the caches are warm.
+    pub warm_up: u32,
+    /// Batches that count.
+    pub batches: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_follow_the_cpus() {
+        assert_eq!(Case::columns(2).len(), 8);
+        assert_eq!(Case::columns(1).len(), 4);
+        assert_eq!(Case::columns(2)[0], Case::SIMPLEST);
+        assert!(Case::columns(1).iter().all(|case| case.threads == 1));
+    }
+
+    #[test]
+    fn cases_have_words() {
+        let case = Case { threads: 2, payload: Payload::Record, context: Context::Vtid };
+        assert_eq!(case.words(), "str,u32,u64 + vtid, 2 threads");
+        assert_eq!(Case::SIMPLEST.words(), "u32, 1 thread");
+    }
+}

@@ -1,0 +1,74 @@
+//! What can go wrong in the bench.
+
+use std::fmt;
+use std::io;
+
+use trackway_console::IoError;
+
+/// Why something could not be measured.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The user stopped it.
+    Interrupted,
+    /// The system refused something.
+    Io {
+        /// What was tried.
+        what: String,
+        /// What it said.
+        source: IoError,
+    },
+    /// A program failed.
+    Program {
+        /// Which.
+        what: String,
+        /// Its status and what it said.
+        message: String,
+    },
+    /// A program did not end in time, and was ended.
+    Overdue {
+        /// Which.
+        what: String,
+        /// How long it had, in seconds.
+        limit_s: u64,
+    },
+    /// A program's output or a trace is not what it should be.
+    Output {
+        /// Whose.
+        what: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// Result with the bench's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A map for errors of the system: `.map_err(Error::io("cannot write 'x'"))`.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source: source.into() }
+    }
+
+    /// Something wrong with what `what` wrote.
+    pub fn output(what: impl Into<String>, message: impl fmt::Display) -> Self {
+        Self::Output { what: what.into(), message: message.to_string() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interrupted => formatter.write_str("interrupted"),
+            Self::Io { what, source } => write!(formatter, "{what}: {source}"),
+            Self::Program { what, message } => write!(formatter, "{what}: {message}"),
+            Self::Overdue { what, limit_s } => {
+                write!(formatter, "{what}: did not end within {limit_s} s")
+            }
+            Self::Output { what, message } => write!(formatter, "{what}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

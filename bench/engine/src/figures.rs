@@ -1,0 +1,52 @@
+//! Figures and ratios as people read them.
+
+use crate::results::Unit;
+use crate::stats::Ratio;
+
+/// A figure as people read it.
+pub fn figure(unit: Unit, figure: f64) -> String {
+    if unit == Unit::EventsPerSecond {
+        return format!("{:.2} M", figure / 1e6);
+    }
+    match figure.abs() {
+        0.0..2.0 => format!("{figure:.2}"),
+        2.0..1000.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.0}"),
+    }
+}
+
+/// So many times: to two decimals, or two digits if it is less.
+pub fn times(times: f64) -> String {
+    match times.abs() {
+        0.0..0.001 => format!("{times:.5}"),
+        0.001..0.01 => format!("{times:.4}"),
+        0.01..0.1 => format!("{times:.3}"),
+        100.0.. => format!("{times:.0}"),
+        10.0.. => format!("{times:.1}"),
+        _ => format!("{times:.2}"),
+    }
+}
+
+/// So many times, and between what the true figure is: `×6.00 (5.95–6.10)`.
+pub fn times_between(ratio: &Ratio) -> String {
+    between(ratio, times)
+}
+
+/// The same with so many digits.
+pub fn between(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
+    let median = times(ratio.median);
+    match ratio.interval {
+        Some((low, high)) => format!("×{median} ({}–{})", times(low), times(high)),
+        None => format!("×{median}"),
+    }
+}
+
+/// A number that has no unit that we know.
+pub fn number(number: f64) -> String {
+    match number.abs() {
+        1e9.. => format!("{:.2} G", number / 1e9),
+        1e6.. => format!("{:.2} M", number / 1e6),
+        _ if number.fract() == 0.0 => format!("{number:.0}"),
+        _ => figure(Unit::Ns, number),
+    }
+}

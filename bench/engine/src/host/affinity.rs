@@ -1,0 +1,31 @@
+//! The calling thread: on one CPU, and by its own time.
+
+use trackway_sys::thread::CpuSet;
+
+use crate::error::{Error, Result};
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::output("sched_setaffinity", error)
+}
+
+/// Makes the calling thread stay on `cpu`.
+pub fn pin(cpu: usize) -> Result<()> {
+    CpuSet::only(cpu as u32).apply().map_err(failed)
+}
+
+/// Does `work` on one CPU, and comes back to all of them.
+pub fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = CpuSet::current().map_err(failed)?;
+    pin(cpu)?;
+    let done = work();
+    before.apply().map_err(failed)?;
+    done
+}
+
+/// Time that the calling thread had on CPUs, in ns.
+pub fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours, and every thread has that clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}

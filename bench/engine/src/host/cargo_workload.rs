@@ -1,0 +1,104 @@
+//! Rust workloads: packages that cargo builds in the scratch folder, against the crate `trackway`
+//! of the checkout that the bench belongs to.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::availability::Availability;
+use crate::error::{Error, Result};
+use crate::host::child;
+use crate::host::workspace::{BuildTools, Place, has, make_dir};
+
+/// Longest time that cargo has, in seconds: some of what is compared with is large.
+const BUILD_LIMIT_S: u64 = 600;
+
+/// A package of `workloads/rust`.
+#[derive(Debug)]
+pub struct Package {
+    /// Its name.
+    pub name: &'static str,
+    /// Its `Cargo.toml`.
+    pub manifest: &'static str,
+    /// Its `lib.rs`.
+    pub source: &'static str,
+    /// Versions of what is not Trackway's.
+    pub lock: Option<&'static str>,
+}
+
+/// What a manifest says where the crate's folder is to be.
+const CRATE: &str = "@TRACKWAY@";
+
+/// Whether Rust workloads of ours can be built.
+pub fn availability(tools: &BuildTools) -> Availability {
+    if tools.rust_crate.is_none() {
+        Availability::Missing("the crate's sources are not beside this executable".to_owned())
+    } else if !has("cargo") {
+        Availability::Missing("cargo is not installed".to_owned())
+    } else {
+        Availability::Ready
+    }
+}
+
+impl Package {
+    fn folder(&self, place: &Place) -> PathBuf {
+        place.path(&format!("package-{}", self.name))
+    }
+
+    /// Writes it into the scratch folder.
+    fn write(&self, place: &Place) -> Result<()> {
+        let mut manifest = self.manifest.to_owned();
+        if manifest.contains(CRATE) {
+            let Some(rust_crate) = &place.tools.rust_crate else {
+                return Err(Error::output("trackway", "the crate is not found"));
+            };
+            let found = fs::canonicalize(rust_crate);
+            let found = found.map_err(Error::io(format!("cannot find {rust_crate:?}")))?;
+            manifest = manifest.replace(CRATE, &found.display().to_string());
+        }
+        let folder = self.folder(place);
+        make_dir(&folder)?;
+        let files = [("Cargo.toml", Some(manifest.as_str())), ("lib.rs", Some(self.source))];
+        for (name, text) in files.into_iter().chain([("Cargo.lock", self.lock)]) {
+            let path = folder.join(name);
+            let Some(text) = text else { continue };
+            fs::write(&path, text).map_err(Error::io(format!("cannot write {path:?}")))?;
+        }
+        Ok(())
+    }
+
+    fn cargo(&self, place: &Place, arguments: &[&str]) -> Result<()> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments).arg("--quiet").current_dir(self.folder(place));
+        cargo.env("CARGO_TARGET_DIR", place.path("rust-target")).env_remove("RUSTFLAGS");
+        let what = format!("cargo {} ({})", arguments.join(" "), self.name);
+        child::run_for(&mut cargo, &what, BUILD_LIMIT_S).map(|_| ())
+    }
+
+    /// Gets what it depends on, if that is not here already.
+    pub fn fetch(&self, place: &Place) -> Result<()> {
+        self.write(place)?;
+        self.cargo(place, &["fetch", "--locked"])
+    }
+
+    /// Builds it, with these features: the path of its static library.
+    pub fn build(&self, place: &Place, features: &str) -> Result<PathBuf> {
+        self.write(place)?;
+        self.cargo(place, &["build", "--release", "--offline", "--features", features])?;
+        let library = format!("liblab_{}.a", self.name);
+        Ok(place.path("rust-target").join("release").join(library))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_can_be_built_where_the_crate_and_cargo_are() {
+        let mut tools = BuildTools::of("/nowhere/trackway".into());
+        assert!(matches!(availability(&tools), Availability::Missing(_)));
+        tools.rust_crate = Some("crates/rust".into());
+        assert_eq!(availability(&tools) == Availability::Ready, has("cargo"));
+    }
+}

@@ -1,0 +1,178 @@
+//! A shell that waits until we have ended, in whatever way, and removes what is left of us then:
+//! nobody can catch SIGKILL. Its input is a pipe that only we have the other end of.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::error::{Error, Result};
+
+/// Removes `$1` by rmdir(2), as instances of tracefs go: nothing in one may be removed. While
+/// somebody has a file of it open, it stays.
+const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
+     while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
+     sleep 0.1; i=$((i+1)); done; }";
+/// Removes the uprobe event `$2` of the tracefs `$1`; while somebody records it, it stays.
+const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
+     while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
+     ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
+/// Ends what we had started to work in two folders, which its environment says as ours does
+/// (recorders and daemons outlive who starts them), and removes the folders and what is in them;
+/// what has not ended yet may be writing there still.
+const FOLDERS: &str = "read -r _; \
+     grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
+     -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \
+     while IFS=/ read -r _ _ pid _; do kill \"$pid\" 2>/dev/null; done; i=0; \
+     while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
+     rm -rf \"$1\" \"$2\" 2>/dev/null; sleep 0.1; i=$((i+1)); done";
+/// Runs the daemon `$@` and says its number; ends it by a signal, or after a while, which may be
+/// said in seconds, by another. What it has started is in our process group, which goes with us.
+/// Whoever is the parent of a process has it until it is waited for: its number is nobody else's.
+/// It is said by a shell of its own, which alone ends where nobody hears it any more. The signal
+/// that [`FOLDERS`] sends is for others.
+const DAEMON: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; \
+     trap '' TERM; (echo $daemon); \
+     { read -r patience <&3; kill -TERM $daemon; sleep ${patience:-10}; kill -KILL $daemon; } \
+     >/dev/null 2>&1 & \
+     wait $daemon; echo \"it ended: $?\" >&2; kill -KILL 0";
+
+/// The shell, as long as we need it.
+#[derive(Debug)]
+pub struct CleanupShell(Child);
+
+impl CleanupShell {
+    /// Of an instance of tracefs.
+    pub fn of_instance(folder: &Path) -> Result<Self> {
+        Self::start(INSTANCE, &[folder])
+    }
+
+    /// Of two folders, whose names nobody else has.
+    pub fn of_folders(folders: [&Path; 2]) -> Result<Self> {
+        Self::start(FOLDERS, &folders)
+    }
+
+    /// Of an event, `GROUP/EVENT`, in the list of uprobe events of the tracefs at `root`.
+    pub fn of_uprobe(root: &Path, event: &str) -> Result<Self> {
+        Self::start(UPROBE, &[root, Path::new(event)])
+    }
+
+    /// Of a daemon, which it runs, in surroundings that `enter` makes; its messages go to `log`.
+    /// And the daemon's number.
+    pub fn of_daemon(
+        words: &[&str],
+        log: File,
+        enter: impl FnOnce(&mut Command),
+    ) -> Result<(Self, u32)> {
+        let mut shell = shell(DAEMON);
+        shell.args(words).stdout(Stdio::piped()).stderr(log);
+        enter(&mut shell);
+        let mut cleanup_shell = Self(shell.spawn().map_err(Error::io("cannot run sh"))?);
+        let mut line = String::new();
+        if let Some(stdout) = cleanup_shell.0.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(Error::io("cannot hear sh"))?;
+        }
+        let pid = line.trim_end().parse().map_err(|error| Error::output("sh", error))?;
+        Ok((cleanup_shell, pid))
+    }
+
+    /// Has a daemon end within a second, when it is dropped: the user waits for us to end.
+    pub fn hurry(&mut self) {
+        // If it has ended already, nobody hears that.
+        let _ = self.0.stdin.as_mut().map(|stdin| stdin.write_all(b"1\n"));
+    }
+
+    /// Whether it has ended before us: what it guarded has.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    fn start(script: &str, arguments: &[&Path]) -> Result<Self> {
+        let spawned = shell(script).args(arguments).spawn();
+        spawned.map(Self).map_err(Error::io("cannot run sh"))
+    }
+}
+
+/// A shell for a script, whose arguments are still to come.
+fn shell(script: &str) -> Command {
+    use std::os::unix::process::CommandExt as _;
+    let mut shell = Command::new("sh");
+    // In a group of its own: a terminal's Ctrl-C is not for it.
+    shell.args(["-c", script, "sh"]).process_group(0);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell
+}
+
+impl Drop for CleanupShell {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_guarded_goes_with_who_made_it() {
+        let dir =
+            std::env::temp_dir().join(format!("trackway-cleanup-shell-{}", std::process::id()));
+        let [instance, one, two] = ["instances/one", "one", "two"].map(|name| dir.join(name));
+        for folder in [&instance, &one, &two] {
+            std::fs::create_dir_all(folder).expect("a folder");
+        }
+        std::fs::write(one.join("file"), "x").expect("a file");
+        let mut sleep = Command::new("sleep");
+        let mut sleep =
+            sleep.arg("600").env("TRACKWAY_RUN_DIR", one.join("run")).spawn().expect("sleep");
+        let cleanup_shells =
+            [CleanupShell::of_instance(&instance), CleanupShell::of_folders([&one, &two])];
+        assert!(instance.is_dir() && one.is_dir());
+        // As if we were gone.
+        drop(cleanup_shells);
+        assert!(!instance.exists() && !one.exists() && !two.exists());
+        assert!(!sleep.wait().expect("ours").success(), "by a signal");
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+
+    /// Whether a process is there, and not only its number.
+    fn is_alive(pid: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    }
+
+    #[test]
+    fn a_daemon_goes_with_who_made_it_and_so_does_what_it_has_started() {
+        let log = std::env::temp_dir().join(format!("trackway-daemon-{}", std::process::id()));
+        let start = |script: &str| {
+            let file = File::create(&log).expect("a file");
+            let daemon = CleanupShell::of_daemon(&["sh", "-c", script], file, |command| {
+                command.env("WHERE", "here");
+            });
+            daemon.expect("a daemon")
+        };
+        let said = |what: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(what));
+        // One that is told to end leaves another, whose number it says.
+        let (mut cleanup_shell, pid) = start("sleep 600 & echo $WHERE $! >&2; wait");
+        while !said("\n") {
+            std::thread::yield_now();
+        }
+        let text = std::fs::read_to_string(&log).expect("messages");
+        let other = text.trim_end().strip_prefix("here ").expect("it was entered");
+        let other = other.parse().expect("a number");
+        assert!(is_alive(pid) && is_alive(other) && !cleanup_shell.has_ended());
+        drop(cleanup_shell);
+        // Killed they are; that they are gone may take a moment.
+        while is_alive(pid) || is_alive(other) {
+            std::thread::yield_now();
+        }
+        // One that ends by itself is known to have ended, and how.
+        let (mut cleanup_shell, _) = start("exit 3");
+        while !cleanup_shell.has_ended() {
+            std::thread::yield_now();
+        }
+        assert!(said("it ended: 3"));
+        std::fs::remove_file(&log).expect("removed");
+    }
+}

@@ -1,0 +1,142 @@
+//! What disturbs measurements on this machine, and what quiets it.
+//!
+//! ```text
+//! seen       files of the kernel, read from any root
+//! settings   how the machine is set up
+//! others     who else uses it, and who else traces
+//! programs   what adapters need
+//! noise      the same loop again and again: what is left of a second
+//! ```
+//!
+//! As in `trackway doctor`, a check is a look, which changes nothing, and a judgement, a pure
+//! function of what was seen.
+
+mod noise;
+mod others;
+mod programs;
+mod seen;
+mod settings;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use trackway_console::{Style, Target, printable};
+
+use super::requirements::Requirements;
+use seen::Seen;
+
+/// How long others, and our own loop, are watched.
+const WATCHED: Duration = Duration::from_secs(1);
+
+/// Whether figures can be trusted as far as a check goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quiet {
+    /// Nothing that disturbs.
+    Good,
+    /// It makes figures wander, or makes them other than they would be.
+    Disturbs,
+    /// Something is not here, or may not be used: rows will be absent.
+    Missing,
+}
+
+impl Quiet {
+    /// As it is written.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Disturbs => "disturbs",
+            Self::Missing => "missing",
+        }
+    }
+
+    const fn style(self) -> Style {
+        match self {
+            Self::Good => Style::Good,
+            Self::Disturbs => Style::Loss,
+            Self::Missing => Style::Error,
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// What was looked at.
+    pub name: String,
+    /// Whether it disturbs.
+    pub result: Quiet,
+    /// What is so, in a line.
+    pub fact: String,
+    /// Why it matters, in a line.
+    pub why: Option<String>,
+    /// What quiets it, in a line.
+    pub hint: Option<String>,
+}
+
+impl Disturbance {
+    fn good(name: &str, fact: impl Into<String>) -> Self {
+        let result = Quiet::Good;
+        Self { name: name.to_owned(), result, fact: fact.into(), why: None, hint: None }
+    }
+
+    /// With why it matters, and what quiets it.
+    fn disturbs(name: &str, fact: impl Into<String>, why: &str, hint: impl Into<String>) -> Self {
+        Self { result: Quiet::Disturbs, ..Self::good(name, fact).with(why, hint) }
+    }
+
+    fn missing(name: &str, fact: impl Into<String>, why: &str, hint: impl Into<String>) -> Self {
+        Self { result: Quiet::Missing, ..Self::good(name, fact).with(why, hint) }
+    }
+
+    fn with(self, why: &str, hint: impl Into<String>) -> Self {
+        Self { why: Some(why.to_owned()), hint: Some(hint.into()), ..self }
+    }
+}
+
+/// Makes all checks: it takes two seconds, in which others and our own loop are watched.
+pub fn examine(requirements: &Requirements) -> Vec<Disturbance> {
+    let seen = Seen::here();
+    let mut found = settings::all(&seen);
+    found.extend(others::all(&seen, WATCHED));
+    found.push(noise::Noise::of(WATCHED).judge());
+    found.extend(programs::all(requirements, &seen));
+    found
+}
+
+/// How many disturb.
+pub fn disturbing(found: &[Disturbance]) -> usize {
+    found.iter().filter(|one| one.result == Quiet::Disturbs).count()
+}
+
+/// Writes what was found to `output`, in colours if it shows them.
+///
+/// # Errors
+///
+/// Those of `output`.
+pub fn print_doctor(found: &[Disturbance], output: &mut dyn Write) -> io::Result<()> {
+    let width = found.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let indent = width + 2 + Quiet::Disturbs.word().len() + 2;
+    for one in found {
+        let word = one.result.word();
+        let (on, off) = Target::Output.marks(one.result.style());
+        // Padded by hand: what switches colours has no width.
+        let pad = indent - 2 - width - word.len();
+        let (name, fact) = (&one.name, printable(&one.fact));
+        writeln!(output, "{name:width$}  {on}{word}{off}{:pad$}{fact}", "")?;
+        for (head, words) in [("why", &one.why), ("hint", &one.hint)] {
+            if let Some(words) = words {
+                writeln!(output, "{:indent$}{head}: {}", "", printable(words))?;
+            }
+        }
+    }
+    match disturbing(found) {
+        0 => writeln!(output, "\nnothing that is known disturbs measurements here"),
+        1 => writeln!(output, "\n1 thing disturbs measurements here"),
+        many => writeln!(output, "\n{many} things disturb measurements here"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

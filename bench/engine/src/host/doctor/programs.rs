@@ -1,0 +1,62 @@
+//! What adapters need: programs, and what we may do.
+
+use std::collections::BTreeMap;
+
+use super::Disturbance;
+use super::seen::Seen;
+use crate::host::requirements::{Need, Requirements};
+
+/// All checks.
+pub(super) fn all(requirements: &Requirements, seen: &Seen) -> Vec<Disturbance> {
+    let mut found = programs(&requirements.lacking());
+    found.push(user(seen));
+    found
+}
+
+/// A line for each package that is not there.
+pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
+    if lacking.is_empty() {
+        return vec![Disturbance::good("programs", "all that suites need")];
+    }
+    let mut packages: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
+    for need in lacking {
+        packages.entry(need.package).or_default().push(need);
+    }
+    let missing = |(package, needs): (&str, Vec<&Need>)| {
+        let names: Vec<&str> = needs.iter().map(|need| need.name).collect();
+        let mut rows: Vec<&str> = needs.iter().map(|need| need.rows).collect();
+        rows.dedup();
+        Disturbance::missing(
+            "programs",
+            format!("not found: {}", names.join(", ")),
+            &format!("these rows will be absent: {}", rows.join("; ")),
+            format!("apt install {package} (Debian)"),
+        )
+    };
+    packages.into_iter().map(missing).collect()
+}
+
+/// What we may do to the kernel.
+pub(super) fn user(seen: &Seen) -> Disturbance {
+    let capabilities = seen.value("proc/self/status", "CapEff").unwrap_or_default();
+    let capabilities = u64::from_str_radix(&capabilities, 16).unwrap_or(0);
+    // Numbers of include/uapi/linux/capability.h.
+    let has_one = |number: u32| capabilities & (1 << number) != 0;
+    let lacking: Vec<&str> = [("CAP_SYS_ADMIN", 21), ("CAP_PERFMON", 38), ("CAP_BPF", 39)]
+        .iter()
+        .filter(|one| !has_one(one.1))
+        .map(|one| one.0)
+        .collect();
+    let paranoid = seen.number("proc/sys/kernel/perf_event_paranoid");
+    let level = paranoid.map_or_else(|| "not told".to_owned(), |level| level.to_string());
+    if lacking.is_empty() {
+        let fact = format!("may trace the kernel (perf_event_paranoid is {level})");
+        return Disturbance::good("permissions", fact);
+    }
+    Disturbance::missing(
+        "permissions",
+        format!("without {} (perf_event_paranoid is {level})", lacking.join(", ")),
+        "tracers of the kernel will be absent: ftrace, perf, bpftrace, trackway record --kernel",
+        "run trackway bench as root",
+    )
+}

@@ -1,0 +1,260 @@
+//! A process that is stepped through with ptrace(2), instruction by instruction: a child of ours,
+//! or a program that was started some other way.
+//!
+//! A trap makes the kernel abort a restartable sequence. So the thread's `rseq_cs` is cleared after
+//! each step, as `tests/kill` does it. Instructions of the kernel are not seen. Written for x86-64.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::error::{Error, Result};
+
+/// Longest instruction, in bytes.
+const CODE_BYTES: usize = 15;
+/// Offset of `rseq_cs` in `struct rseq` of linux/rseq.h.
+const RSEQ_CS: u64 = 8;
+
+/// A process that is traced. With this, a child of ours ends, and any other is let go.
+#[derive(Debug)]
+pub struct Tracee {
+    pid: libc::pid_t,
+    memory: File,
+    is_child: bool,
+    has_ended: bool,
+}
+
+/// Where a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// Address of the instruction that comes next.
+    pub instruction: u64,
+    /// The stack's.
+    pub stack: u64,
+    /// The register that holds what calls return.
+    pub returned: u64,
+}
+
+impl Drop for Tracee {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        if self.is_child {
+            crate::signals::kill(self.pid);
+            // SAFETY: the child is ours, and nobody else waits for it.
+            unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
+        } else {
+            // SAFETY: no memory of ours is involved. Fails if it has gone.
+            unsafe { libc::ptrace(libc::PTRACE_DETACH, self.pid, 0, 0) };
+        }
+    }
+}
+
+fn last_error(what: &str) -> Error {
+    Error::io(what)(io::Error::last_os_error())
+}
+
+fn memory_of(pid: libc::pid_t) -> Result<File> {
+    let opened = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
+    opened.map_err(Error::io("cannot open a process's memory"))
+}
+
+impl Tracee {
+    /// A child that does `body`, and stops before it; `None` where that is not allowed.
+    ///
+    /// # Safety
+    /// `body` calls nothing that a child of a process with threads must not: it does not
+    /// allocate, lock, or use files.
+    #[cfg(target_arch = "x86_64")] // where somebody has use for it
+    pub unsafe fn fork(body: impl FnOnce()) -> Result<Option<Self>> {
+        // SAFETY: the child goes on with system calls and `body`, for which the caller vouches.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: plain system calls; a child that nobody traces ends at once.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+                    libc::_exit(1);
+                }
+                libc::raise(libc::SIGSTOP);
+            }
+            body();
+            // SAFETY: ends this process and nothing else.
+            unsafe { libc::_exit(0) };
+        }
+        if pid < 0 {
+            return Err(last_error("cannot fork"));
+        }
+        let mut tracee = Self { pid, memory: memory_of(pid)?, is_child: true, has_ended: false };
+        if !tracee.wait(libc::SIGSTOP)? {
+            return Ok(None);
+        }
+        // SAFETY: options are a number.
+        unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_EXITKILL) };
+        Ok(Some(tracee))
+    }
+
+    /// The first thread of a program that runs, stopped where it is; `None` where that is not
+    /// allowed.
+    pub fn attach(pid: u32) -> Result<Option<Self>> {
+        let pid = pid.cast_signed();
+        // SAFETY: no memory of ours is involved in any of these.
+        unsafe {
+            if libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) != 0 {
+                let error = io::Error::last_os_error();
+                let is_refused = error.raw_os_error() == Some(libc::EPERM);
+                return if is_refused { Ok(None) } else { Err(Error::io("ptrace")(error)) };
+            }
+            if libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0) != 0 {
+                return Err(last_error("ptrace"));
+            }
+        }
+        let mut tracee = Self { pid, memory: memory_of(pid)?, is_child: false, has_ended: false };
+        if tracee.wait(libc::SIGTRAP)? {
+            return Ok(Some(tracee));
+        }
+        Err(Error::output("a program", "it ended before it was stepped through"))
+    }
+
+    /// Waits until it stops with `signal`; false: it has ended.
+    fn wait(&mut self, signal: i32) -> Result<bool> {
+        let mut status = 0;
+        // SAFETY: `status` is ours, and we trace the process.
+        if unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) } != self.pid {
+            return Err(last_error("waitpid"));
+        }
+        if !libc::WIFSTOPPED(status) {
+            self.has_ended = true;
+            return Ok(false);
+        }
+        match libc::WSTOPSIG(status) {
+            stopped if stopped == signal => Ok(true),
+            _ if crate::signals::stopped() => Err(Error::Interrupted),
+            other => Err(Error::output("a process", format_args!("stopped by signal {other}"))),
+        }
+    }
+
+    /// Executes one instruction; false: it has ended.
+    pub fn step(&mut self) -> Result<bool> {
+        if crate::signals::stopped() {
+            return Err(Error::Interrupted);
+        }
+        // SAFETY: no memory of ours is involved.
+        if unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0) } != 0 {
+            return Err(last_error("ptrace"));
+        }
+        self.wait(libc::SIGTRAP)
+    }
+
+    /// Where it is.
+    ///
+    /// # Errors
+    ///
+    /// On other processors than x86-64, whose instructions [`Self::code_at`] does not know either.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn at(&self) -> Result<At> {
+        Err(Error::output("ptrace", "instructions are told apart on x86-64 only"))
+    }
+
+    /// Where it is.
+    #[cfg(target_arch = "x86_64")]
+    pub fn at(&self) -> Result<At> {
+        // SAFETY: the structure consists of integers.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills in the structure, which is ours.
+        let failed =
+            unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.pid, 0, &raw mut registers) != 0 };
+        if failed {
+            return Err(last_error("ptrace"));
+        }
+        Ok(At { instruction: registers.rip, stack: registers.rsp, returned: registers.rax })
+    }
+
+    /// What the instruction at an address is, and its first two bytes.
+    pub fn code_at(&self, address: u64) -> Result<(Kind, [u8; 2])> {
+        let mut code = [0; CODE_BYTES];
+        // Shorter where a mapping ends.
+        let read = self.memory.read_at(&mut code, address);
+        let count = read.map_err(Error::io("cannot read a process's code"))?;
+        Ok((kind(&code[..count]), [code[0], code[1]]))
+    }
+
+    /// Writes into its memory.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let written = self.memory.write_all_at(bytes, address);
+        written.map_err(Error::io("cannot write a process's memory"))
+    }
+
+    /// Leaves the sequence that it is in: the kernel aborts one that is stepped through. `area` is
+    /// the thread's `struct rseq`, or 0.
+    pub fn leave_sequence(&self, area: u64) -> Result<()> {
+        if area == 0 { Ok(()) } else { self.write(area + RSEQ_CS, &[0; 8]) }
+    }
+}
+
+/// What an instruction is, if it is anything in particular.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing in particular.
+    Plain,
+    /// With a lock prefix, or an exchange with memory: atomic for all processors.
+    Locked,
+    /// lfence, mfence, sfence.
+    Fence,
+    /// rdtsc, rdtscp.
+    Clock,
+    /// syscall.
+    System,
+}
+
+/// What the instruction in `code` is.
+pub fn kind(code: &[u8]) -> Kind {
+    // What may stand in front: lock, repetition, segments, sizes, REX.
+    const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];
+    let is_prefix = |byte: &u8| {
+        SEGMENTS.contains(byte) || matches!(byte, 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
+    };
+    let prefixes = code.iter().take_while(|byte| is_prefix(byte)).count();
+    if code[..prefixes].contains(&0xf0) {
+        return Kind::Locked;
+    }
+    match code[prefixes..] {
+        // xchg: with memory, unless its second byte names two registers.
+        [0x86 | 0x87, second, ..] if second < 0xc0 => Kind::Locked,
+        [0x0f, 0xae, second, ..] if second >= 0xe8 => Kind::Fence,
+        [0x0f, 0x31, ..] | [0x0f, 0x01, 0xf9, ..] => Kind::Clock,
+        [0x0f, 0x05, ..] => Kind::System,
+        _ => Kind::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_are_told_apart() {
+        let expected: [(&[u8], Kind); 13] = [
+            (&[0x90], Kind::Plain),
+            (&[0x48, 0x89, 0x07], Kind::Plain),
+            // lock cmpxchg [rdx], rcx; lock xadd; gs: lock or.
+            (&[0xf0, 0x48, 0x0f, 0xb1, 0x0a], Kind::Locked),
+            (&[0xf0, 0x48, 0x0f, 0xc1, 0x02], Kind::Locked),
+            (&[0x65, 0xf0, 0x83, 0x0c, 0x24, 0x00], Kind::Locked),
+            // xchg with memory; xchg of two registers.
+            (&[0x48, 0x87, 0x07], Kind::Locked),
+            (&[0x48, 0x87, 0xd8], Kind::Plain),
+            // lfence, mfence; xsave is none.
+            (&[0x0f, 0xae, 0xe8], Kind::Fence),
+            (&[0x0f, 0xae, 0xf0], Kind::Fence),
+            (&[0x0f, 0xae, 0x27], Kind::Plain),
+            (&[0x0f, 0x31], Kind::Clock),
+            (&[0x0f, 0x05], Kind::System),
+            (&[], Kind::Plain),
+        ];
+        for (code, told) in expected {
+            assert_eq!(kind(code), told, "{code:x?}");
+        }
+    }
+}

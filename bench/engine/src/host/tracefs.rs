@@ -1,0 +1,342 @@
+//! tracefs for adapters: instances, and uprobe events, of our own.
+//!
+//! Main invariant: nothing of it outlives us. What is made here stays in the kernel when whoever
+//! made it is killed: so each has a cleanup shell, and who comes next removes what belonged to
+//! processes that are no more. Uprobe events are the whole kernel's, not an instance's: their group
+//! has our process's number in its name.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::host::cleanup_shell::CleanupShell;
+
+/// What instances are called, before the process's number and their own name.
+const INSTANCES: &str = "trackway-lab-";
+/// What groups of uprobe events are called, before the process's number.
+const GROUPS: &str = "trackway_lab_";
+/// Where tracefs is mounted, if it is.
+const MOUNTED: &str = "/sys/kernel/tracing";
+/// How long the kernel may take to let something go that is still in use.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often that is tried meanwhile.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// tracefs, wherever it can be had.
+#[derive(Debug)]
+pub struct Tracefs {
+    root: PathBuf,
+    /// What keeps it, where no folder shows it.
+    _mount: Option<trackway_sys::file::Fd>,
+}
+
+impl Tracefs {
+    /// Finds it, or mounts it for us alone; or why neither can be done.
+    pub fn find() -> std::result::Result<Self, String> {
+        // SAFETY: geteuid has no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return Err("only root has tracefs".to_owned());
+        }
+        let mounted = PathBuf::from(MOUNTED);
+        if mounted.join("instances").is_dir() {
+            return Ok(Self { root: mounted, _mount: None });
+        }
+        let mount = trackway_sys::mount::detached(c"tracefs")
+            .map_err(|_| "tracefs can be neither found nor mounted".to_owned())?;
+        let root = format!("/proc/{}/fd/{}", std::process::id(), mount.raw()).into();
+        Ok(Self { root, _mount: Some(mount) })
+    }
+
+    /// Whether other programs find it, too.
+    pub fn is_mounted(&self) -> bool {
+        self._mount.is_none()
+    }
+
+    /// Whether the kernel has this file of it.
+    pub fn has(&self, name: &str) -> bool {
+        self.root.join(name).exists()
+    }
+}
+
+/// Removes instances and uprobe events of benches that are no more.
+pub fn sweep() {
+    let Ok(tracefs) = Tracefs::find() else { return };
+    let entries = fs::read_dir(tracefs.root.join("instances")).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.strip_prefix(INSTANCES).is_some_and(is_of_the_dead) {
+            // Another one may be doing the same.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    let events = fs::read_to_string(tracefs.root.join("uprobe_events")).unwrap_or_default();
+    for event in events.lines().filter_map(left_event) {
+        let _ = append(&tracefs.root.join("uprobe_events"), &format!("-:{event}"));
+    }
+}
+
+/// Whether a name that goes on like this, after what ours begin with, is of a process that is gone.
+fn is_of_the_dead(rest: &str) -> bool {
+    let digits = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
+    let pid = rest[..digits].parse::<u32>().ok();
+    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
+/// The event of a line of uprobe_events, `p:GROUP/EVENT PATH:OFFSET …`, that was left behind.
+fn left_event(line: &str) -> Option<&str> {
+    let event = line.strip_prefix("p:")?.split(' ').next()?;
+    is_of_the_dead(event.strip_prefix(GROUPS)?).then_some(event)
+}
+
+/// One write(2): to files of tracefs, each is a command of its own.
+fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// What the kernel counts of the buffers of all CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Records that are there.
+    pub entries: u64,
+    /// Records that newer ones overwrote.
+    pub overrun: u64,
+    /// Records that had no place.
+    pub dropped: u64,
+    /// Bytes of the records that are there.
+    pub bytes: u64,
+}
+
+/// An instance of our own: buffers that nobody else writes to.
+#[derive(Debug)]
+pub struct Instance {
+    folder: PathBuf,
+    cpus: Vec<PathBuf>,
+    /// Last, after what is done on drop.
+    _cleanup_shell: CleanupShell,
+}
+
+impl Instance {
+    /// A new one, with buffers of so many KiB for each CPU, which are overwritten when full.
+    pub fn new(tracefs: &Tracefs, name: &str, kib: u64) -> Result<Self> {
+        let name = format!("{INSTANCES}{}-{name}", std::process::id());
+        let folder = tracefs.root.join("instances").join(name);
+        let what = || format!("cannot make {}", folder.display());
+        fs::create_dir(&folder).map_err(Error::io(what()))?;
+        let cleanup_shell = CleanupShell::of_instance(&folder).inspect_err(|_| {
+            let _ = fs::remove_dir(&folder);
+        })?;
+        let mut instance = Self { folder, cpus: Vec::new(), _cleanup_shell: cleanup_shell };
+        let entries = fs::read_dir(instance.folder.join("per_cpu"));
+        let entries = entries.map_err(Error::io("cannot read per_cpu"))?.flatten();
+        instance.cpus = entries.map(|entry| entry.path()).collect();
+        instance.write("buffer_size_kb", &kib.to_string())?;
+        // The clock that other tracers have.
+        instance.write("trace_clock", "mono")?;
+        Ok(instance)
+    }
+
+    /// A file or folder of it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Folders of the CPUs' buffers.
+    pub fn cpus(&self) -> &[PathBuf] {
+        &self.cpus
+    }
+
+    /// Writes to a file of it.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        append(&self.folder.join(name), text)
+            .map_err(Error::io(format!("cannot write {name} of a tracefs instance")))
+    }
+
+    /// Forgets what was recorded, and what was counted.
+    pub fn clear(&self) -> Result<()> {
+        // Opening it with O_TRUNC is what clears.
+        let cleared = fs::write(self.folder.join("trace"), "");
+        cleared.map_err(Error::io("cannot clear a tracefs instance"))
+    }
+
+    /// What the kernel has counted since.
+    pub fn stats(&self) -> Result<Stats> {
+        let mut sum = Stats::default();
+        for cpu in &self.cpus {
+            let path = cpu.join("stats");
+            let text = fs::read_to_string(&path).map_err(Error::io("cannot read stats"))?;
+            let found = stats(&text)
+                .ok_or_else(|| Error::output("ftrace", "stats has other lines than expected"))?;
+            sum.entries += found.entries;
+            sum.overrun += found.overrun;
+            sum.dropped += found.dropped;
+            sum.bytes += found.bytes;
+        }
+        Ok(sum)
+    }
+}
+
+/// Bytes of a page of a buffer, unless somebody asked for others: one of the machine's.
+pub fn page_bytes() -> usize {
+    // SAFETY: sysconf only looks at its argument.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+/// Takes what is left in a CPU's buffer of so many bytes, page by page, from its
+/// `trace_pipe_raw`, without waiting for more.
+pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
+    /// Of a page: the size of a buffer is that of what its pages hold besides.
+    const HEADER_BYTES: usize = 16;
+    let what = || format!("cannot read {}", path.display());
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let mut file = options.open(path).map_err(Error::io(what()))?;
+    let page_bytes = page_bytes();
+    let mut page = vec![0; page_bytes];
+    // At most what a buffer holds, and the page that is written to.
+    for _ in 0..buffer_bytes.div_ceil((page_bytes - HEADER_BYTES) as u64) + 2 {
+        match file.read(&mut page) {
+            Ok(0) => break,
+            Ok(bytes) => take(&page[..bytes]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(Error::io(what())(error)),
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of a CPU's `stats`.
+fn stats(text: &str) -> Option<Stats> {
+    let stat = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+        line.split(':').nth(1)?.trim().parse::<u64>().ok()
+    };
+    Some(Stats {
+        entries: stat("entries")? + stat("read events")?,
+        overrun: stat("overrun")?,
+        dropped: stat("dropped events")?,
+        bytes: stat("bytes")?,
+    })
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // While somebody has a file of it open, it stays.
+        let _ = until_done(|| fs::remove_dir(&self.folder));
+    }
+}
+
+/// A uprobe event of our own.
+#[derive(Debug)]
+pub struct Uprobe {
+    events: PathBuf,
+    group: String,
+    event: String,
+    /// Last, after what is done on drop.
+    _cleanup_shell: CleanupShell,
+}
+
+impl Uprobe {
+    /// The event `event`, when `program` comes to `offset` of its file; `fetch` is what it carries,
+    /// as the kernel writes it: `value=%di:u32`.
+    pub fn new(
+        tracefs: &Tracefs,
+        event: &str,
+        program: &Path,
+        offset: u64,
+        fetch: &str,
+    ) -> Result<Self> {
+        let events = tracefs.root.join("uprobe_events");
+        let group = format!("{GROUPS}{}", std::process::id());
+        // Before there is anything to guard: it must not be missed.
+        let cleanup_shell = CleanupShell::of_uprobe(&tracefs.root, &format!("{group}/{event}"))?;
+        let line = format!("p:{group}/{event} {}:{offset:#x} {fetch}", program.display());
+        append(&events, &line).map_err(Error::io(format!("cannot make the event '{line}'")))?;
+        Ok(Self { events, group, event: event.to_owned(), _cleanup_shell: cleanup_shell })
+    }
+
+    /// As perf writes it.
+    pub fn for_perf(&self) -> String {
+        format!("{}:{}", self.group, self.event)
+    }
+
+    /// The file that turns it on and off, in an instance.
+    pub fn enable(&self) -> String {
+        format!("events/{}/{}/enable", self.group, self.event)
+    }
+}
+
+impl Drop for Uprobe {
+    fn drop(&mut self) {
+        // While somebody records it, it stays.
+        let line = format!("-:{}/{}", self.group, self.event);
+        let _ = until_done(|| append(&self.events, &line));
+    }
+}
+
+/// Tries until it works, or there is nothing to be done, or patience has an end.
+fn until_done(mut attempt: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(INTERVAL),
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_dead_have_left_is_removed() {
+        // No process has so great a number: PID_MAX_LIMIT is 2^22.
+        assert!(is_of_the_dead("4200000") && is_of_the_dead("4200000-events"));
+        let alive = std::process::id().to_string();
+        assert!(!is_of_the_dead(&alive) && !is_of_the_dead("") && !is_of_the_dead("kept"));
+        let line = "p:trackway_lab_4200000/number /tmp/usdt:0x1720 value=%di:u32";
+        assert_eq!(left_event(line), Some("trackway_lab_4200000/number"));
+        let others = format!("p:{GROUPS}{alive}/number /tmp/usdt:0x1720");
+        for line in [others.as_str(), "p:uprobes/mine /bin/sh:0x1", "r:trackway_lab_4200000/x", ""]
+        {
+            assert_eq!(left_event(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn counts_of_a_cpu_are_read() {
+        let text = "entries: 43700\noverrun: 236300\ncommit overrun: 0\nbytes: 1048800\n\
+                    oldest event ts: 59361.407989\nnow ts: 59361.524346\ndropped events: 2\n\
+                    read events: 10\n";
+        let expected = Stats { entries: 43710, overrun: 236_300, dropped: 2, bytes: 1_048_800 };
+        assert_eq!(stats(text), Some(expected));
+        assert_eq!(stats("entries: 1\n"), None);
+    }
+
+    #[test]
+    fn what_is_made_goes_with_who_made_it() {
+        let tracefs = match Tracefs::find() {
+            Ok(tracefs) if tracefs.has("uprobe_events") => tracefs,
+            Ok(_) => return eprintln!("skipped, because this kernel has no uprobes"),
+            Err(reason) => return eprintln!("skipped, because {reason}"),
+        };
+        let listed = || {
+            let events = fs::read_to_string(tracefs.root.join("uprobe_events")).expect("a list");
+            events.contains(&format!("{GROUPS}{}/test ", std::process::id()))
+        };
+        let program = std::env::current_exe().expect("a program");
+        let instance = Instance::new(&tracefs, "test", 64).expect("an instance");
+        let folder = instance.path("");
+        let uprobe = Uprobe::new(&tracefs, "test", &program, 0x1000, "").expect("an event");
+        assert!(listed() && folder.is_dir());
+        assert!(instance.path(&uprobe.enable()).is_file());
+        assert_eq!(instance.stats().expect("counts"), Stats::default());
+        drop((instance, uprobe));
+        assert!(!listed() && !folder.exists());
+    }
+}

@@ -1,0 +1,198 @@
+//! The workload programs: their sources, and what they print.
+
+use crate::error::{Error, Result};
+use crate::stats::Spread;
+
+/// Most threads of a workload: harness.h.
+const THREADS_MAX: u32 = 1024;
+
+/// A source file of the workloads.
+#[derive(Debug)]
+pub struct Source {
+    /// Its name, by which others include it.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// One batch of one thread: a line `batch THREAD NUMBER EVENTS NS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Its thread.
+    pub thread: u32,
+    /// Its number in its thread.
+    pub number: u32,
+    /// Events emitted.
+    pub events: u64,
+    /// Time they took, in ns.
+    pub ns: u64,
+}
+
+impl Batch {
+    /// Time of one event.
+    pub fn event_ns(&self) -> f64 {
+        self.ns as f64 / self.events as f64
+    }
+}
+
+/// What one thread emitted while it had time: a line `emitted THREAD EVENTS NS CPU_NS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Emitted {
+    /// Events emitted.
+    pub events: u64,
+    /// Time they took, in ns.
+    pub ns: u64,
+    /// Time that the thread had on CPUs meanwhile, in ns.
+    pub cpu_ns: u64,
+}
+
+/// The batches in a workload's output; there must be some.
+pub fn batches(output: &str) -> Result<Vec<Batch>> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let [thread, number, events, ns] = numbers(line, "batch")?;
+        let number = u32::try_from(number).map_err(|error| malformed(line, error))?;
+        let thread = u32::try_from(thread).map_err(|error| malformed(line, error))?;
+        if events == 0 || thread >= THREADS_MAX {
+            return Err(malformed(line, "no events, or too many threads"));
+        }
+        found.push(Batch { thread, number, events, ns });
+    }
+    some(found)
+}
+
+/// ns of an event in the middle one of the batches that are not to warm up.
+pub fn median_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
+    let counted = batches.iter().filter(|batch| batch.number >= warm_up);
+    let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
+    let spread = Spread::of(&figures);
+    spread.map(|spread| spread.median).ok_or_else(|| Error::output("workload", "no batches"))
+}
+
+/// Events that each thread emitted, by its batches.
+pub fn emitted_by_thread(batches: &[Batch]) -> Vec<u64> {
+    let threads = batches.iter().map(|batch| batch.thread + 1).max().unwrap_or_default();
+    let mut emitted = vec![0; threads as usize];
+    for batch in batches {
+        emitted[batch.thread as usize] += batch.events;
+    }
+    emitted
+}
+
+/// Instructions of one event, by those of some events and those of twice as many.
+pub fn instructions(output: &str) -> Result<f64> {
+    let mut lines = output.lines();
+    let mut next = || numbers(lines.next().unwrap_or_default(), "steps");
+    let ([events, steps], [more_events, more_steps]) = (next()?, next()?);
+    let (added_events, added_steps) =
+        (more_events.checked_sub(events), more_steps.checked_sub(steps));
+    match (added_events, added_steps, lines.next()) {
+        (Some(events @ 1..), Some(steps), None) => Ok(steps as f64 / events as f64),
+        _ => Err(malformed(output.trim_end(), "more events must take more steps")),
+    }
+}
+
+/// The threads' lines in a workload's output; there must be some.
+pub fn emitted(output: &str) -> Result<Vec<Emitted>> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let [_, events, ns, cpu_ns] = numbers(line, "emitted")?;
+        found.push(Emitted { events, ns, cpu_ns });
+    }
+    some(found)
+}
+
+/// The start times in the launcher's output, in µs; there must be some.
+pub fn starts_us(output: &str) -> Result<Vec<f64>> {
+    let mut found = Vec::new();
+    for line in output.lines() {
+        let [ns] = numbers(line, "start")?;
+        found.push(ns as f64 / 1000.0);
+    }
+    some(found)
+}
+
+/// How many threads a workload says it has.
+pub fn threads(output: &str) -> Result<u64> {
+    let [threads] = numbers(output.trim_end(), "threads")?;
+    Ok(threads)
+}
+
+/// The numbers of a line that begins with `word`.
+pub fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
+    let mut words = line.split(' ');
+    if words.next() != Some(word) {
+        return Err(malformed(line, format_args!("not '{word}'")));
+    }
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        let text = words.next().ok_or_else(|| malformed(line, "too short"))?;
+        *number = text.parse().map_err(|error| malformed(line, error))?;
+    }
+    match words.next() {
+        Some(_) => Err(malformed(line, "too long")),
+        None => Ok(numbers),
+    }
+}
+
+fn some<T>(found: Vec<T>) -> Result<Vec<T>> {
+    if found.is_empty() { Err(Error::output("workload", "it printed nothing")) } else { Ok(found) }
+}
+
+fn malformed(line: &str, message: impl std::fmt::Display) -> Error {
+    Error::output("workload", format_args!("'{line}': {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_read() {
+        let found = batches("batch 0 0 1000 21500\nbatch 1 0 1000 22000\n").expect("two batches");
+        assert_eq!(found[0], Batch { thread: 0, number: 0, events: 1000, ns: 21_500 });
+        assert_eq!(found[1].event_ns(), 22.0);
+        let more = batches("batch 2 0 5 1\nbatch 0 0 7 1\nbatch 2 1 5 1\n").expect("three");
+        assert_eq!(emitted_by_thread(&more), [7, 0, 10]);
+    }
+
+    #[test]
+    fn batches_that_warm_up_do_not_count() {
+        let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
+        let batches = [batch(0, 9000), batch(2, 9000), batch(3, 10), batch(4, 30), batch(5, 20)];
+        assert_eq!(median_ns(&batches, 3).expect("three"), 2.0);
+        assert!(median_ns(&batches[..2], 3).is_err());
+    }
+
+    #[test]
+    fn instructions_are_what_more_events_take() {
+        assert_eq!(instructions("steps 32 107\nsteps 64 203\n").expect("both"), 3.0);
+        for output in ["", "steps 32 1", "steps 32 9\nsteps 32 9", "steps 1 9\nsteps 2 8", "x"] {
+            assert!(instructions(output).is_err(), "{output}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_read() {
+        let found = emitted("emitted 0 50 7 6\n").expect("one");
+        assert_eq!(found, [Emitted { events: 50, ns: 7, cpu_ns: 6 }]);
+        assert_eq!(starts_us("start 1500\nstart 500\n").expect("two"), [1.5, 0.5]);
+        assert_eq!(threads("threads 3\n").expect("three"), 3);
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        for output in [
+            "",
+            "batch 0 0 1000",
+            "batch 0 0 1000 1 1",
+            "start 1",
+            "batch 0 0 0 1",
+            "batch 1024 0 1 1",
+        ] {
+            assert!(batches(output).is_err(), "{output}");
+        }
+        let message = batches("batch 0 0 x 1").unwrap_err().to_string();
+        assert_eq!(message, "workload: 'batch 0 0 x 1': invalid digit found in string");
+    }
+}

@@ -1,0 +1,360 @@
+//! Where the bench works: a scratch folder, the header and library beside our executable, the
+//! compiler. All that is made here is removed when it goes.
+//!
+//! Main invariant: in folders that everybody may write to, we only ever work in a folder that we
+//! have made ourselves, that nobody else can enter, and whose name nobody could know before.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::workload::Source;
+use crate::error::{Error, Result};
+use crate::host::child;
+
+/// What is measured.
+const PROGRAM: &str = "trackway";
+/// Folder of memory-backed files.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// What the names of our folders begin with: process id and a random number come after it.
+const PREFIX: &str = "trackway-lab-";
+/// What that of the window's folder ends with.
+const WINDOW: &str = "-window";
+
+/// Trackway's own parts, found from where its executable is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildTools {
+    /// The executable.
+    pub trackway: PathBuf,
+    /// Folder with trackway/trackway.h, if there is one.
+    pub include: Option<PathBuf>,
+    /// libtrackway.so, if there is one.
+    pub library: Option<PathBuf>,
+    /// Folder of the Rust crate's sources: in a checkout.
+    pub rust_crate: Option<PathBuf>,
+}
+
+impl BuildTools {
+    /// A command that does next to nothing and succeeds, in words: ours is there, wherever others
+    /// are.
+    pub fn nothing(&self) -> [&OsStr; 2] {
+        [self.trackway.as_os_str(), OsStr::new("--version")]
+    }
+
+    /// Finds the executable `trackway`: beside this one, or else in `PATH`; and its parts.
+    ///
+    /// # Errors
+    ///
+    /// If it is in neither place.
+    pub fn find() -> Result<Self> {
+        let own = std::env::current_exe();
+        let own = own.map_err(Error::io("cannot find our own executable"))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = own.parent().map(Path::to_owned).into_iter();
+        let folders = folders.chain(std::env::split_paths(&path).filter(|it| it.is_absolute()));
+        let mut programs = folders.map(|folder| folder.join(PROGRAM));
+        let found = programs.find(|program| program.is_file());
+        let missing = "it is neither beside trackway-bench nor in PATH";
+        found.map(Self::of).ok_or_else(|| Error::output(PROGRAM, missing))
+    }
+
+    /// Of the executable `trackway`: in a checkout (target/release) or below a PREFIX (bin).
+    pub fn of(trackway: PathBuf) -> Self {
+        let folder = trackway.parent().unwrap_or(Path::new("/")).to_owned();
+        let includes = [folder.join("../include"), folder.join("../../include")];
+        let architecture = std::env::consts::ARCH;
+        // Where Trackway is installed, libtrackway.so is a linker script.
+        let libraries = [
+            folder.join("libtrackway.so"),
+            folder.join("../lib/libtrackway.so.1"),
+            folder.join(format!("../lib/{architecture}-linux-gnu/libtrackway.so.1")),
+            folder.join("../lib64/libtrackway.so.1"),
+        ];
+        let include = includes.into_iter().find(|path| path.join("trackway/trackway.h").is_file());
+        let library = libraries.into_iter().find(|path| path.is_file());
+        let rust_crate = Some(folder.join("../../crates/rust"));
+        let rust_crate = rust_crate.filter(|path| path.join("Cargo.toml").is_file());
+        Self { trackway, include, library, rust_crate }
+    }
+
+    /// Of an executable that nothing belongs to.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub const fn without_parts(trackway: PathBuf) -> Self {
+        Self { trackway, include: None, library: None, rust_crate: None }
+    }
+}
+
+/// The bench's place while it works.
+#[derive(Debug)]
+pub struct Place {
+    /// Trackway's parts.
+    pub tools: BuildTools,
+    /// Scratch folder.
+    dir: PathBuf,
+    /// Folder of a Trackway window that only the bench uses.
+    window_dir: PathBuf,
+    /// What tells other runs, also those that do not see our process, that somebody works there.
+    _locks: Vec<File>,
+}
+
+impl Place {
+    /// A new place, with the workloads' sources in it.
+    pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
+        let shared = Path::new(SHARED_MEMORY);
+        let base = std::env::temp_dir();
+        // Scripts and other tracers' commands have these names in lines of theirs.
+        if base.as_os_str().as_bytes().iter().any(u8::is_ascii_control) {
+            return Err(Error::output("TMPDIR", "has a control character in it"));
+        }
+        let window_base = if shared.is_dir() { shared } else { &base };
+        let mut place = Self::of(tools);
+        // One after the other, so that what is made goes if the next cannot be.
+        place.dir = claim(&base, "", &mut place._locks)?;
+        place.window_dir = claim(window_base, WINDOW, &mut place._locks)?;
+        for source in sources {
+            let path = place.path(source.name);
+            fs::write(&path, source.text).map_err(Error::io(format!("cannot write {path:?}")))?;
+        }
+        Ok(place)
+    }
+
+    fn of(tools: BuildTools) -> Self {
+        Self { tools, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
+    }
+
+    /// A place with nothing in it but a name for the executable.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn at(trackway: PathBuf) -> Self {
+        Self::of(BuildTools::without_parts(trackway))
+    }
+
+    /// A path in the scratch folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The window's folder.
+    pub fn window_dir(&self) -> &Path {
+        &self.window_dir
+    }
+
+    /// Removes what is at `name` in the scratch folder, if anything is.
+    pub fn clear(&self, name: &str) {
+        // What is not there needs no removing; what cannot be removed goes with the folder.
+        let _ = fs::remove_dir_all(self.path(name));
+    }
+
+    /// Compiles `NAME.c` of the workloads to `NAME`, unless that was done.
+    pub fn compile(&self, name: &str, flags: &[&str]) -> Result<PathBuf> {
+        self.compile_as(name, name, flags)
+    }
+
+    /// Compiles `NAME.c` of the workloads to `PROGRAM`, unless that was done.
+    pub fn compile_as(&self, name: &str, program: &str, flags: &[&str]) -> Result<PathBuf> {
+        let program = self.path(program);
+        if program.is_file() {
+            return Ok(program);
+        }
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I"]).arg(&self.dir);
+        cc.arg(self.path(&format!("{name}.c"))).arg("-o").arg(&program);
+        cc.args(flags).arg("-lpthread");
+        child::run(&mut cc, &format!("cc {name}.c"))?;
+        Ok(program)
+    }
+
+    /// Compiles `NAME.cc` of the workloads to an object file.
+    pub fn compile_cxx(&self, name: &str, flag: &str) -> Result<PathBuf> {
+        let object = self.path(&format!("{name}.o"));
+        let mut cxx = Command::new("c++");
+        cxx.args(["-O2", "-std=c++17", "-c", flag]).arg(self.path(&format!("{name}.cc")));
+        child::run(cxx.arg("-o").arg(&object), &format!("c++ {name}.cc"))?;
+        Ok(object)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for dir in [&self.dir, &self.window_dir] {
+            // There is nobody left to be told.
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}
+
+/// Removes what runs left behind that were killed together with their cleanup shells: folders that
+/// have our form of name, are this user's, no links, and of a process that is gone. A process of
+/// another container is not seen here: the lock on the folder tells that it is there.
+pub fn sweep() {
+    for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
+        let Ok(entries) = fs::read_dir(base) else { continue };
+        for entry in entries.filter_map(|entry| entry.ok()) {
+            if is_left(&entry) {
+                // What is not ours cannot be removed, and need not be.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+fn is_left(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let Some(pid) = name.to_str().and_then(maker) else { return false };
+    // Of the entry itself: what a link leads to is none of ours.
+    let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_user());
+    is_ours
+        && !Path::new(&format!("/proc/{pid}")).exists()
+        && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
+}
+
+/// The process that made a folder of this name, if the name has our form. Names of earlier versions
+/// have no random number.
+fn maker(name: &str) -> Option<u32> {
+    let name = name.strip_prefix(PREFIX)?;
+    let name = name.strip_suffix(WINDOW).unwrap_or(name);
+    let (pid, random) = name.split_once('-').unwrap_or((name, "0"));
+    u64::from_str_radix(random, 16).ok()?;
+    pid.parse().ok()
+}
+
+/// Who we are to the kernel.
+fn own_user() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// A new folder in `base`, which may be everybody's, locked for as long as we are.
+fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
+    let what = || format!("cannot make a folder in {}", base.display());
+    let mut bytes = [0; 8];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    random.map_err(Error::io("cannot read /dev/urandom"))?;
+    let (pid, random) = (std::process::id(), u64::from_ne_bytes(bytes));
+    let path = base.join(format!("{PREFIX}{pid}-{random:016x}{suffix}"));
+    // Not with its parents: what is there already, a link included, is refused by mkdir(2).
+    fs::DirBuilder::new().mode(0o700).create(&path).map_err(Error::io(what()))?;
+    let folder = File::open(&path).map_err(Error::io(what()))?;
+    // Where locks cannot be had, processes alone tell who is there.
+    let _ = folder.try_lock();
+    locks.push(folder);
+    Ok(path)
+}
+
+/// Makes a folder that only this user can enter, within one that is there and that nobody else can
+/// enter; one of ours that is there already will do.
+pub fn make_dir(path: &Path) -> Result<()> {
+    let is_ours = || {
+        // Of the entry itself: what a link leads to is none of ours.
+        fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own_user())
+    };
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && is_ours() => Ok(()),
+        made => made.map_err(Error::io(format!("cannot make {path:?}"))),
+    }
+}
+
+/// Whether a program is installed.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_killed_runs_left_is_swept_away_and_nothing_else() {
+        let base = std::env::temp_dir();
+        let own = std::process::id();
+        // No process has so great a number: PID_MAX_LIMIT is 2^22.
+        let left = base.join(format!("trackway-lab-4200000-{own:016x}"));
+        let linked = base.join(format!("trackway-lab-4200001-{own:016x}"));
+        let locked = base.join(format!("trackway-lab-4200002-{own:016x}"));
+        let ours = base.join(format!("trackway-lab-{own}-0"));
+        let other = base.join(format!("trackway-lab-kept-{own}"));
+        for folder in [&left, &locked, &ours, &other] {
+            fs::create_dir_all(folder).expect("a folder");
+            fs::write(folder.join("file"), "x").expect("a file");
+        }
+        std::os::unix::fs::symlink(&other, &linked).expect("a link");
+        let lock = File::open(&locked).expect("it");
+        lock.try_lock().expect("a lock");
+        sweep();
+        assert!(!left.exists() && ours.exists() && linked.exists() && locked.exists());
+        assert!(other.join("file").exists());
+        drop(lock);
+        sweep();
+        assert!(!locked.exists());
+        fs::remove_file(linked).expect("removed");
+        for folder in [&ours, &other] {
+            fs::remove_dir_all(folder).expect("removed");
+        }
+    }
+
+    #[test]
+    fn folders_are_new_and_for_nobody_else_and_go() {
+        let places = [(); 2]
+            .map(|()| Place::new(BuildTools::without_parts("it".into()), &[]).expect("a place"));
+        let folders = places.each_ref().map(|place| place.path(""));
+        assert_ne!(folders[0], folders[1]);
+        for folder in &folders {
+            let about = fs::symlink_metadata(folder).expect("a folder");
+            assert!(about.is_dir());
+            assert_eq!((about.uid(), about.mode() & 0o777), (own_user(), 0o700));
+            let name = folder.file_name().and_then(|name| name.to_str()).expect("a name");
+            assert_eq!(maker(name), Some(std::process::id()));
+        }
+        drop(places);
+        assert!(!folders[0].exists() && !folders[1].exists());
+        for name in ["trackway-lab-", "trackway-lab-7-x", "trackway-lab-x-7", "trackway-lab-7-8-9"]
+        {
+            assert_eq!(maker(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn folders_are_made_in_those_that_are_there_and_behind_no_link() {
+        let place = Place::new(BuildTools::without_parts("it".into()), &[]).expect("a place");
+        let folder = place.path("one");
+        for _ in 0..2 {
+            make_dir(&folder).expect("one");
+        }
+        let mode = fs::symlink_metadata(&folder).expect("a folder").mode() & 0o777;
+        assert_eq!(mode, 0o700);
+        make_dir(&place.path("none/one")).expect_err("nobody asked for its parent");
+        std::os::unix::fs::symlink(&folder, place.path("link")).expect("a link");
+        std::fs::write(place.path("file"), "").expect("a file");
+        for name in ["link", "file"] {
+            make_dir(&place.path(name)).expect_err(name);
+        }
+    }
+
+    #[test]
+    fn the_kit_is_found_in_a_checkout_and_below_a_prefix() {
+        let root = std::env::temp_dir().join(format!("trackway-lab-tools-{}", std::process::id()));
+        for dir in ["include/trackway", "target/release", "bin", "lib", "crates/rust"] {
+            fs::create_dir_all(root.join(dir)).expect("a folder");
+        }
+        let files = [
+            "include/trackway/trackway.h",
+            "target/release/libtrackway.so",
+            "crates/rust/Cargo.toml",
+        ];
+        for file in files {
+            fs::write(root.join(file), "").expect("a file");
+        }
+        let checkout = BuildTools::of(root.join("target/release/trackway"));
+        assert_eq!(checkout.include, Some(root.join("target/release/../../include")));
+        assert_eq!(checkout.library, Some(root.join("target/release/libtrackway.so")));
+        assert_eq!(checkout.rust_crate, Some(root.join("target/release/../../crates/rust")));
+        let prefix = BuildTools::of(root.join("bin/trackway"));
+        assert_eq!(prefix.rust_crate, None);
+        assert_eq!((prefix.include.is_some(), prefix.library), (true, None));
+        fs::remove_dir_all(root).expect("removed");
+    }
+}

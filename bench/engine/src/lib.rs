@@ -1,0 +1,37 @@
+//! The engine of `trackway-bench`: measures rows of suites in interleaved rounds, and reports what
+//! was measured. It knows no tracer and no suite: those are in `trackway-bench-suites`.
+//!
+//! ```text
+//! suite, tracer   the interfaces that suites and tracers implement
+//! rounds          all rows of a suite take turns, in random order, until their ratios are sure
+//! results         what was measured, as JSON; run writes it, after each round
+//! ratios          figures in terms of others of the same round; null_control: the same thing twice
+//! report/         results as tables, as a page with figures, and two of them compared
+//! host/           the machine: programs that run, scratch folders, tracefs, what disturbs
+//! ```
+//!
+//! Main invariant: a figure is only given beside the proof that the tracer did the work. After
+//! each run the events recorded, lost and overwritten, from the tracer's own output, must add up
+//! to the events emitted.
+//!
+//! No figure is ever asserted: the engine reports, people judge.
+
+pub mod case;
+pub mod error;
+pub mod figures;
+pub mod host;
+pub mod null_control;
+pub mod order;
+pub mod progress;
+pub mod ratios;
+pub mod report;
+pub mod results;
+mod rounds;
+pub mod run;
+pub mod settings;
+pub mod signals;
+pub mod single_events;
+pub mod stats;
+pub mod suite;
+pub mod tracer;
+pub mod tracer_names;

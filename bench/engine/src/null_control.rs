@@ -1,0 +1,130 @@
+//! What controls say: a row that is another one again, so that their ratio must be 1.
+//!
+//! Main invariant: "nil" is said only where the whole interval is near 1. An interval that merely
+//! holds 1 shows no difference, and does not show that there is none.
+
+use crate::figures::between;
+use crate::results::{Report, Row, SuiteRows};
+use crate::stats::Ratio;
+
+/// How far from 1 a control's ratio may be for the two to count as the same: rounds go on until
+/// ratios are sure to 2 %, so a control's own could be narrower only by chance, and its middle is
+/// not at 1 exactly. The closest bars of ours allow 5 %, the preload helper's but 2.
+pub const NIL_PERCENT: f64 = 3.0;
+
+/// What a control shows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Control {
+    /// There is no interval.
+    TooFewRounds,
+    /// The whole interval is near 1.
+    Nil,
+    /// The interval holds 1, and figures as far from it as this, in percent.
+    NotShown(f64),
+    /// It does not hold 1; differences up to this, in percent, say nothing.
+    Differs(f64),
+    /// It lies beyond what counts as the same.
+    DiffersMuch(f64),
+}
+
+impl Control {
+    /// Of the ratio of the two.
+    pub fn of(ratio: &Ratio) -> Self {
+        let Some((low, high)) = ratio.interval else { return Self::TooFewRounds };
+        // To a thousandth: 1.03 is no more than 3 % from 1.
+        let percent = |times: f64| ((times - 1.0) * 1e5).round() / 1e3;
+        let (low, high) = (percent(low), percent(high));
+        let most = low.abs().max(high.abs());
+        match (low <= 0.0 && 0.0 <= high, most <= NIL_PERCENT) {
+            (true, true) => Self::Nil,
+            (true, false) => Self::NotShown(most),
+            (false, _) if low > NIL_PERCENT || high < -NIL_PERCENT => Self::DiffersMuch(most),
+            (false, _) => Self::Differs(most),
+        }
+    }
+
+    /// In words, behind the ratio.
+    fn words(self) -> String {
+        let below =
+            |percent: f64| format!("differences below {:.0} % say nothing here", percent.ceil());
+        match self {
+            Self::TooFewRounds => "too few rounds to say".to_owned(),
+            Self::Nil => format!("nil: all of it within {NIL_PERCENT} %"),
+            Self::NotShown(most) => format!("not shown to differ: {}", below(most)),
+            Self::Differs(most) | Self::DiffersMuch(most) => format!("differs: {}", below(most)),
+        }
+    }
+}
+
+/// What a control says, as a line of a report; `None` of one without a figure.
+pub fn line(row: &Row) -> Option<String> {
+    let times = row.times?;
+    let (tracer, ratio) = (&row.tracer, between(&times, |one| format!("{one:.3}")));
+    Some(format!("the same twice ({tracer}): {ratio}, {}", Control::of(&times).words()))
+}
+
+/// Whether it is a control that is shown to differ by more than what counts as the same.
+pub fn differs(row: &Row) -> bool {
+    let is_much = |times: &Ratio| matches!(Control::of(times), Control::DiffersMuch(_));
+    row.is_control && row.times.as_ref().is_some_and(is_much)
+}
+
+/// Those of a report that are shown to differ so much, each behind its suite's name.
+pub fn that_differ(report: &Report) -> Vec<String> {
+    let of_suite = |(name, suite): (&str, &SuiteRows)| -> Vec<String> {
+        let rows = suite.rows.iter().filter(|row| differs(row));
+        rows.filter_map(line).map(|line| format!("{name}: {line}")).collect()
+    };
+    report.ordered().flat_map(of_suite).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::fixtures::{report, row};
+
+    fn control(interval: Option<(f64, f64)>) -> Row {
+        let times = interval.map_or(1.0, |(low, high)| f64::midpoint(low, high));
+        let times = Some(Ratio { median: times, interval });
+        Row { times, is_control: true, ..row("trackway again", "u32", 1.0) }
+    }
+
+    #[test]
+    fn nil_is_only_what_is_near_one_as_a_whole() {
+        for (interval, expected) in [
+            (None, "×1.000, too few rounds to say"),
+            (Some((0.97, 1.03)), "×1.000 (0.970–1.030), nil: all of it within 3 %"),
+            (
+                Some((0.6, 1.4)),
+                "×1.000 (0.600–1.400), not shown to differ: differences below 40 % \
+                 say nothing here",
+            ),
+            (
+                Some((1.01, 1.02)),
+                "×1.015 (1.010–1.020), differs: differences below 2 % say nothing here",
+            ),
+            (
+                Some((0.7, 0.9)),
+                "×0.800 (0.700–0.900), differs: differences below 30 % say nothing here",
+            ),
+        ] {
+            let line = line(&control(interval)).expect("a ratio");
+            assert_eq!(line, format!("the same twice (trackway again): {expected}"));
+        }
+        assert_eq!(line(&Row { times: None, ..control(None) }), None);
+    }
+
+    #[test]
+    fn what_differs_by_little_or_perhaps_is_not_held_against_others() {
+        let differs = |interval| differs(&control(interval));
+        for interval in [None, Some((0.6, 1.6)), Some((1.005, 1.02)), Some((1.02, 1.5))] {
+            assert!(!differs(interval), "{interval:?}");
+        }
+        assert!(differs(Some((1.04, 1.5))) && differs(Some((0.5, 0.96))));
+        let much = report("size", [control(Some((1.04, 1.5))), control(Some((0.6, 1.6)))]);
+        let [found] = &that_differ(&much)[..] else { panic!("one of two") };
+        assert!(found.starts_with("size: the same twice (trackway again): ×1.270 (1.040"));
+        let no_control = Row { is_control: false, ..control(Some((1.1, 1.2))) };
+        assert!(!super::differs(&no_control));
+    }
+}

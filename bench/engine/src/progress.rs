@@ -1,0 +1,101 @@
+//! One line on standard error that says what is being done, and how much time is left, where
+//! somebody looks at it.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use trackway_console::{has_progress, show_progress};
+
+/// Characters of a terminal's line, where the terminal does not say.
+const COLUMNS: usize = 80;
+
+/// The line.
+#[derive(Debug)]
+pub struct Progress {
+    is_shown: bool,
+    /// How many seconds were left at which time.
+    left: Cell<Option<(Instant, f64)>>,
+}
+
+impl Progress {
+    /// Shown if standard error is a terminal.
+    pub fn new() -> Self {
+        Self { is_shown: has_progress(), left: Cell::new(None) }
+    }
+
+    /// From now on, all that is to be done takes so many seconds more, about.
+    pub fn expect(&self, seconds: f64) {
+        self.left.set(Some((Instant::now(), seconds)));
+    }
+
+    /// What is being done now.
+    pub fn say(&self, what: &str) {
+        if !self.is_shown {
+            return;
+        }
+        let left = self.left.get().map_or_else(String::new, |(since, seconds)| {
+            left(seconds - since.elapsed().as_secs_f64())
+        });
+        let line = shortened(what, &left, columns());
+        show_progress(format_args!("{line}"));
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.left.set(None);
+        self.say("");
+    }
+}
+
+/// So much time, in words.
+fn left(seconds: f64) -> String {
+    match seconds {
+        90.0.. => format!("about {:.0} min left", seconds / 60.0),
+        10.0.. => format!("about {seconds:.0} s left"),
+        _ => "soon done".to_owned(),
+    }
+}
+
+/// Both on one line: one that is longer than the terminal's would not be overwritten as a whole.
+fn shortened(what: &str, left: &str, columns: usize) -> String {
+    if left.is_empty() {
+        return what.chars().take(columns.saturating_sub(1)).collect();
+    }
+    let room = columns.saturating_sub(left.chars().count() + 5);
+    let what: String = what.chars().take(room).collect();
+    format!("{what}  ({left})").chars().take(columns.saturating_sub(1)).collect()
+}
+
+/// Characters of the terminal's line.
+fn columns() -> usize {
+    // SAFETY: all-zero bytes are a valid size.
+    let mut size = unsafe { std::mem::zeroed::<libc::winsize>() };
+    // SAFETY: `size` is what this request writes.
+    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    match usize::from(size.ws_col) {
+        columns if result == 0 && columns > 0 => columns,
+        _ => COLUMNS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_on_the_line_however_short_that_is() {
+        assert_eq!(left(1234.0), "about 21 min left");
+        assert_eq!((left(42.3), left(-7.0)), ("about 42 s left".into(), "soon done".into()));
+        let line = shortened("a very long line about what is done", "soon done", 24);
+        assert_eq!(line, "a very lon  (soon done)");
+        assert_eq!(shortened("what", "soon done", 80), "what  (soon done)");
+        assert_eq!((shortened("what", "", 3), shortened("", "", 0)), ("wh".into(), String::new()));
+    }
+}

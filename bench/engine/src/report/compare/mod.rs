@@ -1,0 +1,484 @@
+//! Two reports compared: what changed from one to the other, and how sure that is.
+//!
+//! ```text
+//! ranks   two lots of figures, whatever their distribution is
+//! text    what people read of it
+//! ```
+//!
+//! Main invariant: nobody is called slower for what the machine did. A row is compared by its
+//! figures in terms of a yardstick's in the same round: a program that is not ours, and that both
+//! reports measured. So rows compare also between machines, as far as machines are slower at all
+//! things alike; what the figures themselves say is told beside it.
+
+mod ranks;
+mod text;
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::results::{BUILDS, NO_PROTECTION, Report, Row, RowStatus, SuiteRows, Unit};
+use crate::stats::Spread;
+use crate::tracer_names;
+
+pub use ranks::Shift;
+pub use text::print_comparison;
+
+/// Most bytes of a report that is read.
+const REPORT_BYTES_MAX: u64 = 256 << 20;
+/// Fewest rounds that something can be said from.
+const ROUNDS_MIN: usize = 6;
+/// What is not slower than this is not called slower, however sure it is: between two runs, where
+/// memory lies and what else the machine does make this much.
+const LEAST: f64 = 0.02;
+/// By how much the part of events that is lost differs where that is told, from 0 to 1.
+const LOST_LEAST: f64 = 0.01;
+/// Least part that a yardstick's figure is of what timing takes, where that was subtracted: what is
+/// less, as a bare routine is, is nought but for noise, and nothing to measure by.
+const LEFT_LEAST: f64 = 0.1;
+/// What is nearest to being no tracer at all, which is the best yardstick there is.
+const YARDSTICKS: [&str; 7] =
+    ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust", NO_PROTECTION];
+/// What changed between two reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// What differs in how they came about: what it is, before, after.
+    pub circumstances: Vec<(String, String, String)>,
+    /// Whether both are of the same build of Trackway, where both tell.
+    pub is_same_build: Option<bool>,
+    /// All rows of both.
+    pub rows: Vec<RowChange>,
+    /// How many rows had rounds enough to be compared.
+    pub compared: usize,
+    /// How many of them would differ by chance alone, each looked at by itself.
+    pub by_chance: f64,
+    /// What could have been shown with so many rows and so few rounds.
+    pub reach: Reach,
+}
+
+/// What can be shown: the more rows are looked at, the more rounds it takes to tell from chance
+/// that one of them has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// Rows that both reports measured, yardsticks left out.
+    pub rows: usize,
+    /// Those of them that have too few rounds for so many rows: if one of these alone changes,
+    /// however much, it is not shown.
+    pub blind: usize,
+    /// The most rounds that any row has in both reports.
+    pub rounds: usize,
+    /// How many rounds in each report one row needs that alone changes.
+    pub rounds_needed: usize,
+}
+
+/// A row in both reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RowChange {
+    /// The suite.
+    pub suite: String,
+    /// The tracer.
+    pub tracer: String,
+    /// The case.
+    pub case: String,
+    /// What its figures are in.
+    pub unit: Unit,
+    /// The median before.
+    pub before: Option<f64>,
+    /// The median after.
+    pub after: Option<f64>,
+    /// Rounds before, and after.
+    pub rounds: (usize, usize),
+    /// Whether it has rounds enough to be called different if it alone is, among so many rows.
+    pub could_be_shown: bool,
+    /// What part of its events was lost before, and after, if both are known.
+    pub lost: Option<(f64, f64)>,
+    /// How the figures themselves changed.
+    pub figures: Option<Shift>,
+    /// What they are in terms of in the other comparison.
+    pub yardstick: Option<String>,
+    /// How they changed in terms of that.
+    pub relative: Option<Shift>,
+    /// What that means.
+    pub verdict: Changed,
+    /// Why, where that is not told by figures.
+    pub reason: Option<String>,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Changed {
+    /// It is worse, surely: slower, or larger.
+    Worse,
+    /// It was measured, and has failed now.
+    Broken,
+    /// It is better, surely.
+    Better,
+    /// It is the same, to 2 %, surely.
+    Same,
+    /// No difference was shown.
+    NotShown,
+    /// There are too few rounds to say anything.
+    TooFewRounds,
+    /// Others are told in terms of it: what changed is the machine.
+    Yardstick,
+    /// It is a time, and there is nothing that both can be told in terms of.
+    NothingBeside,
+    /// Only the first report has a figure.
+    OnlyBefore,
+    /// Only the second has.
+    OnlyAfter,
+}
+
+impl Comparison {
+    /// Whether something is worse, surely, or has failed.
+    pub fn has_worse(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row.verdict, Changed::Worse | Changed::Broken))
+    }
+
+    /// Rows that lose more of their events now, or less.
+    pub fn losing(&self) -> impl Iterator<Item = &RowChange> {
+        self.rows.iter().filter(|row| row.has_lost_otherwise())
+    }
+
+    /// As JSON, for programs.
+    ///
+    /// # Errors
+    ///
+    /// None that is known.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}
+
+impl RowChange {
+    /// Whether another part of its events is lost than before: some where there was none, or none
+    /// where there was some, or a part that differs by more than two runs do.
+    pub fn has_lost_otherwise(&self) -> bool {
+        self.lost.is_some_and(|(before, after)| {
+            (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_LEAST
+        })
+    }
+}
+
+/// Reads a report.
+///
+/// # Errors
+///
+/// If it cannot be read, or is not what `trackway bench` writes; the error says which.
+pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(Error::io(format!("cannot open {name}")))?;
+    let mut text = String::new();
+    let read = file.take(REPORT_BYTES_MAX + 1).read_to_string(&mut text);
+    if text.len() as u64 > REPORT_BYTES_MAX {
+        return Err(Error::output(name, "it is too large for a report"));
+    }
+    if let Err(error) = read {
+        let is_text = error.kind() != std::io::ErrorKind::InvalidData;
+        let error = Error::io(format!("cannot read {name}"))(error);
+        let message = "it is not text; a report of trackway bench is called results.json";
+        return Err(if is_text { error } else { Error::output(name, message) });
+    }
+    Report::from_json(&text).map_err(|error| {
+        let message = format!("it is not a report of trackway bench (results.json): {error}");
+        Error::output(name, message)
+    })
+}
+
+/// Compares two reports, for tracers that these words choose, or all.
+pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Comparison {
+    let is_wanted = |row: &Row| tracer_names::chosen(tracers, &row.tracer);
+    let circumstances = circumstances(before, after);
+    let mut rows = Vec::new();
+    let mut names: Vec<&str> = before.ordered().map(|(name, _)| name).collect();
+    names.extend(after.ordered().map(|one| one.0).filter(|one| !before.suites.contains_key(*one)));
+    for name in names {
+        let suites = [before.suites.get(name), after.suites.get(name)];
+        rows.extend(changes(name, suites, &is_wanted));
+    }
+    let compared = judge(&mut rows);
+    let reach = reach(&mut rows);
+    let is_same_build = is_same_build(before, after);
+    let by_chance = 0.05 * compared as f64;
+    Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
+}
+
+/// Whether both measured the same executable and library, as far as either has them.
+fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
+    let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
+    let (before, after) = (builds(before), builds(after));
+    (before[0].is_some() && after[0].is_some()).then(|| before == after)
+}
+
+/// What could have been shown, of all rows that are compared or would be with more rounds; each is
+/// told whether it could.
+fn reach(rows: &mut [RowChange]) -> Reach {
+    let is_looked_at = |row: &&mut RowChange| {
+        use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
+        let is_one = matches!(row.verdict, Worse | Better | Same | NotShown | TooFewRounds);
+        is_one && row.figures.is_some()
+    };
+    let mut rows: Vec<&mut RowChange> = rows.iter_mut().filter(is_looked_at).collect();
+    let count = rows.len();
+    for row in &mut rows {
+        let chance = ranks::least_chance(row.rounds.0, row.rounds.1);
+        let is_enough = row.rounds.0.min(row.rounds.1) >= ROUNDS_MIN;
+        row.could_be_shown = is_enough && chance <= ranks::bound(0, count);
+    }
+    Reach {
+        rows: count,
+        blind: rows.iter().filter(|row| !row.could_be_shown).count(),
+        rounds: rows.iter().map(|row| row.rounds.0.min(row.rounds.1)).max().unwrap_or(0),
+        rounds_needed: ranks::figures_needed(count.max(1)).max(ROUNDS_MIN),
+    }
+}
+
+/// What differs between how two reports came about.
+fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String)> {
+    let (before, after) = (circumstances_of(before), circumstances_of(after));
+    let mut found = Vec::new();
+    for (name, was) in &before {
+        let is = after.iter().find(|one| one.0 == *name).map_or("not there", |one| &one.1);
+        // A load is never the same twice: it is told where somebody else was at work.
+        let busy = |load: &str| load.parse::<f64>().is_ok_and(|load| load > 0.5);
+        let differs = if *name == "load" { busy(was) || busy(is) } else { was != is };
+        if differs {
+            found.push(((*name).to_owned(), was.clone(), is.to_owned()));
+        }
+    }
+    let new = after.iter().filter(|one| !before.iter().any(|other| other.0 == one.0));
+    found.extend(new.map(|(name, is)| ((*name).to_owned(), "not there".to_owned(), is.clone())));
+    found
+}
+
+/// What figures depend on, besides the programs.
+fn circumstances_of(report: &Report) -> Vec<(&str, String)> {
+    let (machine, settings) = (&report.machine, &report.settings);
+    let mut words = vec![
+        ("processor", machine.cpu.clone()),
+        ("CPUs", machine.cpus.to_string()),
+        ("virtual machine", machine.is_virtual.to_string()),
+        ("kernel", machine.kernel.clone()),
+        ("clock source", machine.clocksource.clone()),
+        ("C library", machine.libc.clone()),
+        ("compiler", machine.compiler.clone()),
+        ("Trackway", machine.trackway.clone()),
+        ("quick", settings.quick.to_string()),
+        ("partial", report.is_partial.to_string()),
+        ("load", machine.load.clone()),
+    ];
+    let versions = report.versions.iter().map(|one| (one.0.as_str(), one.1.clone()));
+    words.extend(versions.filter(|one| one.0 != "cc"));
+    words
+}
+
+/// Rows of a suite that are in one report or in both.
+fn changes(
+    name: &str,
+    suites: [Option<&SuiteRows>; 2],
+    is_wanted: &dyn Fn(&Row) -> bool,
+) -> Vec<RowChange> {
+    let empty: &[Row] = &[];
+    let [before, after] = suites.map(|suite| suite.map_or(empty, |suite| suite.rows.as_slice()));
+    let is_pair = |one: &Row, other: &Row| {
+        one.tracer == other.tracer && one.case == other.case && one.unit == other.unit
+    };
+    let mut found = Vec::new();
+    // Rows of the same names are told apart by their turn: the second goes with the second.
+    let mut taken = vec![false; after.len()];
+    for row in before {
+        let partner = (0..after.len()).find(|&at| !taken[at] && is_pair(row, &after[at]));
+        if let Some(at) = partner {
+            taken[at] = true;
+        }
+        if is_wanted(row) {
+            found.push(change(name, Some(row), partner.map(|at| &after[at])));
+        }
+    }
+    let new = after.iter().zip(&taken).filter(|one| !one.1 && is_wanted(one.0));
+    found.extend(new.map(|(row, _)| change(name, None, Some(row))));
+    // Neither has a figure: nothing to say.
+    found.retain(|change| change.before.is_some() || change.after.is_some());
+    for change in &mut found {
+        relate(change, before, after);
+        // Machines are other machines from one hour to the next, above all virtual ones. Bytes and
+        // instructions are the same everywhere.
+        if change.verdict == Changed::NotShown && decisive(change).is_none() {
+            let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
+            change.verdict = if is_yardstick { Changed::Yardstick } else { Changed::NothingBeside };
+        }
+    }
+    found
+}
+
+/// What decides about a row: of a time, never the figures themselves.
+fn decisive(row: &RowChange) -> Option<Shift> {
+    if is_countable(row.unit) { row.figures } else { row.relative }
+}
+
+/// Whether figures are counted, not timed.
+const fn is_countable(unit: Unit) -> bool {
+    match unit {
+        Unit::BytesPerEvent | Unit::InstructionsPerEvent | Unit::Kib => true,
+        Unit::NsPerEvent
+        | Unit::NsPerCall
+        | Unit::Ns
+        | Unit::Us
+        | Unit::Ms
+        | Unit::EventsPerSecond
+        | Unit::RequestsPerSecond
+        | Unit::MbPerSecond
+        | Unit::PercentOfCpu => false,
+    }
+}
+
+/// The rounds' figures, if it was measured.
+fn figures(row: &Row) -> Vec<f64> {
+    let is_measured = row.status == RowStatus::Measured;
+    row.samples.iter().filter(|_| is_measured).flatten().copied().collect()
+}
+
+fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
+    let [was, is] = [before, after].map(|row| row.map_or_else(Vec::new, figures));
+    let has_failed = after.is_some_and(|row| row.status == RowStatus::Failed);
+    let verdict = match (was.len(), is.len()) {
+        (1.., 0) if has_failed => Changed::Broken,
+        (1.., 0) => Changed::OnlyBefore,
+        (0, _) => Changed::OnlyAfter,
+        (..ROUNDS_MIN, _) | (_, ..ROUNDS_MIN) => Changed::TooFewRounds,
+        _ => Changed::NotShown,
+    };
+    let other = if was.is_empty() { before } else { after };
+    let missing = other.filter(|row| row.status != RowStatus::Measured);
+    let reason = missing.and_then(|row| row.reason.clone());
+    let row = before.or(after);
+    let lost = |row: Option<&Row>| {
+        let row = row.filter(|row| row.status == RowStatus::Measured)?;
+        let emitted = row.emitted.filter(|emitted| *emitted > 0)?;
+        Some(row.lost? as f64 / emitted as f64)
+    };
+    RowChange {
+        suite: suite.to_owned(),
+        tracer: row.map_or_else(String::new, |row| row.tracer.clone()),
+        case: row.map_or_else(String::new, |row| row.case.clone()),
+        unit: row.map_or(Unit::Ns, |row| row.unit),
+        before: Spread::of(&was).map(|spread| spread.median),
+        after: Spread::of(&is).map(|spread| spread.median),
+        rounds: (was.len(), is.len()),
+        could_be_shown: false,
+        lost: lost(before).zip(lost(after)),
+        figures: Shift::between(&was, &is),
+        yardstick: None,
+        relative: None,
+        verdict,
+        reason,
+    }
+}
+
+/// Compares a row's figures in terms of a yardstick's of the same rounds, if there is one.
+fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
+    if is_countable(change.unit) || change.figures.is_none() {
+        return;
+    }
+    // (No control is a yardstick, but it has one.)
+    let find = |rows: &[Row], tracer: &str, case: &str| {
+        let is_it =
+            |row: &&Row| row.tracer == tracer && row.case == case && row.unit == change.unit;
+        rows.iter().find(is_it).cloned()
+    };
+    let Some((tracer, case)) = yardstick(change, before, after) else { return };
+    let in_terms = |rows: &[Row]| -> Option<Vec<f64>> {
+        let row = find(rows, &change.tracer, &change.case)?;
+        let other = find(rows, &tracer, &case)?;
+        let pairs = row.samples.iter().zip(&other.samples);
+        // Nothing can be told in terms of nought.
+        let other = |other: &Option<f64>| other.filter(|other| *other > 0.0);
+        Some(pairs.filter_map(|(one, beside)| Some((*one)? / other(beside)?)).collect())
+    };
+    let (Some(was), Some(is)) = (in_terms(before), in_terms(after)) else { return };
+    if was.len() < ROUNDS_MIN || is.len() < ROUNDS_MIN {
+        return;
+    }
+    change.relative = Shift::between(&was, &is);
+    let is_same_case = case == change.case;
+    change.yardstick = Some(if is_same_case { tracer } else { format!("{tracer}, {case}") });
+}
+
+/// A row that is not ours, of both reports, in the same unit: of the same case, if there is one;
+/// the one that is nearest to no tracer, or whose figures wander least.
+fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
+    let wander = |row: &Row| {
+        let spread = row.spread.filter(|spread| spread.median > 0.0);
+        spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
+    };
+    let is_something = |row: &Row| {
+        let left = |cost| row.median().is_some_and(|median| median > LEFT_LEAST * cost);
+        row.measuring.is_none_or(left)
+    };
+    let can_be = |row: &&Row| {
+        row.status == RowStatus::Measured
+            && row.unit == change.unit
+            && !row.is_control
+            && (!row.tracer.starts_with("trackway") || row.tracer == NO_PROTECTION)
+            && (row.tracer != change.tracer || row.case != change.case)
+            && figures(row).len() >= ROUNDS_MIN
+            && is_something(row)
+    };
+    let is_in_both = |row: &&Row| {
+        let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;
+        after.iter().filter(can_be).any(is_it)
+    };
+    // A yardstick is not measured by itself, nor by what is not one.
+    let known = |tracer: &str| YARDSTICKS.iter().position(|one| *one == tracer);
+    let own = known(&change.tracer);
+    let rank = |row: &Row| (row.case != change.case, known(&row.tracer).unwrap_or(usize::MAX));
+    let best = before.iter().filter(can_be).filter(is_in_both).min_by(|one, other| {
+        let by_rank = rank(one).cmp(&rank(other));
+        by_rank.then_with(|| wander(one).total_cmp(&wander(other)))
+    })?;
+    let is_nearer = own.is_none_or(|own| known(&best.tracer).is_some_and(|best| best < own));
+    is_nearer.then(|| (best.tracer.clone(), best.case.clone()))
+}
+
+/// Says of all rows that can be compared what they are; how many there are.
+fn judge(rows: &mut [RowChange]) -> usize {
+    let mut comparable: Vec<&mut RowChange> = rows
+        .iter_mut()
+        .filter(|row| row.verdict == Changed::NotShown && decisive(row).is_some())
+        .collect();
+    let chances: Vec<f64> =
+        comparable.iter().filter_map(|row| decisive(row)).map(|shift| shift.chance).collect();
+    for (row, is_surprising) in comparable.iter_mut().zip(ranks::surprising(&chances)) {
+        let Some(shift) = decisive(row) else { continue };
+        let found = verdict(&shift, is_surprising, row.unit.more_is_better());
+        // Where the figures have not changed that way, the yardstick has.
+        let is_so = |figures: Shift| {
+            is_beyond(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
+        };
+        let is_told = matches!(found, Changed::Better | Changed::Worse);
+        let is_doubtful = is_told && row.figures.is_some_and(|figures| !is_so(figures));
+        row.verdict = if is_doubtful { Changed::NotShown } else { found };
+    }
+    comparable.len()
+}
+
+/// Whether so many times is more than two runs of the same thing differ by.
+fn is_beyond(times: f64) -> bool {
+    !(1.0 / (1.0 + LEAST)..=1.0 + LEAST).contains(&times)
+}
+
+fn verdict(shift: &Shift, is_surprising: bool, more_is_better: bool) -> Changed {
+    let bounds = (1.0 / (1.0 + LEAST), 1.0 + LEAST);
+    let is_within = |(low, high): (f64, f64)| bounds.0 <= low && high <= bounds.1;
+    if is_surprising && is_beyond(shift.times) {
+        let is_better = (shift.times > 1.0) == more_is_better;
+        return if is_better { Changed::Better } else { Changed::Worse };
+    }
+    if shift.interval.is_some_and(is_within) { Changed::Same } else { Changed::NotShown }
+}
+
+#[cfg(test)]
+mod tests;

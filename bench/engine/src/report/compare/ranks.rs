@@ -1,0 +1,252 @@
+//! Two lots of figures compared by their ranks (Mann and Whitney, 1947; Hodges and Lehmann, 1963):
+//! whatever their distribution is, and however far outliers lie.
+
+use serde::{Deserialize, Serialize};
+
+/// Figures of each lot up to which chances are counted, not approximated.
+const EXACT_MAX: usize = 30;
+/// Figures of a lot that are compared at most: their pairs are held in memory.
+const FIGURES_MAX: usize = 1000;
+/// How sure an interval is to hold what it is about, in normal deviations: 95 %.
+const DEVIATIONS: f64 = 1.959_964;
+
+/// How figures have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Shift {
+    /// How many times as much they are: the middle one of all ratios between the two lots.
+    pub times: f64,
+    /// Between which the true ratio lies with 95 % confidence, where that can be said.
+    pub interval: Option<(f64, f64)>,
+    /// How likely figures at least as far apart are, if nothing has changed: from 0 to 1.
+    pub chance: f64,
+}
+
+impl Shift {
+    /// From `before` to `after`; `None` if there is none of one, or ratios mean nothing, as figures
+    /// are not greater than nought.
+    pub fn between(before: &[f64], after: &[f64]) -> Option<Self> {
+        let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
+            let few = &figures[..figures.len().min(FIGURES_MAX)];
+            few.iter().map(|one| (*one > 0.0 && one.is_finite()).then(|| one.ln())).collect()
+        };
+        let (before, after) = (logarithms(before)?, logarithms(after)?);
+        if before.is_empty() || after.is_empty() {
+            return None;
+        }
+        let mut ratios: Vec<f64> =
+            after.iter().flat_map(|after| before.iter().map(move |one| after - one)).collect();
+        ratios.sort_by(f64::total_cmp);
+        let pairs = ratios.len();
+        let above = ratios.iter().filter(|ratio| **ratio > 0.0).count() as f64;
+        let equal = ratios.iter().filter(|ratio| **ratio == 0.0).count() as f64;
+        // How many pairs say that it is less, or more, whichever are fewer.
+        let fewer = (above + equal / 2.0).min(pairs as f64 - above - equal / 2.0);
+        let chances = Chances::of(before.len(), after.len());
+        let middle = f64::midpoint(ratios[(pairs - 1) / 2], ratios[pairs / 2]);
+        let interval = chances.rank().and_then(|rank| {
+            let (low, high) = (ratios.get(rank)?, ratios.get(pairs.checked_sub(1 + rank)?)?);
+            (low <= high).then_some((low.exp(), high.exp()))
+        });
+        // Rounded away from what would be surprising: ties make it so no less likely.
+        Some(Self { times: middle.exp(), interval, chance: chances.at_most(fewer.ceil()) })
+    }
+}
+
+/// How likely it is that so many pairs, or fewer, say that one lot is less than the other, if both
+/// are of the same kind; both ways.
+struct Chances {
+    /// Cumulated, for 0, 1, 2… pairs; empty if they are approximated.
+    exact: Vec<f64>,
+    pairs: f64,
+    deviation: f64,
+}
+
+impl Chances {
+    fn of(one: usize, other: usize) -> Self {
+        let pairs = (one * other) as f64;
+        let deviation = (pairs * (one + other + 1) as f64 / 12.0).sqrt();
+        let exact = if one.max(other) <= EXACT_MAX { cumulated(one, other) } else { Vec::new() };
+        Self { exact, pairs, deviation }
+    }
+
+    /// Chance of at most so many pairs, in either direction.
+    fn at_most(&self, pairs: f64) -> f64 {
+        let one_way = if self.exact.is_empty() {
+            below((pairs + 0.5 - self.pairs / 2.0) / self.deviation)
+        } else {
+            self.exact.get(pairs as usize).copied().unwrap_or(1.0)
+        };
+        (2.0 * one_way).min(1.0)
+    }
+
+    /// The sorted pair from which on, from both ends, 95 % confidence begins.
+    fn rank(&self) -> Option<usize> {
+        if self.exact.is_empty() {
+            let rank = self.pairs / 2.0 - DEVIATIONS * self.deviation;
+            return (rank >= 1.0).then(|| rank as usize - 1);
+        }
+        // The greatest number of pairs that is surprising enough: the pair after those.
+        let surprising = self.exact.iter().take_while(|chance| 2.0 * **chance <= 0.05).count();
+        surprising.checked_sub(1)
+    }
+}
+
+/// How many orders of both lots have so many pairs or fewer, as a part of all orders.
+fn cumulated(one: usize, other: usize) -> Vec<f64> {
+    // Orders of `i` and `j` figures by pairs: the last figure is of one lot, and makes no pair, or
+    // of the other, and makes `i` of them. Parts, not numbers: 60 over 30 is beyond 2^53.
+    let most = one * other;
+    let mut rows: Vec<Vec<f64>> = vec![unit(most); other + 1];
+    for i in 1..=one {
+        let mut last = unit(most);
+        for (j, row) in rows.iter_mut().enumerate().skip(1) {
+            let first = i as f64 / (i + j) as f64;
+            let mut next = vec![0.0; most + 1];
+            for (pairs, chance) in next.iter_mut().enumerate() {
+                let with = pairs.checked_sub(i).map_or(0.0, |before| last[before]);
+                *chance = first * row[pairs] + (1.0 - first) * with;
+            }
+            row.clone_from(&next);
+            last = next;
+        }
+    }
+    let mut sum = 0.0;
+    let cumulate = |chance: &f64| {
+        sum += chance;
+        sum
+    };
+    rows[other].iter().map(cumulate).collect()
+}
+
+/// Certainly no pair.
+fn unit(most: usize) -> Vec<f64> {
+    let mut chances = vec![0.0; most + 1];
+    chances[0] = 1.0;
+    chances
+}
+
+/// How much of a normal distribution is below (Abramowitz and Stegun, 26.2.17: to 1e-7).
+fn below(deviations: f64) -> f64 {
+    let at = deviations.abs();
+    let t = 1.0 / (1.0 + 0.231_641_9 * at);
+    let factors = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
+    let sum = factors.iter().rev().fold(0.0, |sum, factor| (sum + factor) * t);
+    let above = sum * (-at * at / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    if deviations < 0.0 { above } else { 1.0 - above }
+}
+
+/// The least chance that lots of so many figures can come to: that all of one are less than all of
+/// the other.
+pub(super) fn least_chance(one: usize, other: usize) -> f64 {
+    // Of all orders of both, one has no pair: one over the binomial coefficient; both ways.
+    let (few, all) = (one.min(other), one + other);
+    let orders: f64 = (0..few).map(|at| (all - at) as f64 / (few - at) as f64).product();
+    (2.0 / orders).min(1.0)
+}
+
+/// How many figures each of two lots needs, so that one row of so many could be called different if
+/// it alone is.
+pub(super) fn figures_needed(rows: usize) -> usize {
+    let is_enough = |count: &usize| least_chance(*count, *count) <= bound(0, rows);
+    (1..FIGURES_MAX).find(is_enough).unwrap_or(FIGURES_MAX)
+}
+
+/// What the chance at a place in their order, from 0, must not exceed among so many.
+pub(super) fn bound(place: usize, count: usize) -> f64 {
+    0.05 * (place + 1) as f64 / count as f64
+}
+
+/// Which of these chances are too small for chance, so that of those that are called so, at most
+/// one in twenty is wrong on average, however many there are (Benjamini and Hochberg, 1995).
+pub(super) fn surprising(chances: &[f64]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..chances.len()).collect();
+    order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));
+    let is_small = |place: &usize| chances[order[*place]] <= bound(*place, chances.len());
+    let last = (0..order.len()).rev().find(is_small);
+    let mut found = vec![false; chances.len()];
+    for &at in order.iter().take(last.map_or(0, |last| last + 1)) {
+        found[at] = true;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chances_are_those_of_the_tables() {
+        // Six and six: 1 of 924 orders has no pair, 1 one; the tables' bound for 5 % is 5.
+        let six = cumulated(6, 6);
+        assert!((six[0] - 1.0 / 924.0).abs() < 1e-12 && (six[1] - 2.0 / 924.0).abs() < 1e-12);
+        assert!((six[36] - 1.0).abs() < 1e-9);
+        let chances = Chances::of(6, 6);
+        assert!(chances.at_most(5.0) <= 0.05 && chances.at_most(6.0) > 0.05);
+        assert_eq!(chances.rank(), Some(5));
+        // Twenty and ten: 55 (critical values of the Mann-Whitney U, two-tailed).
+        let uneven = Chances::of(20, 10);
+        assert!(uneven.at_most(55.0) <= 0.05 && uneven.at_most(56.0) > 0.05);
+        assert_eq!(Chances::of(3, 3).rank(), None);
+    }
+
+    #[test]
+    fn many_figures_have_about_the_same_chances() {
+        let (exact, mut near) = (Chances::of(30, 30), Chances::of(30, 30));
+        near.exact.clear();
+        for pairs in [200.0, 300.0, 317.0, 400.0] {
+            let (one, other) = (exact.at_most(pairs), near.at_most(pairs));
+            assert!((one - other).abs() < 0.003, "{pairs}: {one} {other}");
+        }
+        let ranks = (exact.rank().expect("a rank"), near.rank().expect("a rank"));
+        assert!(ranks.0.abs_diff(ranks.1) <= 2, "{ranks:?}");
+        assert!((below(-1.959_964) - 0.025).abs() < 1e-6 && (below(0.0) - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn shifts_are_found_and_outliers_do_not_matter() {
+        let before: Vec<f64> = (0..12).map(|one| 20.0 + f64::from(one) / 10.0).collect();
+        let mut after: Vec<f64> = before.iter().map(|one| one * 1.2).collect();
+        after[3] = 9000.0;
+        let shift = Shift::between(&before, &after).expect("figures");
+        let (low, high) = shift.interval.expect("an interval");
+        assert!(low < 1.2 && 1.2 < high && low > 1.1 && high < 1.3, "{shift:?}");
+        assert!(shift.chance < 1e-4 && (shift.times - 1.2).abs() < 0.02, "{shift:?}");
+        let same = Shift::between(&before, &before).expect("figures");
+        assert!(same.chance > 0.9 && (same.times - 1.0).abs() < 1e-9, "{same:?}");
+        let equal = Shift::between(&[5.0; 12], &[5.0; 12]).expect("figures");
+        assert_eq!((equal.times, equal.interval, equal.chance), (1.0, Some((1.0, 1.0)), 1.0));
+    }
+
+    #[test]
+    fn what_has_no_ratio_has_no_shift() {
+        assert_eq!(Shift::between(&[1.0], &[-1.0]), None);
+        assert_eq!(Shift::between(&[], &[1.0]), None);
+        let few = Shift::between(&[1.0, 1.1], &[2.0, 2.1]).expect("figures");
+        assert!(few.interval.is_none() && few.chance > 0.05, "{few:?}");
+        let many = vec![2.0; 5000];
+        assert_eq!(Shift::between(&many, &[2.0]).map(|shift| shift.times), Some(1.0));
+    }
+
+    #[test]
+    fn more_rows_need_more_figures() {
+        for (one, other) in [(1, 1), (6, 6), (4, 9), (30, 30)] {
+            let told = Chances::of(one, other).at_most(0.0);
+            assert!((least_chance(one, other) / told - 1.0).abs() < 1e-9, "{one} {other}");
+        }
+        let needed = [1, 23, 24, 321, 322, 634].map(figures_needed);
+        assert_eq!(needed, [4, 6, 7, 8, 9, 9]);
+        assert!(least_chance(8, 8) > bound(0, 634) && least_chance(9, 9) <= bound(0, 634));
+    }
+
+    #[test]
+    fn of_many_chances_more_must_be_small() {
+        assert_eq!(surprising(&[0.04, 0.5]), [false, false]);
+        assert_eq!(surprising(&[0.5, 0.04, 0.01, 0.02]), [false, false, true, true]);
+        let mut hundred = vec![0.6; 100];
+        hundred[7] = 0.01;
+        assert!(!surprising(&hundred).contains(&true));
+        hundred[7] = 0.0004;
+        assert_eq!(surprising(&hundred).iter().filter(|one| **one).count(), 1);
+        assert!(surprising(&[]).is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! Bars: tracers in groups of cases, all on one scale, with the interval that rounds span.
+
+use super::panels::{self, Across};
+use super::plot::{Figure, Plot, axis_words, colour};
+use super::scale::Scale;
+use crate::figures::{figure, times_between};
+use crate::results::Row;
+use crate::stats::Spread;
+
+/// Room of a letter behind a bar, as wide as a digit is; and of all of them together, once.
+const LETTER: f64 = 6.3;
+const FIGURES: f64 = 10.0;
+/// Room for bars: least, and what the words of the scale leave.
+const BARS_MIN: f64 = 40.0;
+const BARS_MAX: f64 = panels::ROOM - 28.0;
+/// Part of events that may be lost before it is said beside the bar.
+const LOST: f64 = 0.000_5;
+/// Part of the greatest figure that a figure must be for the scale to reach down to it: what is
+/// nought but for noise would take most of a logarithmic one.
+const SHOWN: f64 = 0.000_1;
+
+/// A bar for each row of one unit.
+pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
+    let scale = scale(&rows.iter().filter_map(|row| row.median()).collect::<Vec<f64>>())?;
+    let unit = rows.first()?.unit;
+    let mut about = axis_words(unit, &scale);
+    if rows.iter().any(|row| row.times.is_some()) {
+        about += "; ×: times its reference (95 % sure)";
+    }
+    // As wide as leaves room behind each bar for its own words.
+    let widest = |row: &&Row| {
+        let words = FIGURES + LETTER * words(row).chars().count() as f64;
+        (panels::ROOM - words) / scale.part(end(row)).max(0.01)
+    };
+    let width = rows.iter().map(widest).fold(BARS_MAX, f64::min).max(BARS_MIN);
+    let panels = panels::draw(rows, &scale, panels::ROOM - width, draw_row);
+    Some(Figure { title: "Each tracer's figure".to_owned(), about, panels })
+}
+
+/// Around all figures that are more than noise.
+fn scale(figures: &[f64]) -> Option<Scale> {
+    let most = figures.iter().fold(0.0, |most, figure| f64::max(most, figure.abs()));
+    Scale::around(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
+}
+
+fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
+    let Some(spread) = row.spread else { return };
+    let (from, end) = (across.base(), across.x(spread.median));
+    plot.bar(colour(&row.tracer), (from.min(end), y + 3.0), ((end - from).abs(), 12.0));
+    let mut beyond = end.max(from);
+    if spread.count > 1 {
+        let (low, high) = (across.x(spread.p5), across.x(spread.p95));
+        plot.line("whisker", (low, y + 9.0), (high, y + 9.0));
+        for at in [low, high] {
+            plot.line("whisker", (at, y + 5.5), (at, y + 12.5));
+        }
+        beyond = beyond.max(high);
+    }
+    plot.words("start", (beyond + 5.0, y + 13.0), &words(row));
+}
+
+/// Where a bar ends, with what its rounds span.
+fn end(row: &Row) -> f64 {
+    let end = |spread: Spread| if spread.count > 1 { spread.p95 } else { spread.median };
+    row.spread.map_or(0.0, |spread| end(spread).max(spread.median))
+}
+
+/// Its figure, how many times another that is, and what it lost.
+fn words(row: &Row) -> String {
+    let mut words = row.median().map_or_else(String::new, |median| figure(row.unit, median));
+    if let Some(ratio) = row.times {
+        words += &format!(" {}", times_between(&ratio));
+    }
+    if let Some(lost) = lost(row) {
+        words += &format!(", {:.1} % lost", lost * 100.0);
+    }
+    words
+}
+
+/// The part of its events that it lost, where that is to be known.
+fn lost(row: &Row) -> Option<f64> {
+    let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
+    Some(part).filter(|part| *part >= LOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nought_but_for_noise_takes_no_part_of_the_scale() {
+        let around = |figures: &[f64]| scale(figures).expect("figures");
+        let (noisy, quiet) = (around(&[0.004, -0.02, 34.0, 1279.0]), around(&[34.0, 1279.0]));
+        assert_eq!((noisy, noisy.part(0.004)), (quiet, 0.0));
+        assert_eq!(around(&[0.13, 1279.0]).base(), 0.1);
+        assert_eq!(scale(&[0.0, 0.0]), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! Box plots: half of all figures are in the box, whiskers end at what is not unusual, and each
+//! outlier is a mark. The form is Tukey's; what it shows is the thesis' Figure 3.1.
+
+use std::collections::BTreeSet;
+
+use super::panels::{self, Across};
+use super::plot::{Figure, Plot, axis_words, colour};
+use super::scale::Scale;
+use crate::figures::figure;
+use crate::results::Row;
+use crate::stats::{Quartiles, ends, merged};
+
+/// Room on the right, for the middle figure and the greatest.
+const FIGURES: f64 = 112.0;
+/// Fewest rounds that a box says something of.
+const ROUNDS_MIN: usize = 6;
+/// What a box is.
+const BOX: &str = "half are in the box, far ones are points; middle … greatest";
+
+/// Of single events, for rows that have them.
+pub(super) fn of_events(rows: &[&Row]) -> Option<Figure> {
+    draw("Single events, one by one", rows, |row| row.histogram.clone())
+}
+
+/// Of the figures of all rounds.
+pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
+    let enough = |row: &&Row| row.samples.iter().flatten().count() >= ROUNDS_MIN;
+    let rows: Vec<&Row> = rows.iter().copied().filter(enough).collect();
+    draw("Every round", &rows, |row| {
+        let figures: Vec<(f64, u64)> = row.samples.iter().flatten().map(|one| (*one, 1)).collect();
+        merged(&figures)
+    })
+}
+
+fn draw(title: &str, rows: &[&Row], figures: impl Fn(&Row) -> Vec<(f64, u64)>) -> Option<Figure> {
+    let scale = Scale::around(rows.iter().flat_map(|row| ends(&figures(row))))?;
+    let about = format!("{}; {BOX}", axis_words(rows.first()?.unit, &scale));
+    let panels = panels::draw(rows, &scale, FIGURES, |plot, across, y, row| {
+        draw_row(plot, across, y, row, &figures(row));
+    });
+    Some(Figure { title: title.to_owned(), about, panels })
+}
+
+fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row, figures: &[(f64, u64)]) {
+    let Some(quarters) = Quartiles::of(figures) else { return };
+    let x = |figure| across.x(figure);
+    let class = colour(&row.tracer);
+    let middle = y + 9.0;
+    let (low, high) = (x(quarters.low), x(quarters.high));
+    for (from, to) in [(x(quarters.whiskers.0), low), (high, x(quarters.whiskers.1))] {
+        plot.line("whisker", (from, middle), (to, middle));
+    }
+    for at in [quarters.whiskers.0, quarters.whiskers.1] {
+        plot.line("whisker", (x(at), y + 5.5), (x(at), y + 12.5));
+    }
+    plot.bar(&format!("{class} faint"), (low, y + 3.0), (high - low, 12.0));
+    plot.line("median", (x(quarters.median), y + 2.0), (x(quarters.median), y + 16.0));
+    // Those that fall on the same half of a pixel are one mark.
+    let mut seen = BTreeSet::new();
+    for outlier in &quarters.outliers {
+        let at = x(outlier.0);
+        if seen.insert((at * 2.0).round() as i64) {
+            plot.small_point(class, (at, middle));
+        }
+    }
+    let most = figures.last().map_or(quarters.median, |one| one.0);
+    let words = format!("{} … {}", figure(row.unit, quarters.median), figure(row.unit, most));
+    plot.words("start", (x(most).max(high) + 6.0, y + 13.0), &words);
+}

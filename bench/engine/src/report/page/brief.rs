@@ -1,0 +1,311 @@
+//! What a person decides by, before all figures: what an event costs beside other tracers, what
+//! Trackway set out to reach, what could not be measured and why.
+
+use std::fmt::Write as _;
+
+use super::plot::escaped;
+use super::words;
+use crate::figures::{figure, times_between};
+use crate::null_control;
+use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWAY, Verdict};
+
+/// Most others that stand beside ours in a line.
+const OTHERS_MAX: usize = 12;
+
+/// What names of tracers end with that are there, and record nothing.
+const OFF: &str = "-off";
+
+/// All three.
+pub(super) fn draw(report: &Report) -> String {
+    let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
+    html += &headlines(report);
+    html += &controls(report);
+    html += &bars(&report.bars);
+    html += &reasons(report);
+    html + "</section>\n"
+}
+
+/// A line for each suite: ours beside the others in one case.
+fn headlines(report: &Report) -> String {
+    let lines: String =
+        report.ordered().filter_map(|(name, suite)| headline(name, suite)).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<div class=\"wide\"><table class=\"brief\">\n<thead><tr><th>One case of each<th>Trackway\
+         <th>Others, the best first; ×: times ours, or of whom it is said (95 % sure)\n\
+         <tbody>\n{lines}</table></div>\n"
+    )
+}
+
+fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
+    let rows = in_one_case(suite)?;
+    let (ours, mut others): (Vec<&Row>, Vec<&Row>) =
+        rows.into_iter().partition(|row| row.tracer.starts_with("trackway"));
+    // Ours as it is used; or else one that is told in terms of another.
+    let is_on = |row: &&&Row| !row.tracer.ends_with(OFF);
+    let chosen = ours
+        .iter()
+        .find(|row| row.tracer == TRACKWAY)
+        .or_else(|| ours.iter().filter(is_on).find(|row| row.beside.is_some()))
+        .or_else(|| ours.iter().find(is_on))
+        .or_else(|| ours.first())
+        .copied()?;
+    if others.is_empty() {
+        others = ours.into_iter().filter(|row| !std::ptr::eq(*row, chosen)).collect();
+    }
+    let ours = chosen;
+    let unit = ours.unit;
+    let good = |row: &Row| {
+        row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
+    };
+    // What a program pays for a tracer that is off, and the loop alone, are in the figures.
+    if !ours.tracer.ends_with(OFF) {
+        others.retain(|row| !row.tracer.ends_with(OFF) && row.tracer != EMPTY_LOOP);
+    }
+    others.sort_by(|one, other| good(one).total_cmp(&good(other)));
+    let more = others.len().saturating_sub(OTHERS_MAX);
+    let mut others: Vec<String> =
+        others.iter().take(OTHERS_MAX).map(|row| beside(suite, row)).collect();
+    others.extend((more > 0).then(|| format!("and {more} more")));
+    let case = escaped(&words::of_case(&ours.case));
+    let (unit, better) = (unit.words(), unit.which_is_better());
+    let title = escaped(&suite.title);
+    let figure = beside(suite, ours);
+    Some(format!(
+        "<tr><td><a href=\"#{}\">{title}</a><br><span class=\"about\">{case}; {unit}, {better}\
+         </span><td>{figure}<td>{}\n",
+        escaped(suite_name),
+        others.join(" · ")
+    ))
+}
+
+/// What was measured in the case that most tracers do: of several the first, and of those that
+/// differ in a number the one with the greatest.
+fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
+    let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
+    let count =
+        |row: &Row| suite.rows.iter().filter(measured).filter(|it| is_same_case(it, row)).count();
+    // What a suite is about comes first.
+    let unit = suite.rows.iter().find(measured)?.unit;
+    let candidates: Vec<&Row> =
+        suite.rows.iter().filter(measured).filter(|row| row.unit == unit).collect();
+    let most = candidates.iter().map(|row| count(row)).max()?;
+    let first = *candidates.iter().find(|row| count(row) == most)?;
+    let family = |row: &Row| row.x.map(|x| words::family(&row.case, x));
+    let kin = candidates.iter().filter(|row| count(row) == most && family(row) == family(first));
+    let x = |row: &Row| row.x.unwrap_or_default();
+    let chosen = match first.x {
+        Some(_) => *kin.max_by(|one, other| x(one).total_cmp(&x(other)))?,
+        None => first,
+    };
+    Some(candidates.into_iter().filter(|row| is_same_case(row, chosen)).collect())
+}
+
+fn is_same_case(one: &Row, other: &Row) -> bool {
+    one.case == other.case && one.unit == other.unit
+}
+
+/// A tracer with its figure, and how many times as much that is as whose.
+fn beside(suite: &SuiteRows, row: &Row) -> String {
+    let Some(median) = row.median() else { return String::new() };
+    let mut text =
+        format!("{} <strong>{}</strong>", escaped(&row.tracer), figure(row.unit, median));
+    let other = row.beside.and_then(|other| suite.rows.get(other));
+    if let (Some(ratio), Some(other)) = (row.times, other.filter(|other| other.case == row.case)) {
+        let of = match other.tracer.as_str() {
+            TRACKWAY => String::new(),
+            other => format!(" of {}", escaped(other)),
+        };
+        let _ = write!(
+            text,
+            " <span class=\"about\"><span class=\"times\">{}</span>{of}</span>",
+            times_between(&ratio)
+        );
+    }
+    text
+}
+
+/// What Trackway set out to reach: what is missed comes first.
+fn bars(bars: &[Bar]) -> String {
+    if bars.is_empty() {
+        return String::new();
+    }
+    let count = |verdict: Verdict| bars.iter().filter(|bar| bar.verdict == verdict).count();
+    let mut html = format!(
+        "<h3>What Trackway set out to reach: {} hold, {} are missed, {} are not decided</h3>\n\
+         <ul class=\"bars\">\n",
+        count(Verdict::Holds),
+        count(Verdict::Misses),
+        count(Verdict::Undecided)
+    );
+    for (verdict, class, sign) in [
+        (Verdict::Misses, "misses", "✗"),
+        (Verdict::Undecided, "unknown", "?"),
+        (Verdict::Holds, "holds", "✓"),
+        (Verdict::Unknown, "unknown", "·"),
+    ] {
+        for bar in bars.iter().filter(|bar| bar.verdict == verdict) {
+            let [suite, what, measured] =
+                [&bar.suite, &bar.what, &bar.measured].map(|words| escaped(words));
+            let standing = bar.standing();
+            let _ = writeln!(
+                html,
+                "<li><span class=\"{class}\">{sign} {standing}</span> {what}: \
+                 <strong>{measured}</strong> <span class=\"about\">{suite}</span>"
+            );
+        }
+    }
+    html + "</ul>\n"
+}
+
+/// The same thing twice, where it is not the same.
+fn controls(report: &Report) -> String {
+    let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
+    let lines: String = null_control::that_differ(report).into_iter().map(line).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("<h3>Controls that differ: nothing beside them is decided</h3>\n<ul>\n{lines}</ul>\n")
+}
+
+/// A reason with the tracer that it is about, the suites where, and how many rows it costs.
+struct Lack<'a> {
+    row: &'a Row,
+    suites: Vec<&'a str>,
+    rows: usize,
+}
+
+/// Why there is no figure of some, or not of all rounds, once for each tracer and reason.
+fn reasons(report: &Report) -> String {
+    let mut lacks: Vec<Lack<'_>> = Vec::new();
+    for (suite, rows) in report.ordered() {
+        for (row, count) in rows.reasons() {
+            let is_same = |lack: &&mut Lack<'_>| {
+                let is_absent = row.status == RowStatus::Absent && lack.row.status == row.status;
+                is_absent && lack.row.tracer == row.tracer && lack.row.reason == row.reason
+            };
+            match lacks.iter_mut().find(is_same) {
+                Some(lack) => {
+                    lack.suites.push(suite);
+                    lack.rows += count;
+                }
+                None => lacks.push(Lack { row, suites: vec![suite], rows: count }),
+            }
+        }
+    }
+    if lacks.is_empty() {
+        return String::new();
+    }
+    // What should have worked comes first.
+    lacks.sort_by_key(|lack| match lack.row.status {
+        RowStatus::Failed => 0,
+        RowStatus::Measured => 1,
+        RowStatus::Absent => 2,
+    });
+    let lines: String = lacks.iter().map(lack_line).collect();
+    format!("<h3>What could not be measured</h3>\n<ul class=\"none\">\n{lines}</ul>\n")
+}
+
+fn lack_line(lack: &Lack<'_>) -> String {
+    let suites: Vec<String> = lack.suites.iter().map(|suite| escaped(suite)).collect();
+    let suites = suites.join(", ");
+    let [tracer, case] = [&lack.row.tracer, &lack.row.case].map(|words| escaped(words));
+    let reason = escaped(lack.row.reason.as_deref().unwrap_or_default());
+    match (lack.row.status, lack.rows) {
+        (RowStatus::Absent, 1) => {
+            format!("<li>{tracer}, {case}: absent: {reason} ({suites})\n")
+        }
+        (RowStatus::Absent, rows) => {
+            format!("<li>{tracer}: absent: {reason} ({suites}: {rows} rows)\n")
+        }
+        (status, _) => {
+            let class = if status == RowStatus::Failed { "misses" } else { "warning" };
+            let fate = lack.row.fate();
+            format!("<li class=\"{class}\">{tracer}, {case}: {fate}: {reason} ({suites})\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::fixtures::{report, row};
+    use crate::stats::Ratio;
+
+    fn absent(tracer: &str, reason: &str) -> Row {
+        let reason = Some(reason.to_owned());
+        Row { status: RowStatus::Absent, reason, spread: None, ..row(tracer, "u32", 1.0) }
+    }
+
+    #[test]
+    fn ours_stands_beside_others_in_the_case_that_most_do() {
+        let with_x = |tracer: &str, x: f64, figure| Row {
+            x: Some(x),
+            ..row(tracer, &format!("{x} threads"), figure)
+        };
+        let times = Some(Ratio { median: 3.2, interval: Some((3.125, 3.25)) });
+        let rows = [
+            row("trackway", "alone", 1.0),
+            row("trackway-off", "alone", 0.5),
+            with_x("trackway", 1.0, 20.0),
+            with_x("rdtsc", 1.0, 9.0),
+            with_x("lttng-ust-off", 1.0, 0.3),
+            with_x("rdtsc", 8.0, 10.0),
+            with_x("trackway", 8.0, 25.0),
+            Row { beside: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
+        ];
+        let html = draw(&report("scaling", rows));
+        for part in [
+            "8 threads; ns/event, less is better",
+            "<td>trackway <strong>25.0</strong>",
+            "<td>rdtsc <strong>10.0</strong> · lttng-ust <strong>80.0</strong> \
+             <span class=\"about\"><span class=\"times\">×3.20 (3.12–3.25)</span></span>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+    }
+
+    #[test]
+    fn controls_that_differ_are_named() {
+        let times = |low| Some(Ratio { median: 1.2, interval: Some((low, 1.3)) });
+        let again =
+            Row { is_control: true, times: times(1.1), ..row("trackway again", "u32", 1.0) };
+        let html = |row: &Row| draw(&report("drain", [row.clone()]));
+        let expected = "<li class=\"warning\">drain: the same twice (trackway again): ×1.200";
+        assert!(html(&again).contains(expected), "{}", html(&again));
+        assert!(!html(&Row { times: times(0.9), ..again }).contains("Controls"));
+    }
+
+    #[test]
+    fn rounds_that_failed_are_told_between_what_failed_and_what_is_absent() {
+        let reason = |words: &str| Some(words.to_owned());
+        let now_and_then =
+            Row { reason: reason("too late"), failed_rounds: 2, ..row("bpftrace", "u32", 9.0) };
+        let failed = Row { status: RowStatus::Failed, ..absent("strace", "it shows no event") };
+        let html = draw(&report("size", [absent("perf", "it is not here"), now_and_then, failed]));
+        let place = |words: &str| html.find(words).expect(words);
+        let told = place("bpftrace, u32: measured, but for 2 rounds that failed: too late (size)");
+        assert!(place("strace, u32: FAILED") < told && told < place("perf, u32: absent"), "{html}");
+    }
+
+    #[test]
+    fn what_is_missed_comes_first_and_reasons_are_said_once() {
+        let bar = |what: &str, verdict| Bar {
+            measured: "1.00".to_owned(),
+            verdict,
+            ..Bar::not_measured(what)
+        };
+        let rows = [absent("perf", "it is not installed"), row("trackway", "u32", 20.0)];
+        let mut report = report("tracepoint", rows.clone());
+        report.suites.insert("size".to_owned(), crate::results::fixtures::suite(rows));
+        report.bars = vec![bar("fast", Verdict::Holds), bar("small", Verdict::Misses)];
+        let html = draw(&report);
+        assert!(html.contains("1 hold, 1 are missed, 0 are not decided"), "{html}");
+        let place = |words: &str| html.find(words).expect(words);
+        assert!(place("small: <strong>1.00") < place("fast: <strong>1.00"));
+        assert!(place("fast: <strong>1.00") < place("perf: absent: it is not installed"));
+        assert!(html.contains("(tracepoint, size: 2 rows)"), "{html}");
+    }
+}

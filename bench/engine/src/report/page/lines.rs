@@ -1,0 +1,148 @@
+//! Lines: a figure for each x, of each tracer, a plot for each family of cases.
+
+use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, apart, clipped};
+use super::scale::{Scale, mark};
+use super::strokes::Strokes;
+use super::words;
+use crate::figures::figure;
+use crate::results::{Row, SuiteRows};
+
+/// Room around the plot; names are on its right.
+const TOP: f64 = 26.0;
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 206.0;
+const BOTTOM: f64 = 38.0;
+/// Least height of the plot.
+const HEIGHT: f64 = 180.0;
+/// Most letters of a name.
+const NAME_LETTERS: usize = 20;
+
+/// Plots of rows that have an x, and those rows that are in none, because they have one x alone.
+pub(super) fn draw<'a>(
+    suite: &SuiteRows,
+    rows: &[&'a Row],
+    strokes: &Strokes<'_>,
+) -> (Option<Figure>, Vec<&'a Row>) {
+    let mut families: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let name = words::family(&row.case, row.x.unwrap_or_default());
+        match families.iter_mut().find(|family| family.0 == name) {
+            Some(family) => family.1.push(row),
+            None => families.push((name, vec![row])),
+        }
+    }
+    let (mut panels, mut rest) = (Vec::new(), Vec::new());
+    for (_, rows) in families {
+        match panel(&suite.x_axis, &rows, strokes) {
+            Some(panel) => panels.push(panel),
+            None => rest.extend(rows),
+        }
+    }
+    let figure = rows.first().filter(|_| !panels.is_empty()).map(|row| Figure {
+        title: format!("By {}", suite.x_axis),
+        about: format!("Upwards: {}; {}", row.unit.words(), row.unit.which_is_better()),
+        panels,
+    });
+    (figure, rest)
+}
+
+/// What is along the axis: what doubles is read best if its steps are alike; nought has its place
+/// a step before.
+struct Along {
+    marks: Vec<f64>,
+    from: f64,
+    to: f64,
+    doubles: bool,
+}
+
+impl Along {
+    fn of(lines: &[(&str, Vec<(f64, f64)>)]) -> Option<Self> {
+        let mut marks: Vec<f64> =
+            lines.iter().flat_map(|line| &line.1).map(|point| point.0).collect();
+        marks.sort_by(f64::total_cmp);
+        marks.dedup();
+        let (first, to) = (*marks.first()?, *marks.last()?);
+        let least = *marks.iter().find(|mark| **mark > 0.0)?;
+        let doubles = first >= 0.0 && to / least >= 8.0;
+        let from = if doubles && first == 0.0 { least / 2.0 } else { first };
+        Some(Self { marks, from, to, doubles })
+    }
+
+    fn x(&self, at: f64) -> f64 {
+        let part = if self.doubles {
+            (at.max(self.from) / self.from).log2() / (self.to / self.from).log2()
+        } else {
+            (at - self.from) / (self.to - self.from)
+        };
+        LEFT + (PANEL - RIGHT - LEFT) * part
+    }
+}
+
+/// A line for each tracer that has figures for two x; `None` if there is none.
+fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
+    let unit = rows.first()?.unit;
+    let mut tracers: Vec<&str> = Vec::new();
+    for row in rows {
+        if !tracers.contains(&row.tracer.as_str()) {
+            tracers.push(&row.tracer);
+        }
+    }
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = tracers
+        .iter()
+        .map(|tracer| (*tracer, points(rows, tracer)))
+        .filter(|line| line.1.len() > 1)
+        .collect();
+    let scale = Scale::around(lines.iter().flat_map(|line| &line.1).map(|point| point.1))?;
+    let along = Along::of(&lines)?;
+    let height = HEIGHT.max(ROW * lines.len() as f64);
+    let (right, bottom) = (PANEL - RIGHT, TOP + height);
+    let title = words::of_family(rows, x_axis);
+    let mut plot = Plot::new(&title, (PANEL, bottom + BOTTOM));
+    plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
+    let y_of = |figure: f64| TOP + height * (1.0 - scale.part(figure));
+    for at in scale.marks() {
+        plot.line("grid", (LEFT, y_of(at)), (right, y_of(at)));
+        plot.words("end", (LEFT - 6.0, y_of(at) + 4.0), &mark(at));
+    }
+    draw_axis(&mut plot, &along, bottom, &format!("{x_axis}; {} scale", scale.kind()));
+    let ends: Vec<f64> =
+        lines.iter().filter_map(|line| line.1.last()).map(|end| y_of(end.1)).collect();
+    for ((tracer, points), y) in lines.iter().zip(apart(&ends, bottom)) {
+        let stroke = strokes.stroke(tracer);
+        let drawn: Vec<(f64, f64)> =
+            points.iter().map(|one| (along.x(one.0), y_of(one.1))).collect();
+        plot.through(&stroke.class, &drawn);
+        drawn.iter().for_each(|point| plot.marker(&stroke, *point));
+        let (Some(at), Some(end)) = (drawn.last(), points.last()) else { continue };
+        // From the line's end to its name, which may have had to move.
+        plot.line("lead", (at.0 + 5.0, at.1), (right + 16.0, y));
+        plot.marker(&stroke, (right + 22.0, y));
+        let words = format!("{}  {}", figure(unit, end.1), clipped(tracer, NAME_LETTERS));
+        plot.words("start", (right + 30.0, y + 4.0), &words);
+    }
+    Some(plot.finish())
+}
+
+/// Marks of all x, and what they are.
+fn draw_axis(plot: &mut Plot, along: &Along, bottom: f64, words: &str) {
+    let mut free = f64::NEG_INFINITY;
+    for at in &along.marks {
+        let x = along.x(*at);
+        plot.line("axis", (x, bottom), (x, bottom + 4.0));
+        // Where they are too many, not each has its number.
+        if x >= free {
+            plot.words("middle", (x, bottom + 16.0), &mark(*at));
+            free = x + 28.0;
+        }
+    }
+    plot.words("middle", (f64::midpoint(LEFT, PANEL - RIGHT), bottom + 32.0), words);
+}
+
+/// A tracer's figures in the order of x.
+fn points(rows: &[&Row], tracer: &str) -> Vec<(f64, f64)> {
+    let of_it = rows.iter().filter(|row| row.tracer == tracer);
+    let mut points: Vec<(f64, f64)> =
+        of_it.filter_map(|row| Some((row.x?, row.median()?))).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    points
+}

@@ -1,0 +1,321 @@
+//! A report as a page: self-contained, for screens in light and dark, and for paper.
+//!
+//! ```text
+//! brief     what a person decides by: what an event costs, bars, what is absent and why
+//! plot      what figures are drawn with; scale: where on an axis; strokes: which line is whose
+//! words     cases as headings
+//! panels    a case each, with a row for each tracer, two side by side
+//! bars      tracers in cases, with what their rounds span
+//! lines     a figure for each x
+//! stacks    the parts of an event, one behind the other (survey, Figure 10)
+//! boxes     half of all figures in a box, outliers beside it (thesis, Figure 3.1)
+//! polygons  how often which figure was seen (thesis, Figure 3.2)
+//! table     all rows, with all that is known of them
+//! ```
+
+mod bars;
+mod boxes;
+mod brief;
+mod lines;
+mod panels;
+mod plot;
+mod polygons;
+mod scale;
+mod stacks;
+mod strokes;
+mod table;
+mod words;
+
+use std::fmt::Write as _;
+
+use crate::null_control;
+use crate::report::text;
+use crate::results::{Report, Row, RowStatus, SuiteRows};
+use plot::{Figure, escaped};
+use strokes::Strokes;
+
+/// How it looks: no script, no font, nothing from elsewhere.
+const STYLE: &str = include_str!("style.css");
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>What tracing costs</title>\n<style>\n{STYLE}</style>\n<main>\n"
+    );
+    html += &head(report);
+    html += &brief::draw(report);
+    html += &contents(report);
+    for (name, suite) in report.ordered() {
+        html += &section(name, suite);
+    }
+    html += &foot(report);
+    html + "</main>\n</html>\n"
+}
+
+fn head(report: &Report) -> String {
+    let machine = escaped(report.machine.words().trim_end()).replace('\n', "<br>");
+    let mut html = format!("<h1>What tracing costs</h1>\n<p class=\"machine\">{machine}</p>\n");
+    let partial = "It ended before everything was measured: what there is is below.";
+    let quick = "One short round: to see that all works, not for figures.";
+    for (is_so, words) in [(report.is_partial, partial), (report.settings.quick, quick)] {
+        if is_so {
+            let _ = writeln!(html, "<p class=\"warning\">{words}</p>");
+        }
+    }
+    for note in &report.notes {
+        let (about, text) = (escaped(&note.about), escaped(&note.text));
+        let _ = writeln!(html, "<p class=\"warning\">{about}: {text}</p>");
+    }
+    html
+}
+
+/// What is on the page, and what became of the rows.
+fn contents(report: &Report) -> String {
+    let mut html = "<nav>\n<h2>What was measured</h2>\n<ol>\n".to_owned();
+    for (name, suite) in report.ordered() {
+        let count = |status| suite.rows.iter().filter(|row: &&Row| row.status == status).count();
+        let mut words = format!("{} measured", count(RowStatus::Measured));
+        if let absent @ 1.. = count(RowStatus::Absent) {
+            let _ = write!(words, ", {absent} absent");
+        }
+        if let failed @ 1.. = count(RowStatus::Failed) {
+            let _ = write!(words, ", <span class=\"misses\">{failed} failed</span>");
+        }
+        let name = escaped(name);
+        let _ = writeln!(
+            html,
+            "<li><a href=\"#{name}\">{}</a> <code>{name}</code> <span class=\"machine\">{words}\
+             </span>",
+            escaped(&suite.title)
+        );
+    }
+    html + "</ol>\n<p><a href=\"#how\">How it was measured, and how to read it</a></p>\n</nav>\n"
+}
+
+fn section(name: &str, suite: &SuiteRows) -> String {
+    let (title, repeats) = (escaped(&suite.title), escaped(&suite.repeats));
+    let mut html = format!(
+        "<section id=\"{}\">\n<h2>{title}</h2>\n<p>{} Repeats: {repeats}.</p>\n",
+        escaped(name),
+        sentence(&escaped(&text::method(suite)))
+    );
+    for row in suite.rows.iter().filter(|row| row.is_control) {
+        if let Some(words) = null_control::line(row) {
+            let class = if null_control::differs(row) { "warning" } else { "machine" };
+            let _ = writeln!(html, "<p class=\"{class}\">{}</p>", sentence(&escaped(&words)));
+        }
+    }
+    let units = suite.units();
+    let strokes = Strokes::of(suite.rows.iter().map(|row| row.tracer.as_str()));
+    for unit in &units {
+        if units.len() > 1 {
+            let _ = writeln!(html, "<h3>In {}</h3>", unit.words());
+        }
+        let rows = suite.measured_in(*unit);
+        html += &pictures(suite, &rows, &strokes);
+        html += &table::draw(suite, &rows);
+    }
+    html + "</section>\n"
+}
+
+/// All that is drawn of rows of one unit.
+fn pictures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
+    let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
+    let (by_x, rest) = lines::draw(suite, &with_x, strokes);
+    // What has a single x is no line.
+    let without: Vec<&Row> =
+        rows.iter().copied().filter(|row| without.contains(row) || rest.contains(row)).collect();
+    let single: Vec<&Row> = rows.iter().copied().filter(|row| !row.histogram.is_empty()).collect();
+    let figures = [
+        stacks::draw(&stacks::of(rows)),
+        bars::draw(&without),
+        by_x,
+        boxes::of_events(&single),
+        polygons::draw(&single, strokes),
+    ];
+    let draw = |drawn: &Figure| figure(drawn, &suite.command);
+    let html: String = figures.iter().flatten().map(draw).collect();
+    let rounds = boxes::of_rounds(rows).map(|drawn| draw(&drawn)).unwrap_or_default();
+    html + &table::folded("Every round", &rounds)
+}
+
+fn figure(drawn: &Figure, command: &str) -> String {
+    let (title, about) = (escaped(&drawn.title), escaped(&drawn.about));
+    let command = escaped(command);
+    let panels = drawn.panels.concat();
+    let is_half = drawn.panels.len() == 1 && !panels.contains("class=\"whole\"");
+    let class = if is_half { " class=\"half\"" } else { "" };
+    format!(
+        "<figure{class}>\n<h4>{title} <span class=\"about\">{about}</span></h4>\n\
+         <div class=\"panels\">\n{panels}</div>\n\
+         <figcaption>Again: <code>{command}</code></figcaption></figure>\n"
+    )
+}
+
+/// Words with a point behind them.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str() + "."
+}
+
+/// What a reader must know to believe it, or not.
+const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
+    figure is the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is \
+    how many times as much it is as the row it is told in terms of, in the same round, with an \
+    interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never dropped. A \
+    row whose tracer keeps events is measured only if its own output shows them. Ratios count; \
+    nanoseconds of two machines, or of two days, do not.</p>\n";
+
+fn foot(report: &Report) -> String {
+    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{HOW}");
+    let command = escaped(&report.command.join(" "));
+    let minutes = report.seconds / 60.0;
+    let _ = writeln!(html, "<p><code>{command}</code>, {minutes:.1} minutes.</p>\n<p>");
+    for (program, version) in &report.versions {
+        let _ = writeln!(html, "{}: {}<br>", escaped(program), escaped(version));
+    }
+    html + "</p>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::fixtures::{report, row};
+
+    /// With the figures of single events, most of them near `figure`.
+    fn single(row: Row, figure: f64) -> Row {
+        let histogram = vec![(figure, 900), (figure + 1.0, 80), (figure * 40.0, 3)];
+        let tail = crate::stats::Tail::of(&histogram);
+        Row { histogram, tail, ..row }
+    }
+
+    fn ended(row: Row, status: RowStatus, reason: &str) -> Row {
+        Row { status, reason: Some(reason.to_owned()), spread: None, ..row }
+    }
+
+    #[test]
+    fn pages_hold_figures_reasons_and_commands() {
+        let rows = [
+            row("trackway", "u32", 21.0),
+            row("lttng-ust", "u32", 126.0),
+            ended(row("perf", "u32", 1.0), RowStatus::Absent, "<perf> is not installed"),
+            ended(row("strace", "u32", 1.0), RowStatus::Failed, "shows no event"),
+        ];
+        let page = page(&report("tracepoint", rows));
+        for part in [
+            "<section id=\"tracepoint\">",
+            ">trackway<",
+            ">126.0<",
+            "<li>perf, u32: absent: &lt;perf&gt; is not installed",
+            "2 measured, 1 absent, <span class=\"misses\">1 failed",
+            "FAILED: shows no event",
+            "<code>trackway bench tracepoint</code>",
+            "prefers-color-scheme: dark",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        for elsewhere in ["http:", "https:", "<script", "@import"] {
+            assert!(!page.contains(elsewhere), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn ratios_stand_with_their_intervals_where_nothing_is_folded() {
+        let times = Some(crate::stats::Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
+        let traced = Row { beside: Some(0), times, ..row("trackway", "hackbench", 90.0) };
+        let page = page(&report("workload", [row("untraced", "hackbench", 75.0), traced]));
+        let open = page.split("<details>").next().expect("what is not folded");
+        // In short, and in the figure, which is printed.
+        assert_eq!(open.matches("×1.20 (1.10–1.30)").count(), 2, "{open}");
+    }
+
+    #[test]
+    fn rows_with_x_become_lines() {
+        let at = |tracer: &str, x: f64, figure| Row {
+            x: Some(x),
+            ..row(tracer, &format!("{x}"), figure)
+        };
+        let rows =
+            [at("a", 1.0, 20.0), at("a", 2.0, 21.0), at("b", 1.0, 300.0), at("b", 2.0, 400.0)];
+        let page = page(&report("scaling", rows));
+        assert_eq!(page.matches("<polyline").count(), 2);
+        assert!(page.contains(">400.0  b<"), "{page}");
+    }
+
+    #[test]
+    fn lines_leave_nothing_out_that_has_no_x() {
+        let at = |x: f64| Row { x: Some(x), ..row("a", &format!("{x} bytes"), 20.0 + x) };
+        let page = page(&report("paths", [at(1.0), at(2.0), row("a", "by itself", 30.0)]));
+        assert_eq!((page.matches("<polyline").count(), page.matches("<rect").count()), (1, 1));
+        assert!(page.contains(">by itself<"), "{page}");
+    }
+
+    #[test]
+    fn parts_of_an_event_are_one_behind_the_other() {
+        let part = |case: &str, figure| row("a", case, figure);
+        let rows = [part("whole event", 30.0), part("site", 10.0), part("clock", 20.0)];
+        let page = page(&report("breakdown", rows));
+        assert!(page.contains(">1 site 10.0<") && page.contains(">2 clock 20.0<"), "{page}");
+        let drawn = page.split("<svg").nth(1).expect("a figure");
+        let rects: Vec<[f64; 2]> = drawn
+            .split("<rect")
+            .skip(1)
+            .map(|rest| {
+                [" x=\"", " width=\""].map(|name| {
+                    let number = rest.split(name).nth(1).and_then(|rest| rest.split('"').next());
+                    number.and_then(|number| number.parse().ok()).expect("a number")
+                })
+            })
+            .collect();
+        let [[first, width], [second, _]] = rects[..] else { panic!("{drawn}") };
+        assert!((first + width - second).abs() < 0.2, "{drawn}");
+        // Where nothing has parts, there is no such figure.
+        assert!(!self::page(&report("breakdown", [part("site", 10.0)])).contains("1 site"));
+    }
+
+    #[test]
+    fn single_events_have_boxes_polygons_and_columns_of_their_tails() {
+        let rows = [
+            single(row("trackway", "u32", 21.0), 21.0),
+            single(row("lttng-ust", "u32", 126.0), 126.0),
+            row("lw-ust", "u32", 30.0),
+        ];
+        let page = page(&report("tracepoint", rows));
+        assert_eq!(page.matches("<svg").count(), 3, "{page}");
+        assert_eq!(page.matches("<polyline").count(), 2);
+        for part in ["<th>99.9 %", "<td class=\"figure\">840.0", "Single events, in ns/event"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+
+    #[test]
+    fn units_have_tables_of_their_own() {
+        let extra = [("bytes <of> an event".to_owned(), 12.5)].into();
+        let bytes =
+            Row { unit: crate::results::Unit::BytesPerEvent, ..row("trackway", "u32", 8.0) };
+        let ns = Row { extra, ..row("trackway", "u32", 21.0) };
+        let page = page(&report("size", [ns, bytes]));
+        for part in ["<h3>In ns/event</h3>", "<h3>In bytes/event</h3>", "<th>bytes &lt;of&gt; an"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(page.matches("<table>").count(), 3);
+    }
+
+    #[test]
+    fn hundreds_of_rows_are_drawn_in_parts() {
+        let rows = (0..300)
+            .map(|one| row(&format!("tracer-{}", one % 50), &format!("case {}", one / 50), 20.0));
+        let page = page(&report("filter", rows));
+        let heights = page.split("viewBox=\"0 0 430 ").skip(1);
+        let heights: Vec<f64> = heights
+            .map(|rest| {
+                rest.split('"').next().and_then(|text| text.parse().ok()).expect("a height")
+            })
+            .collect();
+        assert!(heights.len() == 12 && heights.iter().all(|height| *height < 650.0), "{heights:?}");
+        assert_eq!(page.matches("<rect").count(), 300);
+    }
+}

@@ -1,0 +1,242 @@
+//! What all figures are drawn with: SVG within a page, whose colours are the page's.
+//!
+//! Main invariant: every figure is written beside its mark, so that nobody has to read it off an
+//! axis, and no colour says anything that words do not say, too.
+
+use std::fmt::Write as _;
+
+use super::scale::{Scale, mark};
+use super::strokes::Stroke;
+use crate::results::{Row, Unit};
+
+/// Width of a figure that has a line for itself, in pixels.
+pub(super) const WIDTH: f64 = 860.0;
+/// Width of a panel, of which two stand side by side.
+pub(super) const PANEL: f64 = 430.0;
+/// Most characters of its heading.
+pub(super) const HEADING_LETTERS: usize = 64;
+/// From one row to the next.
+pub(super) const ROW: f64 = 18.0;
+/// Colours of the page by what tracers' names begin with: the same in every figure. Others have
+/// the last.
+const FAMILIES: [(&str, &str); 10] = [
+    ("trackway", "c0"),
+    ("lttng", "c1"),
+    ("babeltrace", "c1"),
+    ("perf", "c2"),
+    ("ftrace", "c3"),
+    ("bpf", "c4"),
+    ("rbpf", "c4"),
+    ("strace", "c5"),
+    ("uftrace", "c5"),
+    ("", "c6"),
+];
+/// Most rows of a panel: half of what goes on a page of paper.
+const ROWS_MAX: usize = 32;
+/// Least room for a figure on an axis.
+const MARK_WIDTH: f64 = 36.0;
+
+/// What is shown together, below one title and above the command that repeats it.
+#[derive(Debug)]
+pub(super) struct Figure {
+    /// What it shows.
+    pub(super) title: String,
+    /// What its figures are, and which are good.
+    pub(super) about: String,
+    /// As SVG; narrow ones stand side by side.
+    pub(super) panels: Vec<String>,
+}
+
+/// Rows by their cases, in the order in which these come; a case of many rows is several times
+/// there.
+pub(super) fn by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
+    let mut cases: Vec<(&str, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let has_room = |case: &&mut (&str, Vec<&Row>)| case.1.len() < ROWS_MAX;
+        match cases.iter_mut().filter(has_room).find(|case| case.0 == row.case) {
+            Some(case) => case.1.push(row),
+            None => cases.push((&row.case, vec![row])),
+        }
+    }
+    cases
+}
+
+/// What an axis is: `ns/event on a logarithmic scale; less is better`.
+pub(super) fn axis_words(unit: Unit, scale: &Scale) -> String {
+    format!("{} on a {} scale; {}", unit.words(), scale.kind(), unit.which_is_better())
+}
+
+/// Words that fit: what is left out is in the middle, as names differ at their ends.
+pub(super) fn clipped(words: &str, most: usize) -> String {
+    let letters: Vec<char> = words.chars().collect();
+    if letters.len() <= most {
+        return words.to_owned();
+    }
+    let (begin, end) = (most / 2, most - most / 2 - 1);
+    let ends = [&letters[..begin], &['…'], &letters[letters.len() - end..]];
+    ends.concat().into_iter().collect()
+}
+
+/// Lines from the top to the bottom at a scale's figures, and these below.
+pub(super) fn axis_below(
+    plot: &mut Plot,
+    scale: &Scale,
+    (left, width): (f64, f64),
+    (top, bottom): (f64, f64),
+) {
+    for at in scale.marks() {
+        let x = left + width * scale.part(at);
+        plot.line("grid", (x, top), (x, bottom));
+    }
+    mark_along(plot, scale, (left, width), bottom);
+}
+
+/// A scale's figures below an axis: not each, where they are too many.
+pub(super) fn mark_along(plot: &mut Plot, scale: &Scale, (left, width): (f64, f64), bottom: f64) {
+    let mut free = f64::NEG_INFINITY;
+    for at in scale.marks() {
+        let x = left + width * scale.part(at);
+        plot.line("axis", (x, bottom), (x, bottom + 3.0));
+        if x >= free {
+            plot.words("middle", (x, bottom + 15.0), &mark(at));
+            free = x + MARK_WIDTH;
+        }
+    }
+}
+
+/// A figure while it is drawn.
+#[derive(Debug)]
+pub(super) struct Plot {
+    text: String,
+}
+
+impl Plot {
+    /// An empty one, of this width and height, that says in words what it shows.
+    pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
+        let title = escaped(title);
+        let class = if width > PANEL { " class=\"whole\"" } else { "" };
+        let text = format!(
+            "<svg{class} role=\"img\" viewBox=\"0 0 {width} {height:.0}\" \
+             aria-label=\"{title}\"><title>{title}</title>\n"
+        );
+        Self { text }
+    }
+
+    /// A line of one of the page's classes.
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        // Into a string: it cannot fail; nor can the others.
+        let _ = writeln!(
+            self.text,
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+        );
+    }
+
+    /// A rectangle of one of the page's classes.
+    pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        let _ = writeln!(
+            self.text,
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" \
+             height=\"{height:.1}\"/>",
+            width.max(1.0)
+        );
+    }
+
+    /// Words that begin (`start`), end (`end`) or stand (`middle`) at a point.
+    pub(super) fn words(&mut self, anchor: &str, (x, y): (f64, f64), words: &str) {
+        let words = escaped(words);
+        let _ = writeln!(
+            self.text,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
+        );
+    }
+
+    /// The heading of a panel, from a point on.
+    pub(super) fn heading(&mut self, (x, y): (f64, f64), words: &str) {
+        let words = escaped(words);
+        let _ =
+            writeln!(self.text, "<text class=\"heading\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>");
+    }
+
+    /// A line through points.
+    pub(super) fn through(&mut self, class: &str, points: &[(f64, f64)]) {
+        let mut text = String::new();
+        for (x, y) in points {
+            let _ = write!(text, "{x:.1},{y:.1} ");
+        }
+        let _ = writeln!(self.text, "<polyline class=\"{class}\" points=\"{}\"/>", text.trim_end());
+    }
+
+    /// A point with a tracer's marker.
+    pub(super) fn marker(&mut self, stroke: &Stroke, at: (f64, f64)) {
+        let (class, path) = (&stroke.class, stroke.shape.path(at));
+        let _ = writeln!(self.text, "<path class=\"{class}\" d=\"{path}\"/>");
+    }
+
+    /// A point of which there may be many.
+    pub(super) fn small_point(&mut self, class: &str, (x, y): (f64, f64)) {
+        let _ = writeln!(
+            self.text,
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.6\"/>"
+        );
+    }
+
+    /// As text.
+    pub(super) fn finish(self) -> String {
+        self.text + "</svg>\n"
+    }
+}
+
+/// Class of a tracer: that of its family.
+pub(super) fn colour(tracer: &str) -> &'static str {
+    let found = FAMILIES.iter().find(|family| tracer.starts_with(family.0));
+    found.map_or("c6", |family| family.1)
+}
+
+/// As text within HTML.
+pub(super) fn escaped(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Places as near to these as can be that are at least a row from each other, and above `bottom`.
+pub(super) fn apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
+    let mut places = wanted.to_vec();
+    for pair in order.windows(2) {
+        places[pair[1]] = places[pair[1]].max(places[pair[0]] + ROW);
+    }
+    // What was moved below the plot pushes the others up again.
+    let mut limit = bottom;
+    for &at in order.iter().rev() {
+        places[at] = places[at].min(limit);
+        limit = places[at] - ROW;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        assert_eq!(clipped("trackway-lockless-again", 11), "track…again");
+        assert_eq!(clipped("short", 11), "short");
+    }
+
+    #[test]
+    fn names_do_not_lie_over_each_other() {
+        for wanted in [vec![100.0, 101.0, 99.0], vec![400.0; 5], vec![60.0, 300.0]] {
+            let mut places = apart(&wanted, 400.0);
+            places.sort_by(f64::total_cmp);
+            assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= ROW - 1e-9), "{places:?}");
+            assert!(places.iter().all(|place| *place <= 400.0), "{places:?}");
+        }
+    }
+
+    #[test]
+    fn what_pages_must_not_take_for_tags_is_escaped() {
+        assert_eq!(escaped("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");
+    }
+}

@@ -1,0 +1,98 @@
+//! Stacks: what the parts of one event take, one behind the other (survey, Figure 10); a bar for
+//! each tracer. Parts have numbers, by which they are told below it, each with its figure.
+
+use super::plot::{Figure, Plot, WIDTH, axis_below, axis_words, clipped};
+use super::scale::Scale;
+use crate::figures::figure;
+use crate::results::{Row, WHOLE_EVENT};
+
+/// Room above the first bar, from one to the next, and below the last.
+const TOP: f64 = 8.0;
+const STEP: f64 = 76.0;
+const BOTTOM: f64 = 20.0;
+/// Room for names on the left.
+const NAMES: f64 = 160.0;
+/// Where numbers, the bar and the lines of words are, below the beginning of a step.
+const NUMBERS: f64 = 12.0;
+const BAR: f64 = 16.0;
+const BAR_HEIGHT: f64 = 16.0;
+const WORDS: [f64; 2] = [46.0, 61.0];
+/// Room on the right, for the sum.
+const SUM: f64 = 130.0;
+/// Least width of a part that has its number above it.
+const NUMBER_WIDTH: f64 = 9.0;
+/// Colours of parts, by their order; neighbours differ.
+const COLOURS: [&str; 10] =
+    ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c1 faint", "c0 faint", "c3 faint"];
+
+/// Returns, for each tracer whose whole event is among these rows, the parts of the event in their
+/// order: its other rows.
+pub(super) fn of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
+    let is_whole = |row: &&&'a Row| row.case == WHOLE_EVENT;
+    let wholes = rows.iter().filter(is_whole).filter(|row| !row.is_control);
+    let of_whole = |whole: &&'a Row| {
+        let is_part = |row: &&&'a Row| row.tracer == whole.tracer && !is_whole(row);
+        (whole.tracer.as_str(), rows.iter().filter(is_part).copied().collect())
+    };
+    wholes.map(of_whole).collect()
+}
+
+/// A bar for each tracer, of its parts in their order; `None` where there is nothing to see.
+pub(super) fn draw(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
+    let most = stacks.iter().map(|stack| sum(&stack.1)).fold(0.0, f64::max);
+    let scale = Scale::around(std::iter::once(most))?;
+    let unit = stacks.first()?.1.first()?.unit;
+    let title = "One event's parts, one behind the other";
+    let bottom = TOP + STEP * stacks.len() as f64;
+    let mut plot = Plot::new(title, (WIDTH, bottom + BOTTOM));
+    let width = WIDTH - NAMES - SUM;
+    axis_below(&mut plot, &scale, (NAMES, width), (TOP, bottom));
+    for (at, (tracer, parts)) in stacks.iter().enumerate() {
+        draw_stack(&mut plot, &scale, width, TOP + STEP * at as f64, (tracer, parts));
+    }
+    let about = axis_words(unit, &scale);
+    Some(Figure { title: title.to_owned(), about, panels: vec![plot.finish()] })
+}
+
+fn sum(parts: &[&Row]) -> f64 {
+    parts.iter().filter_map(|part| part.median()).sum()
+}
+
+fn draw_stack(
+    plot: &mut Plot,
+    scale: &Scale,
+    width: f64,
+    y: f64,
+    (tracer, parts): (&str, &[&Row]),
+) {
+    plot.words("end", (NAMES - 8.0, y + BAR + 12.0), &clipped(tracer, 29));
+    let x = |figure| NAMES + width * scale.part(figure);
+    let mut before = 0.0;
+    for (number, part) in parts.iter().enumerate() {
+        let after = before + part.median().unwrap_or_default();
+        let (from, to) = (x(before), x(after));
+        let class = COLOURS[number % COLOURS.len()];
+        plot.bar(class, (from, y + BAR), (to - from, BAR_HEIGHT));
+        if to - from >= NUMBER_WIDTH {
+            let place = (f64::midpoint(from, to), y + NUMBERS);
+            plot.words("middle", place, &(number + 1).to_string());
+        }
+        before = after;
+    }
+    if let Some(part) = parts.first() {
+        let place = (x(before) + 6.0, y + BAR + 12.0);
+        plot.words("start", place, &figure(part.unit, before));
+    }
+    let words: Vec<String> = parts
+        .iter()
+        .enumerate()
+        .map(|(at, part)| {
+            let said = figure(part.unit, part.median().unwrap_or_default());
+            format!("{} {} {said}", at + 1, part.case)
+        })
+        .collect();
+    let lines = words.chunks(words.len().div_ceil(WORDS.len()).max(1));
+    for (line, below) in lines.zip(WORDS) {
+        plot.words("start", (NAMES, y + below), &line.join(" · "));
+    }
+}

@@ -1,0 +1,123 @@
+//! Which line is a tracer's: its family's colour, and beside it a dash and a marker that no other
+//! tracer of the suite has both of, so that lines are told apart on grey paper, too.
+
+use super::plot::colour;
+use crate::results::TRACKWAY;
+
+/// Kinds of lines: whole, and broken in several ways.
+const DASHES: usize = 5;
+/// Shapes of markers: [`Shape::of`] has one for each number below.
+const SHAPES: usize = 7;
+
+/// The line of a tracer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stroke {
+    /// Classes of the page.
+    pub(super) class: String,
+    /// What its points are marked with.
+    pub(super) shape: Shape,
+}
+
+/// What a point is marked with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
+    Cross,
+    TriangleDown,
+    Plus,
+}
+
+impl Shape {
+    const fn of(number: usize) -> Self {
+        match number % SHAPES {
+            0 => Self::Circle,
+            1 => Self::Square,
+            2 => Self::Triangle,
+            3 => Self::Diamond,
+            4 => Self::Cross,
+            5 => Self::TriangleDown,
+            _ => Self::Plus,
+        }
+    }
+
+    /// Its outline around a point, as the `d` of an SVG path.
+    pub(super) fn path(self, (x, y): (f64, f64)) -> String {
+        let corners: &[(f64, f64)] = match self {
+            Self::Circle => {
+                let (left, width) = (x - 3.0, 6.0);
+                return format!("M{left:.1} {y:.1}a3 3 0 1 0 {width} 0a3 3 0 1 0 -{width} 0z");
+            }
+            Self::Cross => {
+                let (left, top) = (x - 3.5, y - 3.5);
+                return format!("M{left:.1} {top:.1}l7 7m0 -7l-7 7");
+            }
+            Self::Plus => {
+                let left = x - 4.5;
+                return format!("M{left:.1} {y:.1}h9m-4.5 -4.5v9");
+            }
+            Self::Square => &[(-3.0, -3.0), (3.0, -3.0), (3.0, 3.0), (-3.0, 3.0)],
+            Self::Triangle => &[(0.0, -4.5), (4.0, 3.0), (-4.0, 3.0)],
+            Self::TriangleDown => &[(0.0, 4.5), (4.0, -3.0), (-4.0, -3.0)],
+            Self::Diamond => &[(0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)],
+        };
+        let points: Vec<String> =
+            corners.iter().map(|(dx, dy)| format!("{:.1} {:.1}", x + dx, y + dy)).collect();
+        format!("M{}z", points.join("L"))
+    }
+}
+
+/// Lines of a suite's tracers: the same in all of its figures.
+#[derive(Debug)]
+pub(super) struct Strokes<'a>(Vec<&'a str>);
+
+impl<'a> Strokes<'a> {
+    /// For these, of which some may be named several times. Ours as it is used has the whole line.
+    pub(super) fn of(tracers: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut known = vec![TRACKWAY];
+        for tracer in tracers {
+            if !known.contains(&tracer) {
+                known.push(tracer);
+            }
+        }
+        Self(known)
+    }
+
+    /// A tracer's.
+    pub(super) fn stroke(&self, tracer: &str) -> Stroke {
+        let number = self.0.iter().position(|known| *known == tracer).unwrap_or(self.0.len());
+        // Their product is the least number at which both come round.
+        let (dash, shape) = (number % DASHES, Shape::of(number));
+        Stroke { class: format!("{} stroke{dash}", colour(tracer)), shape }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_tracers_have_one_dash_and_one_marker() {
+        let names: Vec<String> =
+            (1..DASHES * SHAPES).map(|one| format!("trackway-{one}")).collect();
+        let strokes = Strokes::of(names.iter().chain(&names).map(String::as_str));
+        let names = [&["trackway".to_owned()], &names[..]].concat();
+        let all: Vec<Stroke> = names.iter().map(|name| strokes.stroke(name)).collect();
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{at}: {one:?}");
+        }
+        assert_eq!(all[0].class, "c0 stroke0");
+        // One family has one colour, whatever else differs.
+        assert!(all.iter().all(|one| one.class.starts_with("c0 ")));
+    }
+
+    #[test]
+    fn markers_have_outlines_of_their_own() {
+        let paths: Vec<String> = (0..SHAPES).map(|one| Shape::of(one).path((10.0, 20.0))).collect();
+        for (at, path) in paths.iter().enumerate() {
+            assert!(path.starts_with('M') && !paths[..at].contains(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Cases in words: for programs they are short; people read what they mean.
+
+use crate::case::Payload;
+use crate::results::Row;
+
+/// What cases begin with, and what it is.
+const PAYLOADS: [(Payload, &str); 5] = [
+    (Payload::Number, "one u32"),
+    (Payload::Record, "a string, a u32 and a u64"),
+    (Payload::Printf, "a formatted text"),
+    (Payload::Views, "a text, four u32 and a u64"),
+    (Payload::Scope, "a scope: two events"),
+];
+/// What is added to events.
+const CONTEXTS: [(&str, &str); 3] = [
+    (" + vtid", " + the thread's id"),
+    (" + vpid", " + the process's id"),
+    (" + procname", " + the process's name"),
+];
+
+/// A case as a heading.
+pub(super) fn of_case(case: &str) -> String {
+    let known = PAYLOADS.iter().find_map(|(payload, words)| {
+        let rest = case.strip_prefix(payload.title())?;
+        let is_whole = rest.is_empty() || rest.starts_with(", ") || rest.starts_with(" + ");
+        is_whole.then(|| format!("{words}{rest}"))
+    });
+    let words = known.unwrap_or_else(|| case.to_owned());
+    CONTEXTS.iter().fold(words, |words, (short, long)| words.replace(short, long))
+}
+
+/// What cases that differ in x have in common: their words without the number, of which there may
+/// be one or several.
+pub(super) fn family(case: &str, x: f64) -> String {
+    let without = |word: &str| {
+        let number = digits(word);
+        let word = if number.parse() == Ok(x) { word.replacen(number, "", 1) } else { word.into() };
+        let (word, comma) = word.strip_suffix(',').map_or((&*word, ""), |word| (word, ","));
+        format!("{}{comma}", word.strip_suffix('s').unwrap_or(word))
+    };
+    let words: Vec<String> = case.split(' ').map(without).filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// Such cases as one heading: `one u32, 1 to 8 threads`. `axis` is what x is.
+pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
+    let with_x = || rows.iter().filter_map(|row| Some((row.x?, *row)));
+    let Some((first, _)) = with_x().min_by(|one, other| one.0.total_cmp(&other.0)) else {
+        return String::new();
+    };
+    // Its words are those of several.
+    let Some((last, row)) = with_x().max_by(|one, other| one.0.total_cmp(&other.0)) else {
+        return String::new();
+    };
+    let mut is_said = false;
+    let with_both = |word: &str| {
+        if is_said || digits(word).parse() != Ok(last) {
+            return word.to_owned();
+        }
+        is_said = true;
+        word.replacen(digits(word), &format!("{first} to {last}"), 1)
+    };
+    let words: Vec<String> = row.case.split(' ').map(with_both).collect();
+    let words = of_case(&words.join(" "));
+    if is_said { words } else { format!("{words}, {first} to {last} {axis}") }
+}
+
+/// The number in a word.
+fn digits(word: &str) -> &str {
+    word.trim_matches(|letter: char| !letter.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::fixtures::row;
+
+    #[test]
+    fn cases_are_told_in_words() {
+        for (case, words) in [
+            ("u32, 1 thread", "one u32, 1 thread"),
+            ("u32 + vtid + vpid", "one u32 + the thread's id + the process's id"),
+            (
+                "str,u32,u64 + vtid, 1 thread",
+                "a string, a u32 and a u64 + the thread's id, 1 thread",
+            ),
+            ("\"%s (%d)\"", "a formatted text"),
+            ("u32s", "u32s"),
+            ("getppid", "getppid"),
+        ] {
+            assert_eq!(of_case(case), words);
+        }
+    }
+
+    #[test]
+    fn cases_that_differ_in_x_are_a_family() {
+        assert_eq!(family("u32, 1 thread", 1.0), family("u32, 16 threads", 16.0));
+        assert_eq!(family("9 predicates, last false", 9.0), "predicate, last false");
+        assert_ne!(family("u32, 1 thread", 1.0), family("u64, 1 thread", 1.0));
+        assert_eq!(family("str(64)", 64.0), family("str(8)", 8.0));
+        assert_ne!(family("str(64)", 64.0), family("bytes(64)", 64.0));
+    }
+
+    #[test]
+    fn families_say_from_where_to_where() {
+        let title = |cases: &[(&str, f64)]| {
+            let rows: Vec<Row> =
+                cases.iter().map(|(case, x)| Row { x: Some(*x), ..row("a", case, 1.0) }).collect();
+            of_family(&rows.iter().collect::<Vec<&Row>>(), "bytes")
+        };
+        assert_eq!(
+            title(&[("u32, 1 thread", 1.0), ("u32, 8 threads", 8.0)]),
+            "one u32, 1 to 8 threads"
+        );
+        assert_eq!(
+            title(&[("openat, a name of 255 bytes", 255.0), ("openat, a name of 0 bytes", 0.0)]),
+            "openat, a name of 0 to 255 bytes"
+        );
+        assert_eq!(title(&[("small", 1.0), ("large", 9.0)]), "large, 1 to 9 bytes");
+    }
+}

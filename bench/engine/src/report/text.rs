@@ -1,0 +1,343 @@
+//! A report as text: a table for each suite, tracers down, cases across.
+
+use std::io::{self, Write};
+
+use super::table::Table;
+use crate::figures::{figure, number, times_between};
+use crate::null_control;
+use crate::results::{Bar, Ended, Report, Row, RowStatus, SuiteRows};
+use crate::stats::Spread;
+
+/// For what was not measured.
+const NOTHING: &str = "·";
+/// Most columns that stand side by side; more go below each other.
+const ACROSS_MAX: usize = 4;
+/// Most characters of a line, if it has more than one such column.
+const LINE_MAX: usize = 100;
+
+/// Writes everything that a person decides by to `output`.
+///
+/// # Errors
+///
+/// Those of `output`.
+pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
+    writeln!(output, "{}", report.machine.words())?;
+    for note in &report.notes {
+        writeln!(output, "{}: {}", note.about, note.text)?;
+    }
+    if !report.notes.is_empty() {
+        writeln!(output)?;
+    }
+    for (_, suite) in report.ordered() {
+        writeln!(output, "{}", suite_text(suite))?;
+    }
+    if let Some(bars) = bars_text(&report.bars) {
+        write!(output, "{bars}")?;
+    }
+    let controls = null_control::that_differ(report);
+    if !controls.is_empty() {
+        writeln!(output, "\nControls that differ, so that no figure beside them decides anything")?;
+    }
+    for line in controls {
+        writeln!(output, "  {line}")?;
+    }
+    if report.is_partial {
+        writeln!(output, "\nIt ended before everything was measured.")?;
+    }
+    Ok(())
+}
+
+fn suite_text(suite: &SuiteRows) -> String {
+    let units = suite.units();
+    let words: Vec<String> = units
+        .iter()
+        .map(|unit| {
+            let more = if unit.more_is_better() { ": more is better" } else { "" };
+            format!("{}{more}", unit.words())
+        })
+        .collect();
+    let (title, words) = (&suite.title, words.join(", "));
+    let head = [words.as_str(), &suite.repeats].into_iter().filter(|words| !words.is_empty());
+    let head: Vec<&str> = head.collect();
+    let mut text = format!("{title} ({})\n{}\n\n", head.join("; "), method(suite));
+    for unit in &units {
+        if units.len() > 1 {
+            text += &format!("In {}:\n\n", unit.words());
+        }
+        let rows = suite.measured_in(*unit);
+        text += &tables(&cases(&rows), |some| table(suite, &rows, some));
+        text += &tails(&rows);
+        text += &extras(&rows);
+    }
+    for row in suite.rows.iter().filter(|row| row.is_control) {
+        text += &null_control::line(row).map_or_else(String::new, |words| format!("  {words}\n"));
+    }
+    text += &measuring(suite);
+    text += &reasons(suite);
+    text
+}
+
+/// Tables of these columns, as many in each as there is room for.
+fn tables(columns: &[&str], table: impl Fn(&[&str]) -> String) -> String {
+    let (mut text, mut left) = (String::new(), columns);
+    while !left.is_empty() {
+        let most = left.len().min(ACROSS_MAX);
+        let fits = |text: &str| text.lines().all(|line| line.chars().count() <= LINE_MAX);
+        let fitting = (2..=most).rev().find(|&count| fits(&table(&left[..count])));
+        let (here, rest) = left.split_at(fitting.unwrap_or(1));
+        text += &(table(here) + "\n");
+        left = rest;
+    }
+    text
+}
+
+/// How single events' figures are distributed, where they are known.
+fn tails(rows: &[&Row]) -> String {
+    let mut table = Table::default();
+    let head = ["min", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
+    table.row(["single events"].into_iter().chain(head));
+    let mut is_empty = true;
+    for row in rows {
+        let Some(tail) = row.tail else { continue };
+        let figures =
+            [tail.mean, tail.deviation, tail.p50, tail.p90, tail.p99, tail.p999, tail.max];
+        let cells = figures.map(|one| figure(row.unit, one));
+        let min = tail.min.map_or_else(|| NOTHING.to_owned(), |one| figure(row.unit, one));
+        table.row([format!("{}: {}", row.tracer, row.case), min].into_iter().chain(cells));
+        is_empty = false;
+    }
+    if is_empty { String::new() } else { table.text() + "\n" }
+}
+
+/// What else there is to know.
+fn extras(rows: &[&Row]) -> String {
+    tables(&SuiteRows::extras(rows), |some| {
+        let mut table = Table::default();
+        table.row(["also"].iter().copied().chain(some.iter().copied()));
+        let has_one = |row: &&&Row| some.iter().any(|name| row.extra.contains_key(*name));
+        for row in rows.iter().filter(has_one) {
+            let cells = some.iter().map(|name| {
+                row.extra.get(*name).map_or_else(|| NOTHING.to_owned(), |one| number(*one))
+            });
+            table.row([format!("{}: {}", row.tracer, row.case)].into_iter().chain(cells));
+        }
+        table.text()
+    })
+}
+
+/// What the cost of measuring was, where it was taken out.
+fn measuring(suite: &SuiteRows) -> String {
+    let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.measuring.is_some()).collect();
+    let costs: Vec<f64> = rows.iter().filter_map(|row| row.measuring).collect();
+    let (Some(first), Some(spread)) = (rows.first(), Spread::of(&costs)) else {
+        return String::new();
+    };
+    let [least, most] = [spread.min, spread.max].map(|cost| figure(first.unit, cost));
+    let unit = first.unit.words();
+    let how_many = costs.len();
+    format!("  measuring itself takes {least} to {most} {unit}: taken out of {how_many} rows\n")
+}
+
+/// How it was measured.
+pub fn method(suite: &SuiteRows) -> String {
+    let rounds = match suite.rounds {
+        0 => "nothing was measured in a whole round".to_owned(),
+        1 => "one round: to see that it works, not for figures".to_owned(),
+        rounds => format!("medians of {rounds} rounds ± half of what nine in ten span"),
+    };
+    let ended = match suite.ended {
+        Ended::Sure => ", which made all ratios sure to 2 %",
+        Ended::Interrupted => ", when it was interrupted",
+        Ended::Rounds | Ended::Time | Ended::Nothing => "",
+    };
+    rounds + ended
+}
+
+/// Cases, in the order of the rows.
+fn cases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    let mut cases: Vec<&str> = Vec::new();
+    for row in rows {
+        if !cases.contains(&row.case.as_str()) {
+            cases.push(&row.case);
+        }
+    }
+    cases
+}
+
+/// Tracers with a figure in one of these cases.
+fn tracers<'a>(rows: &[&'a Row], cases: &[&str]) -> Vec<&'a str> {
+    let mut tracers: Vec<&str> = Vec::new();
+    for row in rows {
+        let is_in = cases.contains(&row.case.as_str());
+        if is_in && !row.is_control && !tracers.contains(&row.tracer.as_str()) {
+            tracers.push(&row.tracer);
+        }
+    }
+    tracers
+}
+
+fn table(suite: &SuiteRows, rows: &[&Row], cases: &[&str]) -> String {
+    let mut table = Table::default();
+    table.row([""].iter().copied().chain(cases.iter().copied()));
+    for tracer in tracers(rows, cases) {
+        let cells = cases.iter().map(|case| {
+            let row = rows.iter().find(|row| row.tracer == tracer && row.case == *case);
+            row.map_or_else(|| NOTHING.to_owned(), |row| cell(suite, row))
+        });
+        table.row([tracer.to_owned()].into_iter().chain(cells));
+    }
+    table.text()
+}
+
+/// The figure, and in terms of whose it is how much.
+fn cell(suite: &SuiteRows, row: &Row) -> String {
+    let Some(spread) = row.spread else { return NOTHING.to_owned() };
+    let mut text = figure(row.unit, spread.median);
+    if spread.count > 1 {
+        text += &format!(" ±{}", figure(row.unit, (spread.p95 - spread.p5) / 2.0));
+    }
+    let other = row.beside.and_then(|other| suite.rows.get(other));
+    match (row.times, other) {
+        (Some(times), Some(_)) => text + " " + &times_between(&times),
+        _ => text,
+    }
+}
+
+/// Why rows have no figures, or not of all rounds: once for each tracer and reason.
+fn reasons(suite: &SuiteRows) -> String {
+    let line = |(row, count): (&Row, usize)| {
+        let reason = row.reason.as_deref().unwrap_or_default();
+        match (row.status, count) {
+            (RowStatus::Absent, 1) => format!("  {}: absent, because {reason}\n", row.tracer),
+            (RowStatus::Absent, _) => {
+                format!("  {}: absent, because {reason} ({count} rows)\n", row.tracer)
+            }
+            _ => format!("  {}, {}: {}: {reason}\n", row.tracer, row.case, row.fate()),
+        }
+    };
+    suite.reasons().into_iter().map(line).collect()
+}
+
+/// The bars, line by line, under the suites that show them.
+fn bars_text(bars: &[Bar]) -> Option<String> {
+    /// Least widths of what is asked, and of what was measured.
+    const WIDTHS: (usize, usize) = (62, 20);
+    let most = |of: fn(&Bar) -> &str| bars.iter().map(|bar| of(bar).chars().count()).max();
+    let (asked, width) = (most(|bar| &bar.what)?.max(WIDTHS.0), most(|bar| &bar.measured)?);
+    let width = width.max(WIDTHS.1);
+    let mut text = "What Trackway set out to reach\n".to_owned();
+    let mut heading = None;
+    for bar in bars {
+        // No suite has rounds that was not measured; its bars name it themselves.
+        let suite = if bar.rounds > 0 { bar.suite.as_str() } else { "" };
+        if heading != Some(suite) {
+            text.push('\n');
+            text += suite;
+            text += if suite.is_empty() { "" } else { "\n" };
+            heading = Some(suite);
+        }
+        let (what, measured, standing) = (&bar.what, &bar.measured, bar.standing());
+        let line = format!("  {what:<asked$}  {measured:<width$}  {standing}");
+        text += line.trim_end();
+        text.push('\n');
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Unit;
+    use crate::results::fixtures::{report, row};
+    use crate::stats::{Ratio, Tail};
+
+    #[test]
+    fn reports_have_tables_controls_and_reasons() {
+        let times = |median| Ratio { median, interval: Some((median - 0.01, median + 0.01)) };
+        let lttng =
+            Row { beside: Some(0), times: Some(times(6.0)), ..row("lttng-ust", "u32", 126.0) };
+        let control = Row {
+            beside: Some(0),
+            times: Some(times(1.0)),
+            is_control: true,
+            ..row("trackway again", "u32", 21.0)
+        };
+        let absent = Row {
+            status: RowStatus::Absent,
+            reason: Some("perf is not installed".to_owned()),
+            spread: None,
+            ..row("perf", "u32", 1.0)
+        };
+        let failed = Row {
+            status: RowStatus::Failed,
+            reason: Some("its own output shows no event".to_owned()),
+            ..absent.clone()
+        };
+        let reason = Some("too late".to_owned());
+        let late = Row { reason, failed_rounds: 1, ..row("trackway", "u32", 21.0) };
+        let rows = [late, lttng, control, absent, failed];
+        let mut text = Vec::new();
+        print_report(&report("tracepoint", rows), &mut text).expect("a string takes all");
+        let text = String::from_utf8(text).expect("UTF-8");
+        let expected = "\
+What an event costs (ns/event; survey, Tables IV and VI)
+medians of 3 rounds ± half of what nine in ten span
+
+                          u32
+  trackway         21.0 ±0.45
+  lttng-ust  126.0 ±0.45 ×6.00 (5.99–6.01)
+
+  the same twice (trackway again): ×1.000 (0.990–1.010), nil: all of it within 3 %
+  trackway, u32: measured, but for a round that failed: too late
+  perf: absent, because perf is not installed
+  perf, u32: FAILED: its own output shows no event
+";
+        let from = text.find("What an event").expect("a heading");
+        assert_eq!(text[from..].trim_end().replace(' ', ""), expected.trim_end().replace(' ', ""));
+    }
+
+    #[test]
+    fn tables_are_as_wide_as_a_terminal_and_leave_no_case_out() {
+        let times = Some(Ratio { median: 6.5, interval: Some((6.25, 6.75)) });
+        let case = |at: usize| format!("case {at}, as long as some are");
+        let rows = (0..7).flat_map(|at| {
+            let theirs = Row { beside: Some(0), times, ..row("lttng-ust", &case(at), 126.0) };
+            [row("trackway", &case(at), 21.0), theirs]
+        });
+        let text = suite_text(&crate::results::fixtures::suite(rows));
+        assert!(text.lines().all(|line| line.chars().count() <= LINE_MAX), "{text}");
+        assert_eq!(text.matches("×6.50 (6.25–6.75)").count(), 7);
+        assert!((0..7).all(|at| text.matches(&case(at)).count() == 1), "{text}");
+        // What does not fit stands by itself.
+        let wide = "a case ".repeat(20);
+        let alone = tables(&[&wide, "b", "c"], |some| some.join(" "));
+        assert_eq!(alone, format!("{wide}\nb c\n"));
+    }
+
+    #[test]
+    fn units_are_apart_and_tails_and_extras_have_tables() {
+        let tail = Tail::of(&[(20.0, 990), (900.0, 10)]);
+        let extra = [("bytes/event".to_owned(), 12.5), ("threads".to_owned(), 2.0)].into();
+        let ours = Row { tail, extra, measuring: Some(7.0), ..row("trackway", "u32", 20.0) };
+        let steps = Row { unit: Unit::InstructionsPerEvent, ..row("trackway", "u32", 60.0) };
+        let text = suite_text(&crate::results::fixtures::suite([ours, steps]));
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for expected in [
+            "What an event costs (ns/event, instructions/event; survey, Tables IV and VI)",
+            "In ns/event:",
+            "trackway 20.0 ±0.45",
+            "single events min mean deviation 50 % 90 % 99 % 99.9 % max",
+            "trackway: u32 20.0 28.8 87.6 20.0 20.0 20.0 900.0 900.0",
+            "also bytes/event threads",
+            "trackway: u32 12.5 2",
+            "In instructions/event:",
+            "trackway 60.0 ±0.45",
+            "measuring itself takes 7.0 to 7.0 ns/event: taken out of 1 rows",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected}: {lines:#?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Made-up rows, suites and reports, for tests.
+
+use std::collections::BTreeMap;
+
+use super::{Ended, FORMAT, Report, Row, RowStatus, SuiteRows, Unit};
+use crate::stats::Spread;
+
+/// A row that was measured in three rounds.
+pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
+    let samples = [figure - 0.5, figure, figure + 0.5];
+    Row {
+        tracer: tracer.to_owned(),
+        case: case.to_owned(),
+        x: None,
+        status: RowStatus::Measured,
+        reason: None,
+        failed_rounds: 0,
+        unit: Unit::NsPerEvent,
+        emitted: None,
+        recorded: None,
+        lost: None,
+        overwritten: None,
+        bytes_per_event: None,
+        samples: samples.map(Some).to_vec(),
+        spread: Spread::of(&samples),
+        histogram: Vec::new(),
+        tail: None,
+        measuring: None,
+        beside: None,
+        times: None,
+        added: None,
+        extra: BTreeMap::new(),
+        extra_samples: BTreeMap::new(),
+        is_control: false,
+        command: String::new(),
+    }
+}
+
+/// A row that was measured in eight rounds, alike.
+pub fn steady(tracer: &str, case: &str, figure: f64) -> Row {
+    let samples = [figure; 8];
+    let (spread, samples) = (Spread::of(&samples), samples.map(Some).to_vec());
+    Row { samples, spread, ..row(tracer, case, figure) }
+}
+
+/// With what else is known of it, in all rounds alike.
+pub fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
+    let samples = row.samples.iter().map(|sample| sample.map(|_| figure)).collect();
+    row.extra.insert(what.to_owned(), figure);
+    row.extra_samples.insert(what.to_owned(), samples);
+    row
+}
+
+/// A suite with these rows.
+pub fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
+    SuiteRows {
+        title: "What an event costs".to_owned(),
+        repeats: "survey, Tables IV and VI".to_owned(),
+        x_axis: "threads".to_owned(),
+        command: "trackway bench tracepoint".to_owned(),
+        rounds: 3,
+        seconds: 12.0,
+        is_partial: false,
+        ended: Ended::Time,
+        rows: rows.into_iter().collect(),
+    }
+}
+
+/// A report with one suite.
+pub fn report(name: &str, rows: impl IntoIterator<Item = Row>) -> Report {
+    let suites = [(name.to_owned(), suite(rows))].into_iter().collect();
+    Report { format: FORMAT, suites, ..Report::default() }
+}

@@ -1,0 +1,33 @@
+//! Names in results that reports treat in a way of their own.
+
+/// Suites in the order in which they are measured, and shown in every report.
+pub const SUITES: [&str; 18] = [
+    "tracepoint",
+    "cases",
+    "scaling",
+    "paths",
+    "breakdown",
+    "syscall",
+    "filter",
+    "sharing",
+    "payload",
+    "size",
+    "drain",
+    "workload",
+    "latency",
+    "startup",
+    "reading",
+    "spans",
+    "preload",
+    "sessions",
+];
+
+/// The tracer that all others are beside; names of its other ways of use begin with it.
+pub const TRACKWAY: &str = "trackway";
+/// The loop alone: no tracer.
+pub const EMPTY_LOOP: &str = "empty-loop";
+/// A copy into a buffer, with nothing in it that Trackway could do better or worse: the only one of
+/// its rows that others are compared by.
+pub const NO_PROTECTION: &str = "trackway-no-protection";
+/// The case of an event as a whole, whose parts are other cases of the same tracer.
+pub const WHOLE_EVENT: &str = "whole event";

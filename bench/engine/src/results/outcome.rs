@@ -1,0 +1,173 @@
+//! What all results have: accounts of events, bars, notes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::stats::Ratio;
+
+/// What became of the events, by the tracer's own output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Events that the workload emitted.
+    pub emitted: u64,
+    /// Events in the trace.
+    pub recorded: u64,
+    /// Events that the tracer counted as discarded.
+    pub lost: u64,
+    /// Events that newer ones overwrote.
+    pub overwritten: u64,
+    /// Bytes of the recorded events, without the packets' headers; 0 if no trace was found.
+    pub record_bytes: u64,
+}
+
+impl Account {
+    /// Whether every event is accounted for.
+    pub const fn is_complete(&self) -> bool {
+        self.recorded + self.lost + self.overwritten == self.emitted
+    }
+
+    /// Bytes of one event.
+    pub fn bytes_per_event(&self) -> Option<f64> {
+        let known = self.recorded > 0 && self.record_bytes > 0;
+        known.then(|| self.record_bytes as f64 / self.recorded as f64)
+    }
+
+    /// Bytes of so many of the recorded events.
+    pub fn bytes_of(&self, events: u64) -> u64 {
+        let bytes = u128::from(self.record_bytes) * u128::from(events);
+        u64::try_from(bytes / u128::from(self.recorded.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Adds another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.emitted += other.emitted;
+        self.recorded += other.recorded;
+        self.lost += other.lost;
+        self.overwritten += other.overwritten;
+        self.record_bytes += other.record_bytes;
+    }
+
+    /// In words, for people who want to know what is missing.
+    pub fn words(&self) -> String {
+        format!(
+            "{} emitted, {} recorded, {} lost, {} overwritten",
+            self.emitted, self.recorded, self.lost, self.overwritten
+        )
+    }
+}
+
+/// Something that Trackway set out to reach.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bar {
+    /// The suite that shows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub suite: String,
+    /// What is asked, in words, with the bound.
+    pub what: String,
+    /// What was measured, in words, with its interval.
+    pub measured: String,
+    /// The same in numbers, where it is of rounds and not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<Ratio>,
+    /// How many rounds say so.
+    #[serde(default)]
+    pub rounds: usize,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Why it is not decided, where its figure alone would decide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Bar {
+    /// One that nothing is known of.
+    pub fn not_measured(what: &str) -> Self {
+        Self {
+            suite: String::new(),
+            what: what.to_owned(),
+            measured: "not measured".to_owned(),
+            figure: None,
+            rounds: 0,
+            verdict: Verdict::Unknown,
+            reason: None,
+        }
+    }
+
+    /// Takes back what its figure decides, for this reason.
+    pub fn is_not_decided(&mut self, reason: String) {
+        if matches!(self.verdict, Verdict::Holds | Verdict::Misses) {
+            self.verdict = Verdict::Undecided;
+            self.reason = Some(reason);
+        }
+    }
+
+    /// How it stands, in words; none where there is nothing to say. One round is a figure, and
+    /// decides nothing.
+    pub fn standing(&self) -> String {
+        match (self.verdict, &self.reason) {
+            (Verdict::Holds, _) => "holds".to_owned(),
+            (Verdict::Misses, _) => "misses".to_owned(),
+            (Verdict::Undecided, Some(reason)) => format!("not decided: {reason}"),
+            (Verdict::Undecided, None) if self.rounds > 1 => {
+                format!("not decided ({} rounds)", self.rounds)
+            }
+            (Verdict::Undecided | Verdict::Unknown, _) => String::new(),
+        }
+    }
+}
+
+/// How a bar stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is reached, surely.
+    Holds,
+    /// It is not, surely.
+    Misses,
+    /// The interval of what was measured has the bound in it, or there are too few rounds, or there
+    /// is a reason not to believe it.
+    Undecided,
+    /// Something that it needs was not measured; or nothing is asked of it.
+    Unknown,
+}
+
+/// Something that was skipped or failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Which tracer or part.
+    pub about: String,
+    /// What, in words: `skipped, because …`.
+    pub text: String,
+    /// Whether it is a failure: something that should have worked.
+    pub is_failure: bool,
+}
+
+impl Note {
+    /// Something should have worked.
+    pub fn failed(about: &str, error: &Error) -> Self {
+        let text = format!("failed: {error}");
+        Self { about: about.to_owned(), text, is_failure: true }
+    }
+
+    /// Something is not here, or cannot be.
+    pub fn skipped(about: &str, reason: &str) -> Self {
+        let text = format!("skipped, because {reason}");
+        Self { about: about.to_owned(), text, is_failure: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_add_up() {
+        let mut account = Account { emitted: 10, recorded: 4, lost: 1, ..Account::default() };
+        assert!(!account.is_complete());
+        account.overwritten = 5;
+        assert!(account.is_complete());
+        assert_eq!(account.bytes_per_event(), None);
+        account.add(&Account { record_bytes: 32, ..account });
+        assert_eq!((account.emitted, account.bytes_per_event()), (20, Some(4.0)));
+    }
+}

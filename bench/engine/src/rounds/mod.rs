@@ -1,0 +1,421 @@
+//! How rows are measured: in rounds, in an order that is drawn anew for each, until their ratios
+//! are sure enough or there is no more time.
+//!
+//! Main invariants: a row's ratio is of figures of the same round, between which there are only
+//! rows that are told in terms of the same or do the same case; a round that a row has no figure
+//! of counts for nobody's ratio with it; what fails costs its own rows, or only the round, if it
+//! does so seldom; a row whose tracer keeps events counts as measured only if the tracer's own
+//! output shows them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::order::Shuffle;
+use crate::results::{Account, Ended, Row, RowStatus, SuiteRows};
+use crate::settings::Settings;
+use crate::signals;
+use crate::stats::{self, Ratio, Spread, Tail};
+use crate::suite::{Entry, Sample, Suite, SuiteContext};
+
+/// Half of a ratio's interval of confidence, in terms of the ratio, that is sure enough.
+const SURE: f64 = 0.02;
+/// Most rounds that are made on our own account.
+const ROUNDS_MAX: u32 = 60;
+/// Fewest after which it is over because the ratios are sure: with few more than the six that an
+/// interval needs, those that happen to agree would end it too soon: it is looked at after each.
+const ROUNDS_MIN: u32 = 12;
+/// Fewest after which it is over because there is no more time: with less there is no interval of
+/// confidence (`stats::median_interval`).
+const ROUNDS_LATE: u32 = 8;
+/// Fewest good rounds that a row is measured by in which others failed; two thirds of all must be
+/// good.
+const KEPT_MIN: usize = 3;
+/// Entries from which on a histogram is made shorter.
+const HISTOGRAM_MERGED_AT: usize = 100_000;
+
+/// What begins so in [`Sample::extra`] is of all rounds the greatest, or the sum, and not the
+/// median.
+const GREATEST: &str = "greatest";
+const IN_ALL: &str = "in all";
+
+/// When a suite has had rounds enough.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Limits {
+    rounds: Option<u32>,
+    seconds: f64,
+}
+
+impl Limits {
+    fn of(suite: &dyn Suite, settings: &Settings) -> Self {
+        let quick = settings.quick.then_some(1);
+        Self { rounds: settings.rounds.or(quick), seconds: suite.seconds(settings) }
+    }
+
+    /// Why there is no round after these, if there is none.
+    fn reached(&self, rounds: u32, elapsed: Duration, is_sure: impl Fn() -> bool) -> Option<Ended> {
+        if let Some(wanted) = self.rounds {
+            return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
+        }
+        if rounds >= ROUNDS_MIN && is_sure() {
+            return Some(Ended::Sure);
+        }
+        let is_late = elapsed.as_secs_f64() >= self.seconds && rounds >= ROUNDS_LATE;
+        (is_late || rounds >= ROUNDS_MAX).then_some(Ended::Time)
+    }
+}
+
+/// Seconds that a suite takes about; where somebody says how many rounds, at most.
+pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
+    // In the time that it says it has the fewest rounds that are enough, or more.
+    let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
+    let times = |rounds: u32| f64::from(rounds.max(1)) / f64::from(in_that_time);
+    suite.seconds(settings) * settings.rounds.map_or(1.0, times)
+}
+
+/// Measures a suite, and tells `keep` after each round what there is.
+///
+/// Interruptions end it: what was measured is in what it gives.
+///
+/// # Errors
+///
+/// If the suite cannot begin.
+pub(crate) fn measure(
+    suite: &mut dyn Suite,
+    context: &SuiteContext<'_>,
+    keep: &mut dyn FnMut(&SuiteRows),
+) -> Result<SuiteRows> {
+    let entries = suite.enter(context);
+    let found = entries.map(|entries| Measuring::new(suite, context, entries).all(keep));
+    suite.leave();
+    found
+}
+
+/// A suite while it is measured.
+struct Measuring<'a> {
+    suite: &'a mut dyn Suite,
+    context: &'a SuiteContext<'a>,
+    entries: Vec<Entry>,
+    rows: Vec<Measured>,
+    begin: Instant,
+    rounds: u32,
+}
+
+/// What a row has so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Measured {
+    figures: Vec<Option<f64>>,
+    histogram: Vec<(f64, u64)>,
+    account: Option<Account>,
+    extra: BTreeMap<&'static str, Vec<Option<f64>>>,
+    measuring: Vec<f64>,
+    /// Rounds that failed.
+    failed: usize,
+    /// Why, the last of them; or why it was left out.
+    failure: Option<String>,
+    /// Whether it has no more turns.
+    is_out: bool,
+}
+
+impl Measured {
+    fn good(&self) -> usize {
+        self.figures.iter().flatten().count()
+    }
+
+    /// Whether what it has after so many rounds counts: who fails now and then is measured by the
+    /// rounds in which he did not, if they are most.
+    fn is_kept(&self, rounds: u32) -> bool {
+        let (good, rounds) = (self.good(), (rounds as usize).max(self.good() + self.failed));
+        self.failure.is_none() || (good >= KEPT_MIN && 3 * good >= 2 * rounds)
+    }
+
+    /// A round that failed. Who has failed as often as not has no other.
+    fn fail(&mut self, why: String, is_out: bool) {
+        self.failed += 1;
+        self.failure = Some(why);
+        self.is_out = is_out || self.failed >= self.good();
+    }
+
+    fn add(&mut self, sample: Sample) {
+        // What is left may be less than nothing, by as much as the two differ from turn to turn.
+        let measuring = sample.measuring.unwrap_or_default();
+        self.measuring.extend(sample.measuring);
+        self.figures.push(Some(sample.figure - measuring));
+        let is_less = sample.measuring.is_some();
+        let less = |figure| if is_less { stats::placed(figure - measuring) } else { figure };
+        self.histogram.extend(sample.histogram.iter().map(|one| (less(one.0), one.1)));
+        // Rounds have most of their figures in common: kept apart, they would be as many as events.
+        if self.histogram.len() > HISTOGRAM_MERGED_AT {
+            self.histogram = stats::merged(&self.histogram);
+        }
+        if let Some(account) = &sample.account {
+            self.account.get_or_insert_default().add(account);
+        }
+        for (what, figure) in sample.extra {
+            let rounds = self.extra.entry(what).or_default();
+            rounds.resize(self.figures.len(), None);
+            rounds[self.figures.len() - 1] = Some(figure);
+        }
+    }
+}
+
+/// Whether a sample's events are where they should be.
+fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
+    if !sample.figure.is_finite() || sample.measuring.is_some_and(|one| !one.is_finite()) {
+        return Err(Error::output(&entry.tracer, "no figure"));
+    }
+    if !entry.records {
+        return Ok(());
+    }
+    match &sample.account {
+        None => Err(Error::output(&entry.tracer, "its output does not say what it has recorded")),
+        Some(account) if account.recorded == 0 => {
+            let message = format!("its own output shows no event: {}", account.words());
+            Err(Error::output(&entry.tracer, message))
+        }
+        Some(account) if !account.is_complete() => {
+            let message = format!("events do not add up: {}", account.words());
+            Err(Error::output(&entry.tracer, message))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// How many times `other` a figure is, which means nothing where that is not greater than nought.
+fn times(figure: f64, other: f64) -> f64 {
+    if other > 0.0 { figure / other } else { f64::NAN }
+}
+
+impl<'a> Measuring<'a> {
+    fn new(suite: &'a mut dyn Suite, context: &'a SuiteContext<'a>, entries: Vec<Entry>) -> Self {
+        let measured = |entry: &Entry| Measured {
+            failure: entry.failed.clone(),
+            is_out: entry.failed.is_some(),
+            ..Measured::default()
+        };
+        let rows = entries.iter().map(measured).collect();
+        Self { suite, context, entries, rows, begin: Instant::now(), rounds: 0 }
+    }
+
+    fn all(mut self, keep: &mut dyn FnMut(&SuiteRows)) -> SuiteRows {
+        let limits = Limits::of(self.suite, self.context.settings);
+        let mut shuffle = Shuffle::of(self.context.settings.seed);
+        let ended = loop {
+            let order = self.order(&mut shuffle);
+            if order.is_empty() {
+                break Ended::Nothing;
+            }
+            if matches!(self.round(&order), Err(Error::Interrupted)) {
+                break Ended::Interrupted;
+            }
+            self.rounds += 1;
+            let reached = limits.reached(self.rounds, self.begin.elapsed(), || self.is_sure());
+            if let Some(ended) = reached {
+                break ended;
+            }
+            // If it is ended here, that will have been an interruption.
+            keep(&self.so_far(Ended::Interrupted));
+        };
+        self.so_far(ended)
+    }
+
+    /// Rows that are measured in the next round.
+    fn taking_part(&self) -> impl Iterator<Item = usize> {
+        let is_in = |(entry, row): (&Entry, &Measured)| entry.absent.is_none() && !row.is_out;
+        let rows = self.entries.iter().zip(&self.rows).map(is_in);
+        rows.enumerate().filter(|one| one.1).map(|one| one.0)
+    }
+
+    /// Rows of the next round: groups in an order that is drawn, and the rows of each likewise.
+    ///
+    /// A group is what ratios are taken within: the machine wanders less from one row to the next
+    /// than it does in a round, which may take minutes.
+    fn order(&self, shuffle: &mut Shuffle) -> Vec<usize> {
+        let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for row in self.taking_part() {
+            let beside = self.entries[row].beside.and_then(|other| self.entries.get(other));
+            let case = beside.unwrap_or(&self.entries[row]).case.as_str();
+            groups.entry(case).or_default().push(row);
+        }
+        let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+        shuffle.order(&mut groups);
+        groups.iter_mut().for_each(|group| shuffle.order(group));
+        groups.concat()
+    }
+
+    /// Each of them once; only an interruption goes on upward.
+    fn round(&mut self, order: &[usize]) -> Result<()> {
+        for (turn, &row) in order.iter().enumerate() {
+            if signals::stopped() {
+                return Err(Error::Interrupted);
+            }
+            let entry = &self.entries[row];
+            // Its tracer may have failed in this round.
+            if self.rows[row].is_out {
+                continue;
+            }
+            let about = self.suite.about().name;
+            let (round, turns) = (self.rounds + 1, order.len());
+            let which = format!("{about}, round {round}, {} of {turns}", turn + 1);
+            self.context.progress.say(&format!("{which}: {}, {}", entry.tracer, entry.case));
+            let sample = self.suite.sample(self.context, row);
+            let sample = sample.and_then(|sample| proven(entry, &sample).map(|()| sample));
+            match sample {
+                Ok(sample) => {
+                    // Rounds in which it was not there stay empty.
+                    let measured = &mut self.rows[row];
+                    measured.figures.resize(self.rounds as usize, None);
+                    measured.add(sample);
+                }
+                // Who was ended by Ctrl-C may say that it has failed.
+                Err(_) if signals::stopped() => return Err(Error::Interrupted),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => self.fail(row, &error),
+            }
+        }
+        Ok(())
+    }
+
+    /// A row's round has failed. If its tracer hangs, it is out, with all rows of that tracer: they
+    /// would cost as long each.
+    fn fail(&mut self, row: usize, error: &Error) {
+        let hangs = matches!(error, Error::Overdue { .. });
+        self.rows[row].fail(error.to_string(), hangs);
+        if !hangs {
+            return;
+        }
+        let (tracer, case) = (self.entries[row].tracer.clone(), self.entries[row].case.clone());
+        for (entry, measured) in self.entries.iter().zip(&mut self.rows) {
+            if entry.tracer == tracer && entry.absent.is_none() && !measured.is_out {
+                measured.is_out = true;
+                measured.failure = Some(format!("left out after '{case}': {error}"));
+            }
+        }
+    }
+
+    /// Whether all ratios are known well enough.
+    fn is_sure(&self) -> bool {
+        // Of who has failed, or has no more turns, nothing gets surer.
+        let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
+        let counted: Vec<usize> = self.taking_part().filter(counts).collect();
+        let is_told =
+            |row: &&usize| self.entries[**row].beside.is_some_and(|it| counted.contains(&it));
+        let mut ratios = counted.iter().filter(is_told).peekable();
+        // Without one there is nothing to be sure of.
+        ratios.peek().is_some()
+            && ratios.all(|&row| {
+                let times = self.beside(row, times);
+                times.is_some_and(|times| times.is_within(SURE))
+            })
+    }
+
+    /// A row's figures in terms of those of the row that it is beside, round by round.
+    fn beside(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
+        let other = &self.rows[self.entries[row].beside?];
+        // Figures of a tracer that did not do its work say nothing of others, either.
+        if !other.is_kept(self.rounds) {
+            return None;
+        }
+        let pairs = self.rows[row].figures.iter().zip(&other.figures);
+        let figures: Vec<f64> =
+            pairs.filter_map(|(one, other)| Some(of((*one)?, (*other)?))).collect();
+        Ratio::of(&figures)
+    }
+
+    fn so_far(&self, ended: Ended) -> SuiteRows {
+        let about = self.suite.about();
+        let mut rows = SuiteRows {
+            title: about.title.to_owned(),
+            repeats: about.repeats.to_owned(),
+            x_axis: about.x_axis.to_owned(),
+            command: self.context.settings.command(about.name),
+            rounds: self.rounds_begun(),
+            seconds: self.begin.elapsed().as_secs_f64(),
+            is_partial: ended == Ended::Interrupted,
+            ended,
+            rows: (0..self.entries.len()).map(|row| self.row(row)).collect(),
+        };
+        self.suite.complete(&mut rows);
+        rows
+    }
+
+    /// Rounds of which there are figures: of the last, if it was interrupted, not all.
+    fn rounds_begun(&self) -> u32 {
+        let begun = self.rows.iter().any(|row| row.figures.len() > self.rounds as usize);
+        self.rounds + u32::from(begun)
+    }
+
+    fn row(&self, at: usize) -> Row {
+        let (entry, measured) = (&self.entries[at], &self.rows[at]);
+        let figures: Vec<f64> = measured.figures.iter().flatten().copied().collect();
+        let (status, reason) = match (&entry.absent, &measured.failure) {
+            (Some(reason), _) => (RowStatus::Absent, Some(reason.clone())),
+            (None, failure) if !measured.is_kept(self.rounds) => {
+                (RowStatus::Failed, failure.clone())
+            }
+            // Interrupted before its first turn.
+            (None, _) if figures.is_empty() => {
+                (RowStatus::Absent, Some("not reached: interrupted".to_owned()))
+            }
+            (None, failure) => (RowStatus::Measured, failure.clone()),
+        };
+        let mut row = Row {
+            tracer: entry.tracer.clone(),
+            case: entry.case.clone(),
+            x: entry.x,
+            status,
+            reason,
+            failed_rounds: measured.failed,
+            unit: entry.unit.unwrap_or(self.suite.about().unit),
+            emitted: None,
+            recorded: None,
+            lost: None,
+            overwritten: None,
+            bytes_per_event: None,
+            samples: Vec::new(),
+            spread: None,
+            histogram: Vec::new(),
+            tail: None,
+            measuring: None,
+            beside: entry.beside,
+            times: None,
+            added: None,
+            extra: BTreeMap::new(),
+            extra_samples: BTreeMap::new(),
+            is_control: entry.is_control,
+            command: entry.command.clone(),
+        };
+        if let Some(account) = &measured.account {
+            row.set_account(account);
+        }
+        // A figure of a tracer that did not do its work says nothing.
+        if status == RowStatus::Measured {
+            row.samples.clone_from(&measured.figures);
+            row.spread = Spread::of(&figures);
+            let histogram = stats::merged(&measured.histogram);
+            row.tail = Tail::of(&histogram);
+            row.histogram = stats::bounded(&histogram);
+            let extra = measured.extra.iter().filter_map(|(what, rounds)| {
+                let figures: Vec<f64> = rounds.iter().flatten().copied().collect();
+                let spread = Spread::of(&figures)?;
+                let figure = match what {
+                    what if what.starts_with(GREATEST) => spread.max,
+                    what if what.starts_with(IN_ALL) => figures.iter().sum(),
+                    _ => spread.median,
+                };
+                Some(((*what).to_owned(), figure))
+            });
+            row.extra = extra.collect();
+            let samples = measured.extra.iter();
+            row.extra_samples =
+                samples.map(|(what, rounds)| ((*what).to_owned(), rounds.clone())).collect();
+            row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
+            row.times = self.beside(at, times);
+            row.added = self.beside(at, |figure, other| figure - other);
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! A run: suites one after another, what they found, and what is left of a run that was killed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::host::cleanup_shell::CleanupShell;
+use crate::host::machine::{self, Machine};
+use crate::host::requirements::Requirements;
+use crate::host::workload::Source;
+use crate::host::workspace::{BuildTools, Place};
+use crate::progress::Progress;
+use crate::report::page::page;
+use crate::results::{BUILDS, Bar, Ended, FORMAT, Note, Report, SuiteRows};
+use crate::rounds;
+use crate::settings::Settings;
+use crate::signals;
+use crate::suite::{About, Suite, SuiteContext};
+use crate::tracer_names;
+
+/// Load average for each CPU from which on the machine is said to be busy.
+const BUSY_LOAD: f64 = 0.25;
+
+/// What is to be measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Names of suites; all but those that are only measured by name, if there is none.
+    pub suites: Vec<String>,
+    /// How.
+    pub settings: Settings,
+    /// The command, word by word, for the report.
+    pub command: Vec<String>,
+}
+
+/// A suite, for who chooses.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SuiteInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it measures.
+    pub title: &'static str,
+    /// What of which paper it repeats.
+    pub repeats: &'static str,
+    /// Seconds that it takes about.
+    pub seconds: f64,
+    /// Whether it is left out where no suite is named.
+    pub is_only_by_name: bool,
+}
+
+/// What can be measured, and what is known of it: all that the engine must be told.
+#[derive(Debug, Clone, Copy)]
+pub struct Catalogue {
+    /// Makes all suites, in the order of [`crate::results::SUITES`].
+    pub suites: fn() -> Vec<Box<dyn Suite>>,
+    /// Judges a report by the goals that Trackway has.
+    pub goals: fn(&Report) -> Vec<Bar>,
+    /// What suites need of the machine.
+    pub requirements: Requirements,
+    /// Sources of the workloads, which are written to the scratch folder.
+    pub sources: &'static [Source],
+}
+
+/// Seconds since 1970.
+pub fn seconds_now() -> i64 {
+    (trackway_sys::clock::realtime_ns() / 1_000_000_000).cast_signed()
+}
+
+impl Catalogue {
+    /// Returns all suites, with the time that they take by these settings.
+    pub fn suites(&self, settings: &Settings) -> Vec<SuiteInfo> {
+        let info = |suite: Box<dyn Suite>| {
+            let About { name, title, repeats, .. } = suite.about();
+            let seconds = rounds::seconds(suite.as_ref(), settings);
+            let is_only_by_name = suite.is_only_by_name();
+            SuiteInfo { name, title, repeats, seconds, is_only_by_name }
+        };
+        (self.suites)().into_iter().map(info).collect()
+    }
+
+    /// Returns the names of all tracers that suites have rows of, each once, in the order of the
+    /// alphabet.
+    pub fn tracer_names(&self) -> Vec<&'static str> {
+        let names: BTreeSet<&str> = names_in(&(self.suites)()).into_iter().collect();
+        names.into_iter().collect()
+    }
+
+    /// Checks whether a run with these options is possible.
+    ///
+    /// # Errors
+    ///
+    /// If a suite is not known, or no tracer has a name that is asked for.
+    pub fn check(&self, options: &RunOptions) -> Result<()> {
+        self.choose(&options.suites)?;
+        tracer_names::check(&options.settings.tracers, &self.tracer_names())
+    }
+
+    /// Measures, and passes `keep` after each round what there is so far.
+    ///
+    /// Tracers that cannot be had are absent, with their reason; those that fail cost their own
+    /// rows. Catches SIGINT, SIGTERM and SIGHUP: what was measured until then is in the report,
+    /// which is partial. All that was started is ended and all that was made is removed before it
+    /// returns, and soon after if we are killed.
+    ///
+    /// # Errors
+    ///
+    /// If a suite is not known, or nothing can be measured at all.
+    pub fn run(
+        &self,
+        options: &RunOptions,
+        keep: &mut dyn FnMut(&Report),
+    ) -> std::result::Result<Report, Error> {
+        let mut chosen = self.choose(&options.suites)?;
+        signals::catch();
+        let tools = BuildTools::find()?;
+        crate::host::workspace::sweep();
+        crate::host::tracefs::sweep();
+        let place = Place::new(tools, self.sources)?;
+        let _cleanup_shell = CleanupShell::of_folders([&place.path(""), place.window_dir()])?;
+        let progress = Progress::new();
+        let mut report = begin(options, self.requirements, &place.tools);
+        for word in tracer_names::idle(&options.settings.tracers, &names_in(&chosen)) {
+            report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
+        }
+        let (settings, cpus) = (&options.settings, report.machine.cpus);
+        let context = SuiteContext { place: &place, progress: &progress, settings, cpus };
+        let began = Instant::now();
+        for at in 0..chosen.len() {
+            // What suites before took longer or shorter than they said is in the past.
+            let left: f64 =
+                chosen[at..].iter().map(|suite| rounds::seconds(suite.as_ref(), settings)).sum();
+            progress.expect(left);
+            let suite = &mut chosen[at];
+            let name = suite.about().name;
+            let mut so_far = report.clone();
+            let found = rounds::measure(suite.as_mut(), &context, &mut |rows| {
+                so_far.suites.insert(name.to_owned(), rows.clone());
+                so_far.seconds = began.elapsed().as_secs_f64();
+                so_far.bars = (self.goals)(&so_far);
+                keep(&so_far);
+            });
+            report.seconds = began.elapsed().as_secs_f64();
+            debug_assert!(
+                are_listed(suite.as_ref(), &found),
+                "{name} has a row that no word chooses"
+            );
+            let is_over = add(&mut report, name, found);
+            report.bars = (self.goals)(&report);
+            if is_over {
+                return Ok(report);
+            }
+            keep(&report);
+        }
+        report.is_partial = false;
+        Ok(report)
+    }
+
+    /// The suites of these names, each once, in their own order.
+    fn choose(&self, names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
+        let all = (self.suites)();
+        let known: Vec<&str> = all.iter().map(|suite| suite.about().name).collect();
+        if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+            let message = format!("there is no such suite; there are {}", known.join(", "));
+            return Err(Error::output(unknown, message));
+        }
+        let is_wanted = |suite: &dyn Suite| match names {
+            [] => !suite.is_only_by_name(),
+            _ => names.iter().any(|name| name == suite.about().name),
+        };
+        Ok(all.into_iter().filter(|suite| is_wanted(suite.as_ref())).collect())
+    }
+}
+
+/// Names of the tracers of these suites, as often as they have them.
+fn names_in(suites: &[Box<dyn Suite>]) -> Vec<&'static str> {
+    suites.iter().flat_map(|suite| suite.tracers()).collect()
+}
+
+/// Whether each row is of one of the tracers that its suite tells.
+fn are_listed(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
+    let rows = found.iter().flat_map(|found| &found.rows);
+    rows.into_iter().all(|row| tracer_names::is_listed(&suite.tracers(), &row.tracer))
+}
+
+/// Adds what a suite found. Whether the user has had enough.
+fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
+    match found {
+        Ok(rows) => {
+            let is_over = rows.ended == Ended::Interrupted;
+            report.suites.insert(name.to_owned(), rows);
+            is_over
+        }
+        Err(Error::Interrupted) => true,
+        Err(error) => {
+            report.notes.push(Note::failed(name, &error));
+            false
+        }
+    }
+}
+
+fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -> Report {
+    let machine = Machine::here();
+    let mut report = Report {
+        format: FORMAT,
+        begun_ns: trackway_sys::clock::realtime_ns(),
+        seconds: 0.0,
+        is_partial: true,
+        command: options.command.clone(),
+        settings: options.settings.clone(),
+        machine,
+        versions: versions(requirements, tools),
+        suites: BTreeMap::new(),
+        bars: Vec::new(),
+        notes: Vec::new(),
+    };
+    report.notes.extend(busy(&report.machine));
+    report
+}
+
+/// Figures of a machine that does other things are no figures; that is said, not forbidden.
+fn busy(machine: &Machine) -> Option<Note> {
+    let load: f64 = machine.load.parse().unwrap_or(0.0);
+    let text = format!(
+        "a load of {load} on {} CPUs when this began: what others did is in the figures",
+        machine.cpus
+    );
+    let about = "the machine is busy".to_owned();
+    let is_busy = load > BUSY_LOAD * machine.cpus as f64;
+    is_busy.then_some(Note { about, text, is_failure: false })
+}
+
+/// Programs that may take part, as they say themselves, and which builds of ours are measured.
+fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
+    let ours = [(BUILDS[0], Some(&tools.trackway)), (BUILDS[1], tools.library.as_ref())];
+    let ours = ours.into_iter().filter_map(|(name, file)| {
+        let build = machine::build_of(file?)?;
+        Some((name.to_owned(), build))
+    });
+    let found =
+        requirements.programs.iter().filter(|need| !need.version.is_empty()).filter_map(|need| {
+            let line = machine::first_line(need.name, &[need.version])?;
+            Some((need.name.to_owned(), line))
+        });
+    found.chain(ours).collect()
+}
+
+/// Writes a report's page alone to `folder`, as `report.html`.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
+    write_whole(folder, "report.html", &page(report))
+}
+
+/// A file that is there whole or not at all, also if the machine stops: it is on the disk before it
+/// takes the place of the one before. That takes some 20 ms, between rounds.
+fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let new = folder.join(format!(".{name}.new"));
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, folder.join(name))
+    });
+    // Half of it is of no use.
+    written.inspect_err(|_| drop(std::fs::remove_file(&new)))
+}
+
+/// Writes a report to `folder`, as `results.json` and `report.html`, each whole or not at all.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
+    let json = report.to_json().map_err(std::io::Error::other)?;
+    write_whole(folder, "results.json", &json)?;
+    write_page(report, folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Requirements = Requirements { programs: &[], headers: &[] };
+
+    /// A suite that has a name and nothing else.
+    struct Named(&'static str);
+
+    impl Suite for Named {
+        fn about(&self) -> About {
+            let (unit, x_axis) = (crate::results::Unit::Ns, "");
+            About { name: self.0, title: "Named", repeats: "nothing", unit, x_axis }
+        }
+
+        fn is_only_by_name(&self) -> bool {
+            self.0 == "spans"
+        }
+
+        fn seconds(&self, _: &Settings) -> f64 {
+            1.0
+        }
+
+        fn tracers(&self) -> Vec<&'static str> {
+            Vec::new()
+        }
+
+        fn enter(&mut self, _: &SuiteContext<'_>) -> Result<Vec<crate::suite::Entry>> {
+            Ok(Vec::new())
+        }
+
+        fn sample(&mut self, _: &SuiteContext<'_>, _: usize) -> Result<crate::suite::Sample> {
+            Err(Error::Interrupted)
+        }
+
+        fn leave(&mut self) {}
+    }
+
+    fn named() -> Vec<Box<dyn Suite>> {
+        let suite = |name| Box::new(Named(name)) as Box<dyn Suite>;
+        ["tracepoint", "scaling", "spans"].map(suite).into()
+    }
+
+    #[test]
+    fn suites_are_chosen_by_name() {
+        let catalogue =
+            Catalogue { suites: named, goals: |_| Vec::new(), requirements: NOTHING, sources: &[] };
+        let names = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+            let chosen = catalogue.choose(&wanted);
+            chosen.map(|all| all.iter().map(|suite| suite.about().name).collect::<Vec<&str>>())
+        };
+        assert_eq!(names(&["scaling", "tracepoint"]).expect("two"), ["tracepoint", "scaling"]);
+        assert_eq!(names(&[]).expect("most"), ["tracepoint", "scaling"]);
+        assert_eq!(names(&["spans"]).expect("one"), ["spans"]);
+        let error = names(&["speed"]).unwrap_err().to_string();
+        assert!(error.starts_with("speed: there is no such suite; there are tracepoint, "));
+    }
+
+    #[test]
+    fn files_take_the_place_of_those_before_or_leave_them() {
+        let folder =
+            std::env::temp_dir().join(format!("trackway-lab-whole-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for text in ["one", "two"] {
+            write_whole(&folder, "file", text).expect("written");
+            assert_eq!(std::fs::read_to_string(folder.join("file")).expect("a file"), text);
+        }
+        // What cannot take its place leaves nothing behind.
+        std::fs::create_dir(folder.join("taken")).expect("a folder");
+        write_whole(&folder, "taken", "three").expect_err("a folder is there");
+        let names = std::fs::read_dir(&folder).expect("a folder").count();
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(names, 2);
+    }
+
+    #[test]
+    fn reports_go_round_and_others_are_refused() {
+        let report =
+            begin(&RunOptions::default(), NOTHING, &BuildTools::without_parts("trackway".into()));
+        let text = report.to_json().expect("text");
+        assert_eq!(Report::from_json(&text).expect("a report"), report);
+        let other = text.replacen("\"format\": 2", "\"format\": 1", 1);
+        let error = Report::from_json(&other).unwrap_err().to_string();
+        assert!(error.starts_with("it is of version 1, not 2"), "{error}");
+    }
+}

@@ -1,0 +1,65 @@
+//! What the user asked for: how suites are measured.
+
+use crate::tracer_names;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Settings {
+    /// Seconds instead of minutes: to see that all works, not for figures.
+    pub quick: bool,
+    /// So many rounds; else until the figures are sure enough, or there is no more time.
+    pub rounds: Option<u32>,
+    /// Only tracers that have one of these names, or one that begins so with `-` behind it, in
+    /// whatever case; all, if there is none. What others are measured against is always there.
+    pub tracers: Vec<String>,
+    /// What draws the order of turns: the same order for the same number.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Whether a tracer is wanted.
+    pub fn wants(&self, tracer: &str) -> bool {
+        tracer_names::chosen(&self.tracers, tracer)
+    }
+
+    /// The command that measures a suite in this way again, in the same order, as a shell takes it.
+    pub fn command(&self, suite: &str) -> String {
+        let mut command = format!("trackway bench {suite}");
+        if self.quick {
+            command += " --quick";
+        }
+        if let Some(rounds) = self.rounds {
+            command += &format!(" --rounds {rounds}");
+        }
+        if !self.tracers.is_empty() {
+            command += &format!(" --tracers {}", quoted(&self.tracers.join(",")));
+        }
+        command + &format!(" --seed {}", self.seed)
+    }
+}
+
+/// A word that a shell leaves as it is.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_+.,/".contains(letter);
+    if word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_say_all_that_was_asked_for() {
+        let settings = Settings { seed: 7, ..Settings::default() };
+        assert_eq!(settings.command("drain"), "trackway bench drain --seed 7");
+        let tracers = ["trackway-c++".to_owned(), " it's".to_owned()].to_vec();
+        let settings = Settings { quick: true, rounds: Some(3), tracers, seed: 1 };
+        assert_eq!(
+            settings.command("size"),
+            "trackway bench size --quick --rounds 3 --tracers 'trackway-c++, it'\\''s' --seed 1"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Ctrl-C and its like: remembered, and passed on to the children that are waited for.
+//!
+//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only us, and
+//! what is to end ends in order: first the child in front (here), then, as the adapters are torn
+//! down, the daemons behind it. Only process ids of our own, unreaped children are ever used.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Set when the user has had enough.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Most children that are waited for at once: what drains buffers is one for each CPU, of which a
+/// `cpu_set_t` has 1024; and some more.
+const PLACES: usize = 1024 + 64;
+/// Children that are being waited for; 0 is a free place.
+static WAITED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
+
+/// Seconds that children have to end, once the user has had enough, before they are killed.
+const PATIENCE_S: u32 = 2;
+
+extern "C" fn stop(_signal: i32) {
+    STOPPED.store(true, Ordering::SeqCst);
+    for pid in &WAITED_FOR {
+        terminate(pid.load(Ordering::SeqCst));
+    }
+    // SAFETY: alarm has no preconditions, and is async-signal-safe.
+    unsafe { libc::alarm(PATIENCE_S) };
+}
+
+/// The alarm: who is still waited for does not listen.
+extern "C" fn lose_patience(_signal: i32) {
+    for pid in &WAITED_FOR {
+        let pid = pid.load(Ordering::SeqCst);
+        kill_group(pid);
+        kill(pid);
+    }
+    // What is started to clean up is waited for, too.
+    // SAFETY: as above.
+    unsafe { libc::alarm(PATIENCE_S) };
+}
+
+/// Begins to catch the signals by which a user ends a program.
+pub fn catch() {
+    STOPPED.store(false, Ordering::SeqCst);
+    let stop = stop as extern "C" fn(i32);
+    let lose_patience = lose_patience as extern "C" fn(i32);
+    for (signal, handler) in [
+        (libc::SIGINT, stop),
+        (libc::SIGTERM, stop),
+        (libc::SIGHUP, stop),
+        (libc::SIGALRM, lose_patience),
+    ] {
+        // SAFETY: the handlers do nothing but atomic operations, kill(2) and alarm(2), which are
+        // async-signal-safe.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
+/// Whether the user has had enough.
+pub fn stopped() -> bool {
+    STOPPED.load(Ordering::SeqCst)
+}
+
+/// Sends SIGTERM to a child of ours that was not reaped yet; nothing if `pid` is 0.
+pub fn terminate(pid: i32) {
+    send(pid, libc::SIGTERM);
+}
+
+/// Sends SIGKILL likewise.
+pub fn kill(pid: i32) {
+    send(pid, libc::SIGKILL);
+}
+
+/// Sends SIGKILL to all that are left of the process group of a child of ours that leads one, and
+/// was not reaped yet.
+pub fn kill_group(pid: i32) {
+    if pid > 1 {
+        send_to(-pid, libc::SIGKILL);
+    }
+}
+
+fn send(pid: i32, signal: i32) {
+    if pid > 0 {
+        send_to(pid, signal);
+    }
+}
+
+/// `to` is a process, or the negative of a group.
+fn send_to(to: i32, signal: i32) {
+    // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::kill(to, signal);
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// A child that Ctrl-C ends, until this goes. It must not be reaped before.
+pub struct Foreground(Option<&'static AtomicI32>);
+
+impl Foreground {
+    /// `pid`, from now on.
+    pub fn new(pid: i32) -> Self {
+        let place = WAITED_FOR.iter().find(|place| {
+            place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        });
+        // A signal may have come between the child's start and now.
+        if stopped() {
+            terminate(pid);
+        }
+        Self(place)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Waits until the child `pid` has ended, and leaves it to be reaped.
+pub fn wait_for_end(pid: i32) {
+    loop {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: `info` has room for what waitid writes; the child is ours.
+        let result = unsafe {
+            libc::waitid(
+                libc::P_PID,
+                pid.cast_unsigned(),
+                info.as_mut_ptr(),
+                libc::WEXITED | libc::WNOWAIT,
+            )
+        };
+        if result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_place_for_the_workload_beside_a_drain_on_each_cpu() {
+        // Nobody's ids: they are above all that the kernel gives.
+        let ids = (1 << 30)..(1 << 30) + 1024;
+        let places: Vec<Foreground> = ids.map(Foreground::new).collect();
+        assert!(places.iter().all(|place| place.0.is_some()));
+        let workload = Foreground::new((1 << 30) + 1024);
+        assert!(workload.0.is_some_and(|place| place.load(Ordering::SeqCst) == (1 << 30) + 1024));
+        let place = workload.0;
+        drop(workload);
+        assert!(place.is_some_and(|place| place.load(Ordering::SeqCst) != (1 << 30) + 1024));
+    }
+}

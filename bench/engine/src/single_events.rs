@@ -1,0 +1,197 @@
+//! Single events, timed one by one by the workload programs (`workloads/singles.h`), and what
+//! timing itself takes.
+//!
+//! Main invariants: no event is dropped, however long it took; what timing takes is in all of them
+//! alike, and is a figure of its own, which the engine subtracts. Clocks tick in steps (of 10 ns on
+//! some machines), so that a median says no more than which step it is; a mean does, since readings
+//! fall anywhere between two ticks. So a row's figure, and what is subtracted, is the mean of the
+//! middle nine tenths, which outliers do not move.
+
+use crate::error::{Error, Result};
+use crate::host::workload::numbers;
+use crate::stats::merged;
+use crate::suite::Sample;
+
+/// What else is known of single events: what the clock steps by, in ns.
+const STEP: &str = "step of the clock";
+/// Most places of a histogram: those of singles.h.
+const PLACES_MAX: usize = 4096 + 52 * 128;
+/// Most events of one place: so that all of them can be added up.
+const COUNT_MAX: u64 = 1 << 40;
+/// Part of the figures, at each end, that is not in the middle nine tenths.
+const END: f64 = 0.05;
+
+/// How often which number of ticks was seen; in the order of the ticks.
+type Ticks = Vec<(u64, u64)>;
+
+/// What single events took, in ns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Singles {
+    /// How often which figure was seen, what timing takes included.
+    pub histogram: Vec<(f64, u64)>,
+    /// The mean of the middle nine tenths, what timing takes included.
+    pub typical: f64,
+    /// What timing takes: the same of readings with nothing in between.
+    pub timing: f64,
+    /// What the clock steps by.
+    pub step: f64,
+}
+
+impl Singles {
+    /// Of a workload's output; so many events must be in it, and there must be some.
+    pub fn parse(output: &str, events: u64) -> Result<Self> {
+        let found = Found::parse(output)?;
+        for (what, histogram) in [("single", &found.single), ("timing", &found.timing)] {
+            let count: u64 = histogram.iter().map(|one| one.1).sum();
+            if count != events || events == 0 {
+                return Err(wrong(format_args!("{count} × '{what}' of {events} events")));
+            }
+        }
+        let tick_ns = found.ns as f64 / found.ticks as f64;
+        let in_ns = |&(ticks, count): &(u64, u64)| (ticks as f64 * tick_ns, count);
+        let histogram: Vec<(f64, u64)> = found.single.iter().map(in_ns).collect();
+        Ok(Self {
+            histogram: merged(&histogram),
+            typical: middle_mean(&found.single) * tick_ns,
+            timing: middle_mean(&found.timing) * tick_ns,
+            step: step(&found) as f64 * tick_ns,
+        })
+    }
+}
+
+impl Singles {
+    /// As a sample: what timing takes is in it, until the engine takes it out.
+    pub fn sample(self) -> Sample {
+        Sample {
+            figure: self.typical,
+            histogram: self.histogram,
+            measuring: Some(self.timing),
+            extra: vec![(STEP, self.step)],
+            ..Sample::default()
+        }
+    }
+}
+
+/// A workload's lines.
+#[derive(Debug, Default)]
+struct Found {
+    timing: Ticks,
+    single: Ticks,
+    ticks: u64,
+    ns: u64,
+}
+
+impl Found {
+    fn parse(output: &str) -> Result<Self> {
+        let mut found = Self::default();
+        for line in output.lines() {
+            match line.split(' ').next() {
+                Some("timing") => add(&mut found.timing, numbers(line, "timing")?)?,
+                Some("single") => add(&mut found.single, numbers(line, "single")?)?,
+                Some("timing-most") => set_most(&mut found.timing, numbers(line, "timing-most")?),
+                Some("single-most") => set_most(&mut found.single, numbers(line, "single-most")?),
+                _ => [found.ticks, found.ns] = numbers(line, "ticks")?,
+            }
+        }
+        if found.ticks == 0 || found.ns == 0 {
+            return Err(wrong("it does not say what a tick is"));
+        }
+        Ok(found)
+    }
+}
+
+fn wrong(message: impl std::fmt::Display) -> Error {
+    Error::output("workload, single events", message)
+}
+
+/// Adds a place of a histogram, which must come after the others.
+fn add(histogram: &mut Ticks, [ticks, count]: [u64; 2]) -> Result<()> {
+    let is_next = histogram.last().is_none_or(|last| last.0 < ticks);
+    if !is_next || histogram.len() >= PLACES_MAX || count == 0 || count > COUNT_MAX {
+        return Err(wrong(format_args!("{count} × {ticks} ticks")));
+    }
+    histogram.push((ticks, count));
+    Ok(())
+}
+
+/// The greatest is known as it is, not only its place: one of the last place is it.
+fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
+    if let Some(last) = histogram.last_mut().filter(|last| last.0 != most) {
+        last.1 -= 1;
+        if last.1 == 0 {
+            histogram.pop();
+        }
+        // One of its place is less than the middle, and the greatest may be, too.
+        histogram.push((most, 1));
+        histogram.sort_unstable();
+    }
+}
+
+/// The mean of the middle nine tenths.
+fn middle_mean(histogram: &Ticks) -> f64 {
+    let all: u64 = histogram.iter().map(|one| one.1).sum();
+    let (low, high) = (all as f64 * END, all as f64 * (1.0 - END));
+    let mut before = 0.0;
+    let mut sum = 0.0;
+    for &(ticks, count) in histogram {
+        let after = before + count as f64;
+        // What of this place is in the middle.
+        sum += ticks as f64 * (after.min(high) - f64::max(before, low)).max(0.0);
+        before = after;
+    }
+    sum / (high - low)
+}
+
+/// What the clock steps by: the greatest number of ticks that all figures are multiples of, among
+/// those whose place is one tick wide.
+fn step(found: &Found) -> u64 {
+    const LINEAR: u64 = 4096;
+    let ticks = found.timing.iter().chain(&found.single).map(|one| one.0);
+    ticks.filter(|&ticks| ticks < LINEAR).fold(0, greatest_common_divisor).max(1)
+}
+
+const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten ticks are 4 ns; ninety readings in a hundred take 50 ticks, and ten 76.
+    const TEXT: &str = "timing 50 90\ntiming 76 10\ntiming-most 76\nsingle 76 98\nsingle 102 1\n\
+                        single 1052672 1\nsingle-most 1052700\nticks 1000000 400000\n";
+
+    #[test]
+    fn timing_is_a_figure_of_its_own_and_nothing_is_dropped() {
+        let singles = Singles::parse(TEXT, 100).expect("all of it");
+        // Of the middle ninety, eighty-five are 50 and five 76.
+        let timing = (85.0 * 50.0 + 5.0 * 76.0) / 90.0 * 0.4;
+        assert!((singles.timing - timing).abs() < 1e-9, "{singles:?}");
+        assert!((singles.typical - 76.0 * 0.4).abs() < 1e-9, "{singles:?}");
+        assert_eq!(singles.histogram.iter().map(|one| one.1).sum::<u64>(), 100);
+        assert_eq!(singles.histogram.last(), Some(&(421_080.0, 1)));
+        assert!((singles.step - 0.8).abs() < 1e-9, "{singles:?}");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused() {
+        assert!(Singles::parse(TEXT, 99).is_err());
+        let without = |part: &str| TEXT.replacen(part, "", 1);
+        for text in [
+            without("ticks 1000000 400000\n"),
+            without("single 102 1\n"),
+            TEXT.replacen("single 102", "single 70", 1),
+            TEXT.replacen("timing 76 10", "timing 76 ten", 1),
+            TEXT.replacen("ticks 1000000 400000", "ticks 0 0", 1),
+            TEXT.replacen("timing 50 90", "timing 50 18446744073709551615", 1),
+            "something else\n".to_owned(),
+            String::new(),
+        ] {
+            assert!(Singles::parse(&text, 100).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Statistics that say what was seen, without assuming how noise is distributed.
+
+use serde::{Deserialize, Serialize};
+
+/// Median and spread of some figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many figures there are.
+    pub count: usize,
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// Figure that one in twenty is below.
+    pub p5: f64,
+    /// Figure that one in twenty is above.
+    pub p95: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of `figures`, of which there must be one; figures that are no numbers do not count.
+    pub fn of(figures: &[f64]) -> Option<Self> {
+        let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            count: sorted.len(),
+            median: percentile(&sorted, 50.0)?,
+            p5: percentile(&sorted, 5.0)?,
+            p95: percentile(&sorted, 95.0)?,
+            min: *sorted.first()?,
+            max: *sorted.last()?,
+        })
+    }
+
+    /// Half of the distance between the smallest and the greatest: the `b` of `a ± b`.
+    pub fn half_range(&self) -> f64 {
+        (self.max - self.min) / 2.0
+    }
+}
+
+/// A figure in terms of another in the same round: the median, and between which figures the true
+/// one lies with 95 % confidence, if there were six rounds or more.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Of the rounds.
+    pub median: f64,
+    /// Between these.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// Of these figures. If one is no number, the others are a choice: then there is no interval.
+    pub fn of(figures: &[f64]) -> Option<Self> {
+        let median = Spread::of(figures)?.median;
+        let is_whole = figures.iter().all(|one| one.is_finite());
+        Some(Self { median, interval: median_interval(figures).filter(|_| is_whole) })
+    }
+
+    /// Whether it is known to be within this part of itself.
+    pub fn is_within(&self, part: f64) -> bool {
+        let half = |(low, high): (f64, f64)| (high - low) / 2.0;
+        self.interval.is_some_and(|interval| half(interval) <= part * self.median.abs())
+    }
+
+    /// Whether it may be this figure.
+    pub fn may_be(&self, figure: f64) -> bool {
+        self.interval.is_none_or(|(low, high)| low <= figure && figure <= high)
+    }
+}
+
+/// How single events' figures are distributed. No outlier is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Tail {
+    /// How many figures there are.
+    pub count: u64,
+    /// The least; `None` in reports of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// Their average.
+    pub mean: f64,
+    /// Their standard deviation.
+    pub deviation: f64,
+    /// The middle one.
+    pub p50: f64,
+    /// One in ten is above.
+    pub p90: f64,
+    /// One in a hundred is.
+    pub p99: f64,
+    /// One in a thousand is.
+    pub p999: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Tail {
+    /// Of a histogram in the order of its figures; `None` if there is nothing in it.
+    pub fn of(histogram: &[(f64, u64)]) -> Option<Self> {
+        let count: u64 = histogram.iter().map(|one| one.1).sum();
+        let (min, max) = (histogram.first()?.0, histogram.last()?.0);
+        let weighted = |of: &dyn Fn(f64) -> f64| {
+            histogram.iter().map(|&(figure, times)| of(figure) * times as f64).sum::<f64>()
+        };
+        let mean = weighted(&|figure| figure) / count as f64;
+        let variance = weighted(&|figure| (figure - mean).powi(2)) / count as f64;
+        let above = |part: f64| {
+            // The first figure that at most this part of all is above.
+            let mut left = count;
+            let mut figures = histogram.iter();
+            let found = figures.find(|one| {
+                left -= one.1;
+                left as f64 <= part * count as f64
+            });
+            found.map_or(max, |one| one.0)
+        };
+        Some(Self {
+            count,
+            min: Some(min),
+            mean,
+            deviation: variance.sqrt(),
+            p50: above(0.5),
+            p90: above(0.1),
+            p99: above(0.01),
+            p999: above(0.001),
+            max,
+        })
+    }
+}
+
+/// A histogram in the order of its figures, each once.
+pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
+    let mut sorted = histogram.to_vec();
+    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
+    sorted.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            kept.1 += next.1;
+        }
+        is_same
+    });
+    sorted
+}
+
+/// What a scale must show of a histogram in order: the least and the greatest figure, and the least
+/// above nought, from which a logarithmic one can begin.
+pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
+    let above = histogram.iter().find(|one| one.0 > 0.0);
+    [histogram.first(), above, histogram.last()]
+        .map(|one| one.map(|one| one.0))
+        .into_iter()
+        .flatten()
+}
+
+/// To a tenth below 100, and to three digits above: where something is subtracted that differs from
+/// round to round, figures of all rounds are to fall on the same places, which so stay few.
+pub fn placed(figure: f64) -> f64 {
+    let digits = figure.abs().max(100.0).log10().floor();
+    let unit = 10_f64.powf(digits - 2.0);
+    let unit = if figure.abs() < 100.0 { 0.1 } else { unit };
+    // In units, and back: so that equal places are equal numbers.
+    let places = (figure / unit).round();
+    if unit < 1.0 { places / 10.0 } else { places * unit }
+}
+
+/// Most entries of a histogram that is kept.
+const HISTOGRAM_MAX: usize = 4096;
+
+/// A histogram that is not longer than can be kept, in order: if it must be, its figures are
+/// rounded, to one part in a thousand first. No figure is left out.
+pub fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
+    let mut shorter = merged(histogram);
+    for digits in [3, 2, 1] {
+        if shorter.len() <= HISTOGRAM_MAX {
+            break;
+        }
+        let rounded: Vec<(f64, u64)> =
+            shorter.iter().map(|one| (rounded(one.0, digits), one.1)).collect();
+        shorter = merged(&rounded);
+    }
+    shorter
+}
+
+/// To so many digits behind the first.
+fn rounded(figure: f64, digits: i32) -> f64 {
+    if figure == 0.0 || !figure.is_finite() {
+        return figure;
+    }
+    let unit = 10_f64.powi(figure.abs().log10().floor() as i32 - digits);
+    (figure / unit).round() * unit
+}
+
+/// What a box plot shows (Tukey, 1977): half of all figures are in the box; whiskers end at the
+/// last figure that is within one and a half of its length; all beyond are outliers, each shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quartiles {
+    /// One in four is below.
+    pub low: f64,
+    /// The middle one.
+    pub median: f64,
+    /// One in four is above.
+    pub high: f64,
+    /// From where to where figures are not unusual.
+    pub whiskers: (f64, f64),
+    /// What lies beyond, and how often.
+    pub outliers: Vec<(f64, u64)>,
+}
+
+impl Quartiles {
+    /// Of a histogram in order; `None` if there is nothing in it.
+    pub fn of(histogram: &[(f64, u64)]) -> Option<Self> {
+        let count: u64 = histogram.iter().map(|one| one.1).sum();
+        let quarter = |part: f64| {
+            let mut seen = 0;
+            let mut figures = histogram.iter();
+            figures.find(|one| {
+                seen += one.1;
+                seen as f64 >= part * count as f64
+            })
+        };
+        let (low, median) = (quarter(0.25)?.0, quarter(0.5)?.0);
+        let high = quarter(0.75)?.0;
+        let reach = 1.5 * (high - low);
+        let is_near = |one: &&(f64, u64)| low - reach <= one.0 && one.0 <= high + reach;
+        let first = histogram.iter().find(is_near)?.0;
+        let last = histogram.iter().rev().find(is_near)?.0;
+        let outliers = histogram.iter().filter(|one| !is_near(one)).copied().collect();
+        Some(Self { low, median, high, whiskers: (first, last), outliers })
+    }
+}
+
+/// How sure an interval of confidence is to hold what it is about.
+const CONFIDENCE: f64 = 0.95;
+
+/// Between which figures the median lies of all that could be measured, with 95 % confidence, by
+/// the ranks of those that were: whatever their distribution is. `None` if they are fewer than six.
+pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // Each figure is above the median or below, as a coin falls: how likely it is that at most
+    // `rank` of them are below.
+    let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut at_most = exactly;
+    let mut rank = None;
+    for next in 0..count {
+        if 2.0 * at_most > 1.0 - CONFIDENCE {
+            break;
+        }
+        rank = Some(next);
+        exactly *= (count - next) as f64 / (next + 1) as f64;
+        at_most += exactly;
+    }
+    let rank = rank?;
+    Some((*sorted.get(rank)?, *sorted.get(count - 1 - rank)?))
+}
+
+/// The figure that `percent` % of the sorted figures are below, interpolated between neighbours.
+fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let place = percent / 100.0 * last as f64;
+    let below = place.floor() as usize;
+    let low = sorted.get(below)?;
+    let high = sorted.get(below + 1).unwrap_or(low);
+    Some(low + (high - low) * (place - below as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(figures: &[f64], expect: (f64, f64, f64)) {
+        let spread = Spread::of(figures).expect("figures");
+        assert_eq!((spread.median, spread.p5, spread.p95), expect);
+    }
+
+    #[test]
+    fn medians_and_percentiles() {
+        check(&[7.0], (7.0, 7.0, 7.0));
+        check(&[3.0, 1.0, 2.0], (2.0, 1.1, 2.9));
+        check(&[4.0, 1.0, 3.0, 2.0], (2.5, 1.15, 3.8499999999999996));
+    }
+
+    #[test]
+    fn an_outlier_moves_the_maximum_but_not_the_median() {
+        let mut figures = vec![20.0; 100];
+        figures[50] = 1e6;
+        let spread = Spread::of(&figures).expect("figures");
+        assert_eq!((spread.median, spread.p95, spread.max), (20.0, 20.0, 1e6));
+        assert_eq!(spread.half_range(), (1e6 - 20.0) / 2.0);
+    }
+
+    #[test]
+    fn medians_lie_between_the_ranks_that_tables_give() {
+        let interval = |count: u32| {
+            let figures: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            median_interval(&figures)
+        };
+        assert_eq!(interval(5), None);
+        assert_eq!(interval(6), Some((1.0, 6.0)));
+        assert_eq!(interval(9), Some((2.0, 8.0)));
+        assert_eq!(interval(20), Some((6.0, 15.0)));
+        assert_eq!(interval(40), Some((14.0, 27.0)));
+        assert_eq!(interval(100), Some((40.0, 61.0)));
+        assert!(interval(1000).is_some());
+    }
+
+    #[test]
+    fn what_is_no_number_does_not_count() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[f64::NAN]), None);
+        assert_eq!(Spread::of(&[f64::NAN, 1.0]).expect("one").count, 1);
+    }
+
+    #[test]
+    fn tails_are_of_all_figures() {
+        let histogram = merged(&[(20.0, 400), (900.0, 1), (30.0, 98), (20.0, 500), (1e6, 1)]);
+        assert_eq!(histogram, [(20.0, 900), (30.0, 98), (900.0, 1), (1e6, 1)]);
+        let tail = Tail::of(&histogram).expect("figures");
+        assert_eq!((tail.count, tail.p50, tail.p90, tail.p99), (1000, 20.0, 20.0, 30.0));
+        assert_eq!((tail.min, tail.p999, tail.max), (Some(20.0), 900.0, 1e6));
+        assert!((tail.mean - 1021.84).abs() < 1e-9, "{}", tail.mean);
+        assert_eq!(Tail::of(&[]), None);
+    }
+
+    #[test]
+    fn tails_of_before_there_was_a_least_figure_are_read() {
+        let tail = Tail::of(&[(-0.5, 3), (30.0, 1)]).expect("figures");
+        let mut json = serde_json::to_value(tail).expect("JSON");
+        assert_eq!(json["min"], -0.5);
+        json.as_object_mut().expect("an object").remove("min");
+        let old: Tail = serde_json::from_value(json).expect("a tail");
+        assert_eq!(old, Tail { min: None, ..tail });
+    }
+
+    #[test]
+    fn scales_are_told_where_a_logarithm_begins() {
+        let found: Vec<f64> = ends(&[(-2.2, 9), (-1.0, 3), (7.9, 8), (1e6, 1)]).collect();
+        assert_eq!(found, [-2.2, 7.9, 1e6]);
+        assert_eq!(ends(&[(-2.0, 1)]).collect::<Vec<f64>>(), [-2.0, -2.0]);
+        assert_eq!(ends(&[]).count(), 0);
+    }
+
+    #[test]
+    fn long_histograms_are_rounded_and_nothing_is_left_out() {
+        let long: Vec<(f64, u64)> = (0..100_000).map(|one| (f64::from(one) / 7.0, 2)).collect();
+        let short = bounded(&long);
+        assert!(short.len() <= HISTOGRAM_MAX, "{}", short.len());
+        assert_eq!(short.iter().map(|one| one.1).sum::<u64>(), 200_000);
+        let last = short.last().expect("figures").0;
+        assert!((last / (99_999.0 / 7.0) - 1.0).abs() < 5e-3, "{last}");
+        assert!(short.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(bounded(&[(2.0, 1), (1.0, 1), (2.0, 3)]), [(1.0, 1), (2.0, 4)]);
+        assert_eq!((rounded(-12345.0, 3), rounded(0.0, 3)), (-12350.0, 0.0));
+    }
+
+    #[test]
+    fn boxes_hold_half_of_all_and_outliers_are_beyond_their_whiskers() {
+        let figures = [(1.0, 1), (9.0, 2), (10.0, 4), (11.0, 4), (12.0, 3), (14.0, 1), (90.0, 1)];
+        let quarters = Quartiles::of(&figures).expect("figures");
+        assert_eq!((quarters.low, quarters.median, quarters.high), (10.0, 11.0, 12.0));
+        assert_eq!(quarters.whiskers, (9.0, 14.0));
+        assert_eq!(quarters.outliers, [(1.0, 1), (90.0, 1)]);
+        let one = Quartiles::of(&[(5.0, 1)]).expect("a figure");
+        assert_eq!((one.low, one.whiskers, one.outliers.len()), (5.0, (5.0, 5.0), 0));
+        assert_eq!(Quartiles::of(&[]), None);
+    }
+
+    #[test]
+    fn ratios_say_how_sure_they_are() {
+        let figures: Vec<f64> = (0..20).map(|one| 1.0 + f64::from(one) / 1000.0).collect();
+        let ratio = Ratio::of(&figures).expect("figures");
+        assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
+        assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
+        // A round that was divided by nought is no reason to be surer.
+        let chosen = Ratio::of(&[&figures[..], &[f64::INFINITY]].concat()).expect("figures");
+        assert_eq!((chosen.median, chosen.interval), (ratio.median, None));
+        let one = Ratio::of(&[2.0]).expect("a figure");
+        assert!(!one.is_within(1.0) && one.may_be(7.0));
+    }
+
+    #[test]
+    fn figures_fall_on_few_places() {
+        let found: Vec<f64> = [21.04, 21.06, -0.04, 99.96, 123.4, 1_234_567.0].map(placed).into();
+        assert_eq!(found, [21.0, 21.1, 0.0, 100.0, 123.0, 1_230_000.0]);
+    }
+}

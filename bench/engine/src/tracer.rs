@@ -1,0 +1,142 @@
+//! The interface that every tracer is measured through.
+
+use std::path::PathBuf;
+
+pub use crate::host::availability::Availability;
+
+use crate::case::{Case, Mode, Plan};
+use crate::error::{Error, Result};
+use crate::host::workload::{self, Batch};
+use crate::host::workspace::Place;
+use crate::results::Account;
+
+/// How a program that is linked with a tracer starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Starts {
+    /// Fork, exec, run and wait, in µs, for each start.
+    pub us: Vec<f64>,
+    /// Threads in such a program.
+    pub threads: u64,
+}
+
+/// What became of events that two threads emitted as fast as they could, to files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// How long the threads emitted.
+    pub emitting_seconds: f64,
+    /// From their first event until all that was recorded was written to files: these may be in
+    /// the page cache.
+    pub written_seconds: f64,
+    /// How long it took to bring it from there to the disk, afterwards.
+    pub fsync_seconds: f64,
+    /// What became of the events.
+    pub account: Account,
+}
+
+/// A tracer in one way of use, and how to drive it.
+///
+/// `set_up` comes first and `tear_down` last, also after failures; in between, any number of runs
+/// in any order.
+pub trait Tracer {
+    /// Its row in the table.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can be measured here; looks, but starts nothing.
+    fn availability(&self, place: &Place) -> Availability;
+
+    /// Whether `case` means anything for it.
+    fn supports(&self, case: &Case) -> bool;
+
+    /// Events of one batch: a fraction of a millisecond or a few, so that most batches are not
+    /// interrupted, even where others compete for the CPUs. Twenty batches go round the ring.
+    fn batch_events(&self) -> u64;
+
+    /// Compiles the workload, starts daemons.
+    fn set_up(&mut self, place: &Place) -> Result<()>;
+
+    /// Runs the workload in batches, traced in its first mode, and keeps what the tracer wrote.
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.remember(&workload::emitted_by_thread(&batches));
+        Ok(batches)
+    }
+
+    /// Remembers how many events each thread of the latest run emitted, for
+    /// [`Tracer::read_back`].
+    fn remember(&mut self, _emitted: &[u64]) {}
+
+    /// What the tracer's own output of the latest run says; `None` if it records nothing.
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
+
+    /// Whether to set it up takes longer than a quick look at all tracers may take.
+    fn is_slow_to_set_up(&self) -> bool {
+        false
+    }
+
+    /// Whether it keeps events, so that its own output must show them.
+    fn records(&self) -> bool {
+        true
+    }
+
+    /// Modes in which it is measured; none if it has no workload of `harness.h`, or only one.
+    fn modes(&self) -> &'static [Mode] {
+        &[]
+    }
+
+    /// Name of a case's work in its workload.
+    fn work(&self, case: &Case) -> &'static str {
+        case.payload.work()
+    }
+
+    /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
+    /// what the tracer wrote: what the workload printed.
+    fn emit(&mut self, _: &Place, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
+        Err(Error::output(self.name(), "it has no workload of its own"))
+    }
+
+    /// What the tracer's own output says of that, if each thread emitted so many events; `None` if
+    /// it records nothing.
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.remember(emitted);
+        self.read_back(place)
+    }
+
+    /// What it wrote of that, on disk, if it writes anything: a file, or a folder of them.
+    fn output(&self, _: &Place) -> Option<PathBuf> {
+        None
+    }
+
+    /// Whether [`Tracer::stream`] means anything for it.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Tracer::starts`] does.
+    fn starts_programs(&self) -> bool {
+        false
+    }
+
+    /// Two threads for so long, as fast as they can, to files, with buffers of so many bytes for
+    /// each CPU; and what arrived.
+    fn stream(&mut self, _: &Place, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
+        Ok(None)
+    }
+
+    /// Starts a program that has events, again and again.
+    fn starts(&mut self, _place: &Place, _count: u32) -> Result<Option<Starts>> {
+        Ok(None)
+    }
+
+    /// Ends what `set_up` started.
+    fn tear_down(&mut self);
+}
+
+/// Arguments of a workload program that runs a case.
+pub fn batch_arguments(work: &str, case: &Case, plan: &Plan, events: u64) -> [String; 5] {
+    let count = plan.warm_up + plan.batches;
+    let [threads, count, events] =
+        [case.threads.into(), count.into(), events].map(|number| number.to_string());
+    ["batches".to_owned(), work.to_owned(), threads, count, events]
+}

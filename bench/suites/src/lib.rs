@@ -1,0 +1,30 @@
+//! The suites of `trackway-bench`: what tracing, and reading traces, cost on this machine.
+//!
+//! ```text
+//! tracers/      an adapter for each tracer: baselines, Trackway, LTTng-UST, others
+//! trace_check/  looks for every event of every run in what the tracer itself wrote
+//! suites/       what each suite measures: tracers in cases
+//! workloads/    programs that are measured, compiled on the machine with its own compilers
+//! goals         what Trackway set out to reach, as it stands with the figures of a report
+//! requirements  programs and headers that suites need
+//! ```
+//!
+//! Main invariant: a figure is only given beside the proof that the tracer did the work, from what
+//! the tracer itself wrote.
+
+mod goals;
+mod requirements;
+mod suites;
+mod trace_check;
+mod tracers;
+mod workloads;
+
+use trackway_bench_engine::run::Catalogue;
+
+/// All that can be measured, for the engine.
+pub const CATALOGUE: Catalogue = Catalogue {
+    suites: suites::all,
+    goals: goals::all,
+    requirements: requirements::REQUIREMENTS,
+    sources: &workloads::SOURCES,
+};

@@ -1,0 +1,121 @@
+//! What suites need of a machine.
+//!
+//! Main invariant: these are exactly the programs that the suites look for or start; a test reads
+//! their sources.
+
+use trackway_bench_engine::host::requirements::{Need, Requirements};
+
+/// All of it.
+pub(crate) const REQUIREMENTS: Requirements =
+    Requirements { programs: &PROGRAMS, headers: &HEADERS };
+
+const fn need(
+    name: &'static str,
+    package: &'static str,
+    rows: &'static str,
+    version: &'static str,
+) -> Need {
+    Need { name, package, rows, version }
+}
+
+/// All programs.
+const PROGRAMS: [Need; 28] = [
+    need("cc", "gcc", "nearly all", "--version"),
+    need("c++", "g++", "trackway-c++, tracy", "--version"),
+    need("clang", "clang", "clang of preload; filter's C is compiled by gcc", "--version"),
+    need("cargo", "cargo", "trackway-rust, tracy, fastrace, all of spans", ""),
+    need("lttng", "lttng-tools", "LTTng's", "--version"),
+    need("lttng-sessiond", "lttng-tools", "LTTng's", ""),
+    need("babeltrace2", "babeltrace2", "babeltrace2 of reading and size", "--version"),
+    need("perf", "linux-perf", "perf, all of breakdown", "--version"),
+    need("addr2line", "binutils", "all of breakdown", "--version"),
+    need("bpftrace", "bpftrace", "bpftrace", "--version"),
+    need("strace", "strace", "strace of syscall", "--version"),
+    need("uftrace", "uftrace", "uftrace", "--version"),
+    need("cyclictest", "rt-tests", "cyclictest of latency", ""),
+    need("hackbench", "rt-tests", "hackbench of workload", ""),
+    need("stress-ng", "stress-ng", "stress-ng of workload", "--version"),
+    need("/usr/sbin/apache2", "apache2-bin", "apache2 of workload", "-v"),
+    need("ab", "apache2-utils", "apache2 of workload", "-V"),
+    need("redis-benchmark", "redis-tools", "redis of workload", "--version"),
+    need("sqlite3", "sqlite3", "sqlite3 of workload and preload", "--version"),
+    need("tbench", "dbench", "tbench of workload", ""),
+    need("/usr/bin/tbench_srv", "dbench", "tbench of workload", ""),
+    need("dbench", "dbench", "dbench of workload", ""),
+    need("python3", "python3", "python3 of preload", "--version"),
+    need("perl", "perl", "perl of preload", ""),
+    need("gcc", "gcc", "cc1 of preload", ""),
+    need("git", "git", "git of preload", "--version"),
+    need("jq", "jq", "jq of preload", "--version"),
+    need("bash", "bash", "bash of preload", ""),
+];
+
+/// Headers likewise.
+const HEADERS: [Need; 2] = [
+    need("lttng/tracepoint.h", "liblttng-ust-dev", "LTTng's", ""),
+    need("sys/sdt.h", "systemtap-sdt-dev", "ftrace-uprobe, perf, bpftrace", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// What is looked for though it costs no row: the shell, without which no suite's cleaning up
+    /// works either, and what only asks where headers are.
+    const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
+
+    /// Words that stand before a program's name where it is looked for or started.
+    const BEFORE: [&str; 5] =
+        ["Command::new(\"", "has(\"", "found.add(\"", "found.add_as(\"", "needs(\""];
+
+    fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && !path.ends_with("requirements.rs")
+            {
+                let text = fs::read_to_string(&path).expect("a source");
+                let text = text.split("#[cfg(test)]").next().unwrap_or_default().to_owned();
+                found.push((path, text));
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_has_what_the_suites_look_for_and_nothing_else() {
+        let mut all = Vec::new();
+        let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for package in ["engine", "suites"] {
+            sources(&bench.join(package).join("src"), &mut all);
+        }
+        all.retain(|(path, _)| !path.ends_with("tests.rs") && !path.ends_with("absent.rs"));
+        let is_known = |name: &str| {
+            NOT_NEEDED.contains(&name) || PROGRAMS.iter().any(|need| need.name == name)
+        };
+        let mut looked_for = 0;
+        for (path, text) in &all {
+            for before in BEFORE {
+                for rest in text.split(before).skip(1) {
+                    let name = rest.split('"').next().unwrap_or_default();
+                    // Files of tracefs are looked for in its folder.
+                    if !text.contains(&format!("tracefs.{before}{name}")) {
+                        assert!(is_known(name), "{}: {name} is not in the table", path.display());
+                        looked_for += 1;
+                    }
+                }
+            }
+        }
+        assert!(looked_for > 30, "{looked_for}: the sources are written in another way now");
+        for need in PROGRAMS {
+            let quoted = format!("\"{}\"", need.name);
+            let started = format!("\"{} ", need.name);
+            let is_used = all.iter().any(|one| one.1.contains(&quoted) || one.1.contains(&started));
+            assert!(is_used, "no suite uses {}", need.name);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Where one event's time goes: part by part, for Trackway and LTTng-UST by the same method.
+//!
+//! ```text
+//! observe    a program's loop, timed, sampled, stepped through
+//! parts      which instruction belongs to which part
+//! ```
+//!
+//! Main invariant: parts add up to the whole. Each sample counts once, and what is on no ordinary
+//! event's way is a row of its own.
+
+mod observe;
+mod parts;
+
+use std::collections::BTreeMap;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::{Account, Unit, WHOLE_EVENT};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use super::programs::{Linked, Programs, Storage, Under};
+use super::together::Together;
+use crate::tracers::name;
+use observe::{Looped, PERIOD_NS, STEPPED_MORE};
+use parts::{Part, Parts};
+
+/// Its name.
+const NAME: &str = "breakdown";
+/// Where perf's samples go, in the scratch folder.
+const SAMPLES: &str = "parts-samples";
+/// Events of a batch.
+const BATCH: u64 = 10_000;
+/// Batches of a loop that is timed.
+const TIMED: u64 = 120;
+/// How long a loop is sampled, in ns; and most batches of it.
+const SAMPLED_NS: f64 = 400e6;
+const SAMPLED_NS_QUICK: f64 = 150e6;
+const SAMPLED_MAX: f64 = 20_000.0;
+/// Events before those that are stepped through.
+const BEFORE: u64 = 20_000;
+
+/// A tracer's way to record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    tracer: &'static str,
+    under: Under,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [
+        Self::new(name::TRACKWAY, Linked::Trackway, false),
+        Self::new(name::TRACKWAY_CLAIM, Linked::Trackway, true),
+        Self::new(name::LTTNG, Linked::Lttng, false),
+    ];
+
+    const fn new(tracer: &'static str, linked: Linked, is_claim: bool) -> Self {
+        Self { tracer, under: Under { linked, storage: Storage::Ring, is_claim } }
+    }
+
+    const fn program(self) -> &'static str {
+        match self.under.linked {
+            Linked::Lttng => "parts-lttng",
+            Linked::Trackway | Linked::Nothing => "parts-trackway",
+        }
+    }
+}
+
+/// What a row asks of a way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    Whole,
+    Part(Part),
+    /// The whole, by a run of its own.
+    Again,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+struct Observed {
+    event_ns: f64,
+    /// Part of all samples, by part.
+    shares: BTreeMap<Part, f64>,
+    samples: u64,
+    account: Account,
+}
+
+/// The suite.
+#[derive(Debug)]
+pub(crate) struct Breakdown {
+    programs: Programs,
+    rows: Vec<(Way, Question)>,
+    runs: Together<(&'static str, bool), Observed>,
+    /// What each way's event consists of.
+    parts: Vec<(&'static str, Parts)>,
+}
+
+impl Breakdown {
+    /// Nothing is known yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            programs: Programs::default(),
+            rows: Vec::new(),
+            runs: Together::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Runs a way's program: what it said, what the recorder said, and what became of the events.
+    fn run(&self, place: &Place, way: Way, words: &[&str]) -> Result<(Looped, Account)> {
+        let mut command = self.programs.begin(place, way.under, words)?;
+        let finished = child::run(&mut command, way.tracer)?;
+        let looped = Looped::parse(&finished.stdout)?;
+        let account = self.account(place, way, looped.emitted)?;
+        Ok((looped, account))
+    }
+
+    fn account(&self, place: &Place, way: Way, emitted: u64) -> Result<Account> {
+        let account = self.programs.end(place, way.under, emitted)?;
+        account.ok_or_else(|| Error::output(way.tracer, "it has recorded nothing"))
+    }
+
+    /// Times a loop.
+    fn time(&self, place: &Place, way: Way) -> Result<Observed> {
+        let program = place.path(way.program()).display().to_string();
+        let (timed, batch) = (TIMED.to_string(), BATCH.to_string());
+        let words = [program.as_str(), "loop", &timed, &batch];
+        let (timed, account) = self.run(place, way, &words)?;
+        Ok(Observed { event_ns: timed.event_ns, shares: BTreeMap::new(), samples: 0, account })
+    }
+
+    /// Times a loop, and samples it.
+    fn observe(&self, context: &SuiteContext<'_>, way: Way, parts: &Parts) -> Result<Observed> {
+        let place = context.place;
+        let program = place.path(way.program()).display().to_string();
+        let mut observed = self.time(place, way)?;
+        let sampled_ns = if context.settings.quick { SAMPLED_NS_QUICK } else { SAMPLED_NS };
+        let batches = sampled_ns / (observed.event_ns * BATCH as f64);
+        let batches = (batches.clamp(2.0 * TIMED as f64, SAMPLED_MAX) as u64).to_string();
+        let file = place.path(SAMPLES);
+        let (file_name, period) = (file.display().to_string(), PERIOD_NS.to_string());
+        let batch = BATCH.to_string();
+        let words = [program.as_str(), "loop", &batches, &batch];
+        let words = observe::sampled(&file_name, &period, &words);
+        let (sampled, became) = self.run(place, way, &words)?;
+        observed.account.add(&became);
+        let found = sampled.samples(&file)?;
+        for (at, times) in &found {
+            let mut of_one = BTreeMap::new();
+            parts.share(at, &mut of_one);
+            for (part, share) in of_one {
+                *observed.shares.entry(part).or_default() += share * *times as f64;
+            }
+        }
+        observed.samples = found.values().sum();
+        observed.shares.values_mut().for_each(|share| *share /= observed.samples as f64);
+        Ok(observed)
+    }
+
+    /// What a way's event consists of, by stepping through some; `None` if that cannot be told for
+    /// want of debugging information.
+    fn step(&self, place: &Place, way: Way) -> Result<Option<Parts>> {
+        let program = place.path(way.program());
+        let (before, more) = (BEFORE.to_string(), STEPPED_MORE.to_string());
+        let name = program.display().to_string();
+        let words = [name.as_str(), "step", &before, &more];
+        let mut command = self.programs.begin(place, way.under, &words)?;
+        let mut event = observe::step(&mut command, way.tracer)?;
+        let account = self.account(place, way, BEFORE + STEPPED_MORE)?;
+        if !account.is_complete() {
+            let message = format!("events do not add up: {}", account.words());
+            return Err(Error::output(way.tracer, message));
+        }
+        observe::name_functions(&mut event, |module| observe::file_of(module, &program))?;
+        let told = match way.under.linked {
+            Linked::Lttng => parts::of_lttng(&event),
+            Linked::Trackway | Linked::Nothing if !parts::is_named(&event) => return Ok(None),
+            Linked::Trackway | Linked::Nothing => parts::of_ours(&event),
+        };
+        Ok(Some(Parts::of(&event, &told)))
+    }
+
+    /// Makes ready what a way needs: an entry that says why it cannot be had, if it cannot.
+    fn set_up(&mut self, context: &SuiteContext<'_>, way: Way) -> Result<Entry> {
+        context.progress.say(&format!("setting up {}", way.tracer));
+        if let Some(reason) = missing(context.place, way) {
+            return Ok(Entry { absent: Some(reason), ..Entry::default() });
+        }
+        let made = self
+            .programs
+            .set_up(context.place, way.under.linked, way.program())
+            .and_then(|_| self.step(context.place, way));
+        match made {
+            Ok(Some(parts)) => {
+                self.parts.push((way.tracer, parts));
+                Ok(Entry::default())
+            }
+            Ok(None) => {
+                let reason = "libtrackway.so has no debugging information: it was stripped";
+                Ok(Entry { absent: Some(reason.to_owned()), ..Entry::default() })
+            }
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+        }
+    }
+}
+
+/// Why a way cannot be looked into here.
+fn missing(place: &Place, way: Way) -> Option<String> {
+    if cfg!(not(target_arch = "x86_64")) {
+        return Some("instructions are told apart on x86-64 only".to_owned());
+    }
+    for program in ["perf", "addr2line"] {
+        if !has(program) {
+            return Some(format!("{program} is not installed"));
+        }
+    }
+    let reason = Programs::missing(place, way.under.linked);
+    reason.or_else(|| may_not_sample(place))
+}
+
+/// Why perf cannot sample a program here.
+fn may_not_sample(place: &Place) -> Option<String> {
+    let (file, period) = (place.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
+    let nothing = place.tools.nothing().map(|word| word.to_string_lossy());
+    let words = observe::sampled(&file, &period, &[&nothing[0], &nothing[1]]);
+    let mut command = std::process::Command::new(words[0]);
+    let tried = child::run(command.args(&words[1..]), "perf record");
+    tried.err().map(|error| format!("perf cannot sample here ({error})"))
+}
+
+impl Suite for Breakdown {
+    fn about(&self) -> About {
+        About {
+            name: NAME,
+            title: "Where one event's time goes",
+            repeats: "survey, Figure 10",
+            unit: Unit::NsPerEvent,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 6.0 } else { 60.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(|way| way.tracer).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let is_wanted =
+            |way: &Way| way.tracer == name::TRACKWAY || context.settings.wants(way.tracer);
+        for way in Way::ALL.into_iter().filter(is_wanted) {
+            let ready = self.set_up(context, way)?;
+            let whole = entries.len();
+            let questions = [Question::Whole].into_iter().chain(Part::ALL.map(Question::Part));
+            for question in questions {
+                let (case, beside) = match question {
+                    Question::Part(part) => (part.words(), Some(whole)),
+                    Question::Whole | Question::Again => (WHOLE_EVENT, (whole > 0).then_some(0)),
+                };
+                entries.push(Entry {
+                    tracer: way.tracer.to_owned(),
+                    case: case.to_owned(),
+                    records: true,
+                    beside,
+                    command: format!("trackway bench {NAME} --tracers {}", way.tracer),
+                    ..ready.clone()
+                });
+                self.rows.push((way, question));
+            }
+        }
+        if let Some(first) = entries.first().filter(|first| first.can_be_measured()).cloned() {
+            let tracer = format!("{} again", first.tracer);
+            entries.push(Entry { tracer, beside: Some(0), is_control: true, ..first });
+            self.rows.push((Way::ALL[0], Question::Again));
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let (way, question) = self.rows[row];
+        let parts = self.parts.iter().find(|one| one.0 == way.tracer).map(|one| one.1.clone());
+        let parts = parts.ok_or_else(|| Error::output(way.tracer, "its parts are not known"))?;
+        let is_again = question == Question::Again;
+        let mut runs = std::mem::replace(&mut self.runs, Together::new());
+        let run = || {
+            if is_again {
+                self.time(context.place, way)
+            } else {
+                self.observe(context, way, &parts)
+            }
+        };
+        let observed = runs.take((way.tracer, is_again), row, run).cloned();
+        self.runs = runs;
+        let observed = observed?;
+        let samples = ("samples", observed.samples as f64);
+        let (figure, instructions) = match question {
+            Question::Whole | Question::Again => {
+                let all = Part::ALL.iter().map(|part| parts.instructions(*part)).sum();
+                (observed.event_ns, all)
+            }
+            Question::Part(part) => {
+                let share = observed.shares.get(&part).copied().unwrap_or_default();
+                (share * observed.event_ns, parts.instructions(part))
+            }
+        };
+        let extra = vec![("instructions", f64::from(instructions)), samples];
+        Ok(Sample { figure, account: Some(observed.account), extra, ..Sample::default() })
+    }
+
+    fn leave(&mut self) {
+        *self = Self::new();
+    }
+}

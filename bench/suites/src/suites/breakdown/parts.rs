@@ -1,0 +1,346 @@
+//! The parts of an event, and which of its instructions belongs to which.
+//!
+//! An instruction's part is told by what is known of it: in Trackway's library by the functions
+//! that it was inlined from, as the debugging information has them; in LTTng-UST's, whose packages
+//! have none, by which call of its probe it is in. The probe makes three, in this order: reserve,
+//! write (one for each field), commit. An instruction that several parts go through, such as those
+//! of `__tls_get_addr`, belongs to each as often as that goes through it.
+
+use std::collections::BTreeMap;
+
+use trackway_bench_engine::host::ptrace::Kind;
+
+/// A part of an event's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// The loop, and whether the event is on.
+    Site,
+    /// Arguments, and the call.
+    Staging,
+    /// Which sessions, by whom, where.
+    Session,
+    /// What time it is.
+    Clock,
+    /// A place in the buffer, and keeping others out of it.
+    Reserve,
+    /// The record's header.
+    Header,
+    /// The payload.
+    Copy,
+    /// That it is there.
+    Commit,
+    /// What is on no ordinary event's way: switches of sub-buffers, the loop around the loop.
+    Rest,
+}
+
+impl Part {
+    /// All of them, in the order of an event's way.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Site,
+        Self::Staging,
+        Self::Session,
+        Self::Clock,
+        Self::Reserve,
+        Self::Header,
+        Self::Copy,
+        Self::Commit,
+        Self::Rest,
+    ];
+
+    /// As a row's case.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Site => "site",
+            Self::Staging => "staging and call",
+            Self::Session => "session",
+            Self::Clock => "clock",
+            Self::Reserve => "reserve",
+            Self::Header => "header",
+            Self::Copy => "copy",
+            Self::Commit => "commit",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+/// Where an instruction is, whatever process it is in: the module's name, and the address there.
+pub(super) type Address = (String, u64);
+
+/// An instruction of an event, in the order in which they are executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Instruction {
+    pub(super) at: Address,
+    pub(super) kind: Kind,
+    /// Its first bytes.
+    pub(super) code: [u8; 2],
+    /// Functions that it is of, the innermost first.
+    pub(super) functions: Vec<String>,
+}
+
+/// Name of the module that is the program.
+pub(super) const PROGRAM: &str = "program";
+/// Name of the program's function that is the loop.
+const LOOP: &str = "number";
+
+/// How often which part goes through which address.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Parts {
+    times: BTreeMap<Address, BTreeMap<Part, u32>>,
+}
+
+impl Parts {
+    /// Of an event, part by part as told.
+    pub(super) fn of(event: &[Instruction], told: &[Part]) -> Self {
+        let mut times: BTreeMap<Address, BTreeMap<Part, u32>> = BTreeMap::new();
+        for (instruction, part) in event.iter().zip(told) {
+            *times.entry(instruction.at.clone()).or_default().entry(*part).or_default() += 1;
+        }
+        Self { times }
+    }
+
+    /// Instructions of a part.
+    pub(super) fn instructions(&self, part: Part) -> u32 {
+        self.times.values().filter_map(|parts| parts.get(&part)).sum()
+    }
+
+    /// Adds a sample at an address to the shares of its parts.
+    pub(super) fn share(&self, at: &Address, shares: &mut BTreeMap<Part, f64>) {
+        match self.times.get(at) {
+            None => *shares.entry(Part::Rest).or_default() += 1.0,
+            Some(parts) => {
+                let all: u32 = parts.values().sum();
+                for (part, times) in parts {
+                    *shares.entry(*part).or_default() += f64::from(*times) / f64::from(all);
+                }
+            }
+        }
+    }
+}
+
+/// Of the program's own: the loop, or what the header made of the event.
+fn of_program(functions: &[String]) -> Part {
+    if functions.iter().any(|name| name == LOOP) { Part::Site } else { Part::Staging }
+}
+
+fn is_vdso(module: &str) -> bool {
+    module.contains("vdso")
+}
+
+/// Whether the library's debugging information was there to name functions by.
+pub(super) fn is_named(event: &[Instruction]) -> bool {
+    event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
+}
+
+/// The parts of one of Trackway's events.
+pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
+    let is_in_sequence =
+        |one: &Instruction| one.functions.iter().any(|name| name.contains("rseq::commit"));
+    // The sequence is written in assembly: comparisons that leave it, the copy's loop, the slot and
+    // the committing store.
+    let last = |jumps: [u8; 2]| {
+        event.iter().rposition(|one| {
+            is_in_sequence(one) && (one.code[0] == jumps[0] || one.code == [0x0f, jumps[1]])
+        })
+    };
+    let (checked, copied) = (last([0x75, 0x85]), last([0x72, 0x82]));
+    let part = |(at, one): (usize, &Instruction)| {
+        if one.at.0 == PROGRAM {
+            of_program(&one.functions)
+        } else if is_vdso(&one.at.0) || one.kind == Kind::Clock {
+            Part::Clock
+        } else if !is_in_sequence(one) {
+            one.functions.iter().find_map(|name| of_function(name)).unwrap_or(Part::Session)
+        } else if checked.is_some_and(|checked| at <= checked) {
+            Part::Reserve
+        } else if copied.is_some_and(|copied| at <= copied) {
+            Part::Copy
+        } else {
+            Part::Commit
+        }
+    };
+    with_waits(event, event.iter().enumerate().map(part).collect())
+}
+
+/// Counts what is right behind an instruction that everything waits for with that: there the
+/// samples of the waiting are.
+fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
+    for (at, one) in event.iter().enumerate().rev() {
+        if one.kind != Kind::Plain && at + 1 < parts.len() {
+            parts[at + 1] = parts[at];
+        }
+    }
+    parts
+}
+
+/// What a function of the library is for, if that is something in particular.
+fn of_function(name: &str) -> Option<Part> {
+    let parts = [
+        ("::now::", Part::Clock),
+        ("trackway_sys::clock", Part::Clock),
+        ("write_header", Part::Header),
+        ("header_bytes", Part::Header),
+        ("::copy", Part::Copy),
+        ("Claim::commit", Part::Commit),
+        ("Claim as", Part::Commit),
+        ("ring::claim", Part::Reserve),
+        ("ring::writer", Part::Reserve),
+        ("ring::geometry", Part::Reserve),
+    ];
+    parts.iter().find(|part| name.contains(part.0)).map(|part| part.1)
+}
+
+/// The parts of one of LTTng-UST's events.
+pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
+    // Calls of the program's, one after another: from where it is left to where it is come back to.
+    let mut calls: Vec<std::ops::Range<usize>> = Vec::new();
+    for (at, _) in event.iter().enumerate().filter(|(_, one)| one.at.0 != PROGRAM) {
+        match calls.last_mut().filter(|call| call.end == at) {
+            Some(call) => call.end = at + 1,
+            None => calls.push(at..at + 1),
+        }
+    }
+    let is_of_probe =
+        |call: &&std::ops::Range<usize>| event[(*call).clone()].iter().any(is_of_buffer);
+    let of_probe: Vec<std::ops::Range<usize>> = calls.iter().filter(is_of_probe).cloned().collect();
+    let mut parts: Vec<Part> = event
+        .iter()
+        .map(|one| match one.at.0.as_str() {
+            PROGRAM => of_program(&one.functions),
+            _ => Part::Session,
+        })
+        .collect();
+    for (number, call) in of_probe.iter().enumerate() {
+        let part = match number {
+            0 => Part::Reserve,
+            last if last + 1 == of_probe.len() => Part::Commit,
+            _ => Part::Copy,
+        };
+        parts[call.clone()].fill(part);
+        // The place is had by an atomic instruction; what is left to be done then is the header.
+        let locked = event[call.clone()].iter().rposition(|one| one.kind == Kind::Locked);
+        if let Some(locked) = locked.filter(|_| number == 0) {
+            parts[call.start + locked + 1..call.end].fill(Part::Header);
+        }
+    }
+    for (part, one) in parts.iter_mut().zip(event) {
+        let is_clock = one.functions.iter().any(|name| name.contains("clock_gettime"));
+        if is_vdso(&one.at.0) || (is_clock && one.at.0 != PROGRAM) {
+            *part = Part::Clock;
+        }
+    }
+    with_waits(event, parts)
+}
+
+/// Whether it is of the library that has the buffers.
+fn is_of_buffer(one: &Instruction) -> bool {
+    one.at.0.contains("liblttng-ust.so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(module: &str, address: u64, functions: &[&str]) -> Instruction {
+        let functions = functions.iter().map(|&name| name.to_owned()).collect();
+        Instruction {
+            at: (module.to_owned(), address),
+            kind: Kind::Plain,
+            code: [0x90; 2],
+            functions,
+        }
+    }
+
+    #[test]
+    fn ours_are_told_by_functions_and_the_sequence_by_its_jumps() {
+        let library = "libtrackway.so";
+        let in_sequence = |address, code| Instruction {
+            code,
+            ..one(library, address, &["trackway_ring::rseq::commit", "emit"])
+        };
+        let event = [
+            one(PROGRAM, 1, &["number"]),
+            one(PROGRAM, 2, &["trackway_emit_lab_DOT_number"]),
+            one(library, 3, &["trackway_agent::emit::fast_path::emit"]),
+            one(
+                library,
+                4,
+                &["trackway_sys::clock::tsc", "trackway_agent::emit::timestamp::from_line"],
+            ),
+            one(library, 5, &["core::x", "trackway_ring::writer::<impl Region>::plan_record"]),
+            one(library, 6, &["trackway_ring::writer::write_header"]),
+            in_sequence(7, [0x75, 0x10]),
+            in_sequence(8, [0x48, 0x8b]),
+            in_sequence(9, [0x72, 0xf0]),
+            in_sequence(10, [0x4d, 0x89]),
+        ];
+        assert_eq!(
+            of_ours(&event),
+            [
+                Part::Site,
+                Part::Staging,
+                Part::Session,
+                Part::Clock,
+                Part::Reserve,
+                Part::Header,
+                Part::Reserve,
+                Part::Copy,
+                Part::Copy,
+                Part::Commit,
+            ]
+        );
+    }
+
+    #[test]
+    fn lttngs_are_told_by_calls() {
+        let (buffer, common) = ("/lib/liblttng-ust.so.1", "/lib/liblttng-ust-tracepoint.so.1");
+        let probe = |address| one(PROGRAM, address, &["lttng_ust__event_probe__lab___number"]);
+        let locked = Instruction { kind: Kind::Locked, ..one(buffer, 5, &["??"]) };
+        let event = [
+            one(PROGRAM, 1, &["number"]),
+            one(common, 2, &["lttng_ust_tp_rcu_read_lock"]),
+            probe(3),
+            one(buffer, 4, &["??"]),
+            one("linux-vdso.so.1", 4, &["??"]),
+            locked,
+            one(buffer, 6, &["??"]),
+            one(buffer, 7, &["??"]),
+            probe(7),
+            one(buffer, 8, &["??"]),
+            probe(9),
+            one(buffer, 10, &["??"]),
+            one(PROGRAM, 11, &["number"]),
+        ];
+        let expected = [
+            Part::Site,
+            Part::Session,
+            Part::Staging,
+            Part::Reserve,
+            Part::Clock,
+            Part::Reserve,
+            Part::Reserve,
+            Part::Header,
+            Part::Staging,
+            Part::Copy,
+            Part::Staging,
+            Part::Commit,
+            Part::Site,
+        ];
+        assert_eq!(of_lttng(&event), expected);
+    }
+
+    #[test]
+    fn samples_are_shared_among_the_parts_that_go_through_and_none_is_hidden() {
+        let event = [one("a", 1, &[]), one("a", 1, &[]), one("a", 1, &[]), one("a", 2, &[])];
+        let parts = Parts::of(&event, &[Part::Copy, Part::Copy, Part::Commit, Part::Clock]);
+        assert_eq!((parts.instructions(Part::Copy), parts.instructions(Part::Site)), (2, 0));
+        let mut shares = BTreeMap::new();
+        for at in [1, 1, 1, 2, 3] {
+            parts.share(&("a".to_owned(), at), &mut shares);
+        }
+        let told: Vec<(Part, f64)> = shares.into_iter().collect();
+        let expected =
+            [(Part::Clock, 1.0), (Part::Copy, 2.0), (Part::Commit, 1.0), (Part::Rest, 1.0)];
+        assert!(told.iter().zip(&expected).all(|(one, other)| one.0 == other.0), "{told:?}");
+        assert!(told.iter().zip(&expected).all(|(one, other)| (one.1 - other.1).abs() < 1e-9));
+    }
+}

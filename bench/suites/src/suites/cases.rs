@@ -1,0 +1,339 @@
+//! The cases of Letaief's thesis: what a routine takes that is bare, traced, beside an event that
+//! is not hit, and instrumented while nobody traces; each time by itself, and all of them kept.
+//!
+//! Main invariant: nothing but the routine is between two readings of the processor's counter, and
+//! it is the same loop, compiled with the same flags, in every case. What reading the counter takes
+//! is measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
+//! nought.
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workload::numbers;
+use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::results::{Account, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::single_events::Singles;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use super::programs::{Linked, Programs, Storage, Under};
+use crate::tracers::probed::{Probed, Prober};
+use crate::tracers::{FLOW_BYTES, name};
+
+/// Its name.
+const NAME: &str = "cases";
+/// Events between two pauses, so that who drains to disk keeps up: a buffer has room for twenty
+/// times as many.
+const BURST: u64 = 10_000;
+/// The same where each is a breakpoint, which takes ten times as long.
+const BURST_HIT: u64 = 1_000;
+/// How long a pause is, in µs.
+const PAUSE_US: u64 = 2_000;
+/// Bursts of a turn.
+const BURSTS: u64 = 30;
+const BURSTS_QUICK: u64 = 5;
+/// Events before the loop, where it has none: those of the programs.
+const ELSEWHERE: u64 = 100;
+
+/// A case, as the thesis has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// 0: nothing is instrumented, and no tracer is there.
+    Bare,
+    /// 1: an event, recorded to disk.
+    Active,
+    /// 2: the program has an event elsewhere, which is recorded; none in the loop.
+    NotHit,
+    /// 3: an event in the loop, and the library, but no session.
+    Off,
+}
+
+impl Case {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Active => "active",
+            Self::NotHit => "attached, not hit",
+            Self::Off => "instrumented, off",
+        }
+    }
+}
+
+/// A tracer in a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    tracer: &'static str,
+    linked: Linked,
+    case: Case,
+    /// Name of the work in the program.
+    work: &'static str,
+    is_claim: bool,
+    /// Who puts a breakpoint on its probe, if its events are one.
+    prober: Option<Prober>,
+}
+
+impl Turn {
+    const fn new(tracer: &'static str, linked: Linked, case: Case, work: &'static str) -> Self {
+        Self { tracer, linked, case, work, is_claim: false, prober: None }
+    }
+
+    /// One of a probe.
+    const fn probed(prober: Prober, case: Case, work: &'static str) -> Self {
+        let turn = Self::new(prober.name(), Linked::Nothing, case, work);
+        Self { prober: Some(prober), ..turn }
+    }
+
+    /// Who puts a breakpoint on the probe in this case.
+    fn attached(self) -> Option<Prober> {
+        self.prober.filter(|_| self.case != Case::Off)
+    }
+
+    /// Events of a burst.
+    fn burst(self) -> u64 {
+        let is_hit = self.case == Case::Active && self.prober.is_some();
+        if is_hit { BURST_HIT } else { BURST }
+    }
+
+    /// Events of a run of so many bursts that are recorded: the first one warms up.
+    fn emitted(self, bursts: u64) -> u64 {
+        if self.case == Case::NotHit { ELSEWHERE } else { (bursts + 1) * self.burst() }
+    }
+
+    const fn under(self) -> Under {
+        let storage = match self.case {
+            Case::Bare | Case::Off => Storage::Off,
+            Case::Active | Case::NotHit => Storage::File,
+        };
+        Under { linked: self.linked, storage, is_claim: self.is_claim }
+    }
+
+    const fn program(self) -> &'static str {
+        match self.linked {
+            Linked::Nothing if self.prober.is_some() => "cases-usdt",
+            Linked::Nothing => "cases-bare",
+            Linked::Trackway => "cases-trackway",
+            Linked::Lttng => "cases-lttng",
+        }
+    }
+}
+
+/// All of them, in the order of their rows.
+fn turns() -> Vec<Turn> {
+    let (ours, theirs) = (Linked::Trackway, Linked::Lttng);
+    let mut turns = vec![Turn::new("none", Linked::Nothing, Case::Bare, "bare")];
+    for (tracer, linked) in [(name::TRACKWAY, ours), (name::LTTNG, theirs)] {
+        turns.push(Turn::new(tracer, linked, Case::Active, "event"));
+        turns.push(Turn::new(tracer, linked, Case::NotHit, "not-hit"));
+        turns.push(Turn::new(tracer, linked, Case::Off, "event"));
+    }
+    for prober in [Prober::Ftrace, Prober::Perf, Prober::Bpftrace] {
+        turns.push(Turn::probed(prober, Case::Active, "event"));
+        turns.push(Turn::probed(prober, Case::NotHit, "not-hit"));
+        turns.push(Turn::probed(prober, Case::Off, "event"));
+    }
+    let claim = Turn::new(name::TRACKWAY_CLAIM, ours, Case::Active, "event");
+    turns.push(Turn { is_claim: true, ..claim });
+    // The thesis's own event: a formatted message.
+    for (tracer, linked) in [("trackway-printf", ours), (name::TRACEF, theirs)] {
+        turns.push(Turn::new(tracer, linked, Case::Active, "message"));
+        turns.push(Turn::new(tracer, linked, Case::Off, "message"));
+    }
+    turns
+}
+
+/// The suite.
+#[derive(Debug, Default)]
+pub(crate) struct Cases {
+    programs: Programs,
+    rows: Vec<Turn>,
+}
+
+impl Cases {
+    /// Compiles what a turn needs: an entry that says why it cannot be had, if it cannot.
+    fn set_up(&mut self, context: &SuiteContext<'_>, turn: Turn) -> Result<Entry> {
+        context.progress.say(&format!("setting up {}", turn.tracer));
+        let absent = match turn.prober {
+            Some(prober) => prober.absence(context.place),
+            None => Programs::missing(context.place, turn.linked),
+        };
+        if absent.is_some() {
+            return Ok(Entry { absent, ..Entry::default() });
+        }
+        match self.programs.set_up(context.place, turn.linked, turn.program()) {
+            Ok(_) => Ok(Entry::default()),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+        }
+    }
+
+    /// Runs a turn's program: what it printed, and what became of its events.
+    fn run(&self, place: &Place, turn: Turn, bursts: u64) -> Result<(String, Option<Account>)> {
+        let program = place.path(turn.program()).display().to_string();
+        let [count, burst, pause] =
+            [bursts, turn.burst(), PAUSE_US].map(|number| number.to_string());
+        let words = [program, turn.work.to_owned(), count, burst, pause];
+        if let Some(prober) = turn.attached() {
+            let (emitted, buffer_kib) = (turn.emitted(bursts), FLOW_BYTES >> 10);
+            let probed = Probed { before: &[], words: &words, emitted, buffer_kib };
+            return prober.run(place, &probed).map(|(output, account)| (output, Some(account)));
+        }
+        let (under, words) = (turn.under(), words.each_ref().map(String::as_str));
+        let mut command = self.programs.begin(place, under, &words)?;
+        let finished = child::run(&mut command, turn.tracer)?;
+        let (emitted, _) = parts(&finished.stdout)?;
+        let account = self.programs.end(place, under, emitted)?;
+        Ok((finished.stdout, account))
+    }
+
+    /// Tells each event that is recorded in terms of ours of the same work; what is nought but for
+    /// noise is in no ratio. The place of the first of ours.
+    fn tell_beside(&self, entries: &mut [Entry]) -> Option<usize> {
+        let is_active = |turn: &Turn| turn.case == Case::Active;
+        for (entry, turn) in entries.iter_mut().zip(&self.rows).filter(|one| is_active(one.1)) {
+            let is_first = |other: &Turn| is_active(other) && other.work == turn.work;
+            let first = self.rows.iter().position(is_first);
+            entry.beside = first.filter(|&first| self.rows[first] != *turn);
+        }
+        self.rows.iter().position(is_active)
+    }
+}
+
+impl Suite for Cases {
+    fn about(&self) -> About {
+        About {
+            name: NAME,
+            title: "What a routine takes: bare, traced, not hit, off",
+            repeats: "thesis, Table 3.1, Figures 3.1 and 3.2",
+            unit: Unit::Ns,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 10.0 } else { 130.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        turns().iter().map(|turn| turn.tracer).collect()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let is_wanted = |turn: &Turn| {
+            let is_first = turn.tracer == name::TRACKWAY && turn.case == Case::Active;
+            turn.case == Case::Bare || is_first || context.settings.wants(turn.tracer)
+        };
+        let mut entries = Vec::new();
+        for turn in turns().into_iter().filter(is_wanted) {
+            entries.push(Entry {
+                tracer: turn.tracer.to_owned(),
+                case: turn.case.words().to_owned(),
+                records: turn.under().storage != Storage::Off,
+                command: format!("trackway bench {NAME} --tracers {}", turn.tracer),
+                ..self.set_up(context, turn)?
+            });
+            self.rows.push(turn);
+        }
+        let first = self.tell_beside(&mut entries);
+        if let Some(first) = first.filter(|&first| entries[first].can_be_measured()) {
+            let tracer = format!("{} again", entries[first].tracer);
+            let control = Entry { tracer, is_control: true, ..entries[first].clone() };
+            entries.push(Entry { beside: Some(first), ..control });
+            self.rows.push(self.rows[first]);
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let turn = self.rows[row];
+        let bursts = if context.settings.quick { BURSTS_QUICK } else { BURSTS };
+        let (output, account) = self.run(context.place, turn, bursts)?;
+        let (emitted, singles) = parts(&output)?;
+        if let Some(account) = account.filter(|account| account.emitted != emitted) {
+            let message = format!("{emitted} events were emitted: {}", account.words());
+            return Err(Error::output(turn.tracer, message));
+        }
+        let singles = Singles::parse(singles, bursts * turn.burst())?;
+        Ok(Sample { account, ..singles.sample() })
+    }
+
+    fn leave(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// How many events a program says it has emitted, and what it says of those that were timed.
+fn parts(output: &str) -> Result<(u64, &str)> {
+    let (first, rest) = output.split_once('\n').unwrap_or((output, ""));
+    let [emitted] = numbers(first, "emitted")?;
+    Ok((emitted, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::SOURCES;
+
+    #[test]
+    fn each_tracer_is_in_the_thesiss_cases() {
+        let cases_of = |tracer: &str| {
+            let turns = turns().into_iter().filter(move |turn| turn.tracer == tracer);
+            turns.map(|turn| turn.case).collect::<Vec<Case>>()
+        };
+        let probers = [Prober::Ftrace, Prober::Perf, Prober::Bpftrace].map(Prober::name);
+        for tracer in [name::TRACKWAY, name::LTTNG].into_iter().chain(probers) {
+            assert_eq!(cases_of(tracer), [Case::Active, Case::NotHit, Case::Off]);
+        }
+        assert_eq!(turns()[0].case, Case::Bare);
+    }
+
+    #[test]
+    fn programs_have_the_works_that_are_asked_for() {
+        for turn in turns() {
+            let name = format!("{}.c", turn.program());
+            let mut sources = SOURCES.iter();
+            let source = sources.find(|source| source.name == name).expect("a source");
+            assert!(source.text.contains(&format!("{{\"{}\",", turn.work)), "{turn:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_takes_time_is_told_in_terms_of_something() {
+        let rows = turns();
+        let mut entries = vec![Entry::default(); rows.len()];
+        let suite = Cases { rows, ..Cases::default() };
+        assert_eq!(suite.tell_beside(&mut entries), Some(1));
+        let told = entries.iter().zip(&suite.rows).filter_map(|(entry, turn)| {
+            let other = suite.rows[entry.beside?];
+            Some((turn.tracer, other.tracer, turn.case == other.case))
+        });
+        let expected = [
+            (name::LTTNG, name::TRACKWAY, true),
+            (name::FTRACE_UPROBE, name::TRACKWAY, true),
+            (name::PERF, name::TRACKWAY, true),
+            (name::BPFTRACE, name::TRACKWAY, true),
+            (name::TRACKWAY_CLAIM, name::TRACKWAY, true),
+            (name::TRACEF, "trackway-printf", true),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_emitted_comes_before_what_is_timed() {
+        let text = "emitted 3\ntiming 1 2\nsingle 1 2\n";
+        assert_eq!(parts(text).expect("both"), (3, "timing 1 2\nsingle 1 2\n"));
+        assert_eq!(parts("emitted 3").expect("one"), (3, ""));
+        assert!(parts("timing 1 2\n").is_err());
+    }
+
+    #[test]
+    fn a_breakpoint_is_hit_fewer_times_and_only_where_somebody_put_it() {
+        let turn = |case| Turn::probed(Prober::Ftrace, case, "event");
+        let [active, not_hit, off] = [Case::Active, Case::NotHit, Case::Off].map(turn);
+        assert_eq!((active.burst(), active.emitted(BURSTS)), (BURST_HIT, 31 * BURST_HIT));
+        assert_eq!((not_hit.burst(), not_hit.emitted(BURSTS)), (BURST, ELSEWHERE));
+        let attached = [active, not_hit, off].map(|turn| turn.attached().is_some());
+        assert_eq!(attached, [true, true, false]);
+        let works = SOURCES.iter().filter(|one| one.name.starts_with("cases-"));
+        let has_some = |text: &str| text.contains(&format!("lab_bare, {ELSEWHERE}}}"));
+        assert_eq!(works.filter(|one| has_some(one.text)).count(), 3);
+    }
+}

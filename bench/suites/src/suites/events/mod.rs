@@ -1,0 +1,267 @@
+//! Suites of events that programs emit, one after another: each tracer's program does a case, in a
+//! loop, one by one, or step by step.
+//!
+//! ```text
+//! turn    what a tracer does when it has its turn
+//! which   the suites: what there is to do in each
+//! ```
+
+mod turn;
+mod which;
+
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_bench_engine::tracer::{Availability, Tracer};
+
+use crate::tracers::{self, baseline, name};
+use turn::Turn;
+
+pub(crate) use turn::{THREADS, of_batches};
+
+/// A row: which tracer does what.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    tracer: usize,
+    turn: Turn,
+}
+
+/// A suite of them.
+pub(crate) struct Events {
+    about: About,
+    /// Seconds that a full run takes about, and a quick one.
+    seconds: (f64, f64),
+    /// What there is to do on so many CPUs.
+    turns: fn(usize) -> Vec<Turn>,
+    /// Whether the suite means anything for the tracer of this name.
+    takes: fn(&str) -> bool,
+    /// The tracers that others are told in terms of: the first that does the same case.
+    beside: &'static [&'static str],
+    tracers: Vec<Box<dyn Tracer>>,
+    rows: Vec<Place>,
+}
+
+impl Events {
+    fn new(about: About, seconds: (f64, f64), turns: fn(usize) -> Vec<Turn>) -> Self {
+        let (tracers, rows) = (Vec::new(), Vec::new());
+        let beside = &[name::TRACKWAY, name::TRACKWAY_PRINTF];
+        Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
+    }
+
+    /// Which tracers take part: those that are wanted, the one that others are told in terms of,
+    /// and the next of those where somebody does what the first does not.
+    fn taking_part(&self, settings: &Settings) -> Vec<bool> {
+        let turns = (self.turns)(1);
+        let find = |name: &&str| self.tracers.iter().find(|one| one.name() == *name);
+        let yardsticks: Vec<&dyn Tracer> =
+            self.beside.iter().filter_map(find).map(|one| one.as_ref()).collect();
+        let wants = |tracer: &dyn Tracer| settings.wants(tracer.name());
+        let is_wanted = |turn: &Turn| {
+            self.tracers.iter().any(|one| wants(one.as_ref()) && turn.is_for(one.as_ref()))
+        };
+        let yardstick =
+            |turn: &Turn| yardsticks.iter().find(|one| turn.is_for(**one)).map(|one| one.name());
+        let mut needed: Vec<&str> = self.beside.iter().take(1).copied().collect();
+        needed.extend(turns.iter().filter(|turn| is_wanted(turn)).filter_map(yardstick));
+        let takes_part = |tracer: &dyn Tracer| wants(tracer) || needed.contains(&tracer.name());
+        self.tracers.iter().map(|one| takes_part(one.as_ref())).collect()
+    }
+
+    /// Rows of a tracer: those of its cases that mean something.
+    fn rows_of(&self, tracer: usize, context: &SuiteContext<'_>) -> Vec<Place> {
+        let turns = (self.turns)(context.cpus).into_iter();
+        let turns = turns.filter(|turn| turn.is_for(self.tracers[tracer].as_ref()));
+        turns.map(|turn| Place { tracer, turn }).collect()
+    }
+
+    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    fn set_up(&mut self, tracer: usize, context: &SuiteContext<'_>) -> Result<Entry> {
+        let tracer = &mut self.tracers[tracer];
+        if context.settings.quick
+            && context.settings.tracers.is_empty()
+            && tracer.is_slow_to_set_up()
+        {
+            let reason = "to build it takes longer than --quick has; --tracers names it";
+            return Ok(Entry { absent: Some(reason.to_owned()), ..Entry::default() });
+        }
+        context.progress.say(&format!("setting up {}", tracer.name()));
+        match tracer.availability(context.place) {
+            Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..Entry::default() }),
+            Availability::Ready => match tracer.set_up(context.place) {
+                Ok(()) => Ok(Entry::default()),
+                Err(Error::Interrupted) => Err(Error::Interrupted),
+                // It is here, and should have worked.
+                Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+            },
+        }
+    }
+
+    fn entry(&self, place: Place, ready: &Entry) -> Entry {
+        let tracer = &self.tracers[place.tracer];
+        let name = tracer.name();
+        Entry {
+            tracer: name.to_owned(),
+            case: place.turn.words(),
+            x: match place.turn {
+                Turn::Batches(case, _) if self.about.name == "scaling" => Some(case.threads.into()),
+                turn => turn.memory(),
+            },
+            absent: ready.absent.clone(),
+            failed: ready.failed.clone(),
+            unit: place.turn.unit(),
+            records: tracer.records() && place.turn != Turn::Starts,
+            command: format!("trackway bench {} --tracers {name}", self.about.name),
+            ..Entry::default()
+        }
+    }
+}
+
+/// Why programs cannot be stepped through here, if they cannot.
+fn why_no_steps(context: &SuiteContext<'_>) -> Result<Option<String>> {
+    let program = context.place.compile(baseline::PROGRAM, &[])?;
+    let mut command = Command::new(program);
+    match child::run(command.args(["steps", "empty", "0", "1"]), "stepping") {
+        Ok(_) => Ok(None),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => Ok(Some(format!("programs cannot be stepped through here ({error})"))),
+    }
+}
+
+impl Suite for Events {
+    fn about(&self) -> About {
+        self.about
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { self.seconds.1 } else { self.seconds.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        let turns = (self.turns)(1);
+        let has_rows = |tracer: &dyn Tracer| turns.iter().any(|turn| turn.is_for(tracer));
+        let all = tracers::all();
+        let all = all.iter().filter(|tracer| (self.takes)(tracer.name()));
+        all.filter(|tracer| has_rows(tracer.as_ref())).map(|tracer| tracer.name()).collect()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        self.tracers = tracers::all();
+        self.tracers.retain(|tracer| (self.takes)(tracer.name()));
+        let mut kept = self.taking_part(context.settings).into_iter();
+        self.tracers.retain(|_| kept.next().unwrap_or(false));
+        let mut found: Vec<(Entry, Place)> = Vec::new();
+        for tracer in 0..self.tracers.len() {
+            let rows = self.rows_of(tracer, context);
+            if rows.is_empty() {
+                continue;
+            }
+            let ready = self.set_up(tracer, context)?;
+            found.extend(rows.into_iter().map(|place| (self.entry(place, &ready), place)));
+        }
+        // Cases in the order in which the suite has them, and of each the tracers in theirs.
+        let turns = (self.turns)(context.cpus);
+        found.sort_by_key(|(_, place)| turns.iter().position(|turn| *turn == place.turn));
+        let (mut entries, rows): (Vec<Entry>, Vec<Place>) = found.into_iter().unzip();
+        self.rows = rows;
+        self.leave_out_steps(&mut entries, context)?;
+        self.add_control(&mut entries);
+        tell_beside(&mut entries, self.beside);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let place = self.rows[row];
+        place.turn.run(self.tracers[place.tracer].as_mut(), context)
+    }
+
+    fn leave(&mut self) {
+        for tracer in &mut self.tracers {
+            tracer.tear_down();
+        }
+        self.tracers.clear();
+        self.rows.clear();
+    }
+}
+
+impl Events {
+    /// Rows of steps are absent where they cannot be.
+    fn leave_out_steps(&self, entries: &mut [Entry], context: &SuiteContext<'_>) -> Result<()> {
+        let is_ready = |entry: &Entry, place: &Place| {
+            entry.can_be_measured() && matches!(place.turn, Turn::Steps(_))
+        };
+        let mut rows = entries.iter_mut().zip(&self.rows).filter(|one| is_ready(one.0, one.1));
+        let Some((first, _)) = rows.next() else { return Ok(()) };
+        let reason = why_no_steps(context)?;
+        first.absent.clone_from(&reason);
+        rows.for_each(|(entry, _)| entry.absent.clone_from(&reason));
+        Ok(())
+    }
+
+    /// The first row of the tracer that others are told in terms of, a second time.
+    fn add_control(&mut self, entries: &mut Vec<Entry>) {
+        let first = entries.iter().position(|entry| Some(&&*entry.tracer) == self.beside.first());
+        let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
+        let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+        let tracer = format!("{} again", control.tracer);
+        entries.push(Entry { tracer, ..control });
+        self.rows.push(self.rows[first]);
+    }
+}
+
+/// Each row beside the one in the same case of the first of these tracers that has one, unless it
+/// is that.
+fn tell_beside(entries: &mut [Entry], names: &[&str]) {
+    let others: Vec<Option<usize>> = entries
+        .iter()
+        .enumerate()
+        .map(|(at, entry)| {
+            let of = |name: &&str| {
+                let is_it = |other: &Entry| {
+                    other.tracer == **name && other.case == entry.case && other.can_be_measured()
+                };
+                entries.iter().position(is_it)
+            };
+            names.iter().find_map(of).filter(|&other| other != at)
+        })
+        .collect();
+    for (entry, other) in entries.iter_mut().zip(others) {
+        entry.beside = entry.beside.or(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_are_told_in_terms_of_takes_part_where_it_does() {
+        let taking_part = |word: &str| -> Vec<&str> {
+            let mut suite = Events::tracepoint();
+            suite.tracers = tracers::all();
+            let settings = Settings { tracers: vec![word.to_owned()], ..Settings::default() };
+            let kept = suite.taking_part(&settings);
+            let names = suite.tracers.iter().map(|one| one.name()).zip(kept);
+            names.filter(|one| one.1).map(|one| one.0).collect()
+        };
+        assert_eq!(taking_part("rdtsc"), [name::RDTSC, name::TRACKWAY]);
+        let text = [name::TRACKWAY, name::PRINTF, name::TRACKWAY_PRINTF];
+        assert_eq!(taking_part("printf"), text);
+    }
+
+    #[test]
+    fn rows_are_told_in_terms_of_the_same_case() {
+        let entry = |tracer: &str, case: &str| Entry {
+            tracer: tracer.to_owned(),
+            case: case.to_owned(),
+            ..Entry::default()
+        };
+        let mut entries =
+            [entry("trackway", "a"), entry("trackway", "b"), entry("other", "b"), entry("x", "c")];
+        tell_beside(&mut entries, &["trackway", "x"]);
+        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
+        assert_eq!(beside, [None, None, Some(1), None]);
+    }
+}

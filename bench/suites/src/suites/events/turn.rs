@@ -1,0 +1,286 @@
+//! What a tracer does when it has its turn, and how much of it.
+
+use trackway_bench_engine::case::{Case, Mode, Plan};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::results::{Account, Unit};
+use trackway_bench_engine::single_events::Singles;
+use trackway_bench_engine::stats::Spread;
+use trackway_bench_engine::suite::{Sample, SuiteContext};
+use trackway_bench_engine::tracer::{Flow, Tracer};
+
+use crate::tracers::{self, FLOW_BYTES, name, paced_arguments};
+
+/// Starts of a program in a turn.
+const STARTS: u32 = 25;
+const STARTS_QUICK: u32 = 5;
+/// How long programs emit at full speed, in ms.
+const FLOW_MS: u32 = 1000;
+const FLOW_MS_QUICK: u32 = 100;
+/// Events of a batch that a recorder or a large buffer keeps up with, and the rest before each that
+/// lets the recorder drain: two million events a second.
+const BATCH_EVENTS: u64 = 10_000;
+const REST_US: u64 = 5000;
+/// Events before single ones are timed, so that a ring of the table has come round: the shortest
+/// records are of 8 bytes.
+const ROUND_EVENTS: u64 = 200_000;
+/// Events before those that are stepped through, and of those the first lot: few, as each of their
+/// instructions takes some µs.
+const STEPS_WARM: u64 = 20_000;
+const STEPS_EVENTS: u64 = 8;
+
+/// What else is known of starts: threads in the program.
+pub(crate) const THREADS: &str = "threads";
+/// What else is known of what arrives: what was asked for, and lost; how long after the last event
+/// all was written; and how much it is if it must be on the disk, and not in the page cache.
+const EMITTED: &str = "events/s emitted";
+const LOST: &str = "lost, %";
+const AFTER: &str = "written after the end, ms";
+const ON_DISK: &str = "events/s with fsync";
+/// What else is known of threads: the mean of all batches, also of those that were interrupted.
+pub(crate) const MEAN: &str = "mean with interruptions";
+
+/// What a turn of a tracer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Batches of a case: ns of an event.
+    Batches(Case, Mode),
+    /// Events of a case one by one: ns of an event.
+    Singles(Case, Mode),
+    /// Events of a case step by step: instructions of an event.
+    Steps(Case),
+    /// Starts of its program: µs.
+    Starts,
+    /// Two threads at full speed, to files, with buffers of so many bytes for each CPU: events a
+    /// second that arrive.
+    Flow(u64),
+}
+
+impl Turn {
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::Batches(case, Mode::Overwrite) => case.words(),
+            Self::Batches(case, mode) => format!("{}, {}", case.payload.title(), mode.words()),
+            Self::Singles(case, mode) => {
+                format!("{}, single events, {}", case.payload.title(), mode.words())
+            }
+            Self::Steps(case) => format!("{}, instructions", case.payload.title()),
+            Self::Starts => "spawn, run, wait".to_owned(),
+            Self::Flow(bytes) => format!("two threads, {} MiB a CPU", mebibytes(bytes)),
+        }
+    }
+
+    /// How much memory it is about, in MiB of buffers for each CPU, if that is what rows differ in.
+    pub(super) fn memory(self) -> Option<f64> {
+        match self {
+            Self::Flow(bytes) => Some(mebibytes(bytes)),
+            _ => None,
+        }
+    }
+
+    /// What its figure is, where it is not what the suite's are.
+    pub(super) const fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Steps(_) => Some(Unit::InstructionsPerEvent),
+            _ => None,
+        }
+    }
+
+    /// Whether it means anything for a tracer.
+    pub(super) fn is_for(self, tracer: &dyn Tracer) -> bool {
+        let name = tracer.name();
+        let has = |case: &Case, mode| tracer.supports(case) && tracer.modes().contains(&mode);
+        match self {
+            Self::Batches(case, Mode::Overwrite) => tracer.supports(&case),
+            Self::Batches(case, mode) => tracer.records() && has(&case, mode),
+            // What takes less than the clock can tell is measured in loops alone. So are bindings,
+            // which have the same events.
+            Self::Singles(case, mode) => {
+                let is_bound = [name::CXX, name::RUST].contains(&name);
+                has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
+            }
+            // What the kernel does for an event is no instruction of the program's.
+            Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
+            Self::Starts => tracer.starts_programs(),
+            // How it depends on memory is asked of one of ours, and of the other.
+            Self::Flow(bytes) => {
+                let is_asked = [name::TRACKWAY, name::LTTNG].contains(&name);
+                tracer.streams() && (is_asked || bytes == FLOW_BYTES)
+            }
+        }
+    }
+
+    /// A tracer's turn.
+    pub(super) fn run(self, tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
+        let quick = context.settings.quick;
+        match self {
+            Self::Batches(case, Mode::Overwrite) => {
+                let plan = Plan { warm_up: 20, batches: if quick { 20 } else { 120 } };
+                let batches = tracer.run(context.place, &case, &plan)?;
+                let account = tracer.read_back(context.place)?;
+                let sample = Sample { account, ..of_batches(&batches, &plan)? };
+                // A thread alone is hardly ever interrupted within a batch.
+                let is_alone = case.threads == 1;
+                let extra = if is_alone { Vec::new() } else { sample.extra };
+                Ok(Sample { extra, ..sample })
+            }
+            Self::Batches(case, mode) => {
+                let plan = Plan { warm_up: 5, batches: if quick { 20 } else { 60 } };
+                let rest_us = if mode == Mode::Steady { REST_US } else { 0 };
+                let pace = (BATCH_EVENTS, rest_us);
+                let arguments = paced_arguments(tracer.work(&case), &case, &plan, pace);
+                let output = tracer.emit(context.place, &case, mode, &arguments)?;
+                let batches = workload::batches(&output)?;
+                let emitted = workload::emitted_by_thread(&batches);
+                let account = tracer.account(context.place, &emitted)?;
+                nothing_lost(tracer.name(), account.as_ref())?;
+                Ok(Sample { account, extra: Vec::new(), ..of_batches(&batches, &plan)? })
+            }
+            Self::Singles(case, mode) => singles(tracer, context, &case, mode),
+            Self::Steps(case) => {
+                let numbers = [STEPS_WARM, STEPS_EVENTS].map(|number| number.to_string());
+                let arguments = words(["steps", tracer.work(&case)], numbers);
+                let output = tracer.emit(context.place, &case, Mode::Overwrite, &arguments)?;
+                let figure = workload::instructions(&output)?;
+                let account = tracer.account(context.place, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
+                Ok(Sample { figure, account, ..Sample::default() })
+            }
+            Self::Starts => starts(tracer, context),
+            Self::Flow(bytes) => {
+                let ms = if quick { FLOW_MS_QUICK } else { FLOW_MS };
+                let flow = tracer.stream(context.place, bytes, ms)?;
+                Ok(of_flow(&flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?))
+            }
+        }
+    }
+}
+
+/// Events a second until all were written, and what else there is to know.
+fn of_flow(flow: &Flow) -> Sample {
+    let (recorded, emitted) = (flow.account.recorded as f64, flow.account.emitted as f64);
+    let extra = vec![
+        (EMITTED, emitted / flow.emitting_seconds),
+        (LOST, flow.account.lost as f64 / emitted.max(1.0) * 100.0),
+        (AFTER, (flow.written_seconds - flow.emitting_seconds) * 1e3),
+        (ON_DISK, recorded / (flow.written_seconds + flow.fsync_seconds)),
+    ];
+    let figure = recorded / flow.written_seconds;
+    Sample { figure, account: Some(flow.account), extra, ..Sample::default() }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<String> {
+    first.map(str::to_owned).into_iter().chain(numbers).collect()
+}
+
+/// Where there is room for all events, or time to drain them, none may be lost.
+fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
+    match account {
+        Some(account) if account.lost + account.overwritten > 0 => {
+            Err(Error::output(tracer, format_args!("events were lost: {}", account.words())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn singles(
+    tracer: &mut dyn Tracer,
+    context: &SuiteContext<'_>,
+    case: &Case,
+    mode: Mode,
+) -> Result<Sample> {
+    let (warm, turns, events, rest_us) = match mode {
+        Mode::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
+        // More than the buffers hold: what is not lost was drained meanwhile.
+        Mode::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
+        Mode::Producer => (BATCH_EVENTS, 20, 5000, 0),
+    };
+    let turns = if context.settings.quick { turns / 5 } else { turns };
+    let numbers = [warm, turns, events, rest_us].map(|number| number.to_string());
+    let arguments = words(["singles", tracer.work(case)], numbers);
+    let output = tracer.emit(context.place, case, mode, &arguments)?;
+    let singles = Singles::parse(&output, turns * events)?;
+    let account = tracer.account(context.place, &[warm + turns * events])?;
+    if mode != Mode::Overwrite {
+        nothing_lost(tracer.name(), account.as_ref())?;
+    }
+    Ok(Sample { account, ..singles.sample() })
+}
+
+fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
+    let count = if context.settings.quick { STARTS_QUICK } else { STARTS };
+    let starts = tracer.starts(context.place, count)?;
+    // The fastest: a start that the machine interrupts takes several times as long.
+    let starts = starts.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
+    let fastest = Spread::of(&starts.us).map(|us| us.min);
+    let figure = fastest.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
+    let extra = vec![(THREADS, starts.threads as f64)];
+    Ok(Sample { figure, extra, ..Sample::default() })
+}
+
+/// ns of an event, of batches that count: the median, which does not see those that were
+/// interrupted, and beside it the mean, which does.
+pub(crate) fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
+    let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
+    let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();
+    let events: f64 = counted().map(|batch| batch.events as f64).sum();
+    let figure = workload::median_ns(batches, plan.warm_up)?;
+    Ok(Sample { figure, extra: vec![(MEAN, all_ns / events)], ..Sample::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracers::{Baseline, Trackway};
+
+    #[test]
+    fn batches_of_the_warm_up_do_not_count() {
+        let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
+        let plan = Plan { warm_up: 1, batches: 3 };
+        let batches = [batch(0, 9000), batch(1, 200), batch(2, 300), batch(3, 1000)];
+        let sample = of_batches(&batches, &plan).expect("three");
+        assert_eq!((sample.figure, sample.extra), (30.0, vec![(MEAN, 50.0)]));
+        assert!(of_batches(&batches[..1], &plan).is_err());
+    }
+
+    #[test]
+    fn turns_are_for_tracers_that_have_them() {
+        let one = Case::SIMPLEST;
+        let for_each = |turn: Turn| {
+            let tracers: [&dyn Tracer; 4] =
+                [&Baseline::Empty, &Baseline::LwUst, &Trackway::off(), &Trackway::by_claim()];
+            tracers.map(|tracer| turn.is_for(tracer))
+        };
+        assert_eq!(for_each(Turn::Batches(one, Mode::Overwrite)), [true; 4]);
+        assert_eq!(for_each(Turn::Batches(one, Mode::Steady)), [false, false, false, true]);
+        assert_eq!(for_each(Turn::Singles(one, Mode::Overwrite)), [false, true, false, true]);
+        assert_eq!(for_each(Turn::Steps(one)), [true; 4]);
+        assert!(!Turn::Singles(one, Mode::Overwrite).is_for(&Trackway::rust()));
+        assert!(Turn::Steps(one).is_for(&Trackway::rust()));
+    }
+
+    #[test]
+    fn events_arrive_until_all_are_written() {
+        let account = Account { emitted: 4000, recorded: 3000, lost: 1000, ..Account::default() };
+        let flow =
+            Flow { emitting_seconds: 1.0, written_seconds: 1.5, fsync_seconds: 0.5, account };
+        let sample = of_flow(&flow);
+        assert_eq!((sample.figure, sample.account), (2000.0, Some(account)));
+        let expected = [(EMITTED, 4000.0), (LOST, 25.0), (AFTER, 500.0), (ON_DISK, 1500.0)];
+        assert_eq!(sample.extra, expected);
+        let is_for = |tracer: Trackway, bytes| Turn::Flow(bytes).is_for(&tracer);
+        assert!(is_for(Trackway::by_sequence(), 1 << 18) && !is_for(Trackway::by_claim(), 1 << 18));
+        assert!(is_for(Trackway::by_claim(), FLOW_BYTES) && !is_for(Trackway::off(), FLOW_BYTES));
+    }
+
+    #[test]
+    fn what_is_lost_where_nothing_may_be_is_a_failure() {
+        let account = Account { emitted: 3, recorded: 2, lost: 1, ..Account::default() };
+        assert!(nothing_lost("x", Some(&account)).is_err());
+        assert!(nothing_lost("x", Some(&Account { lost: 0, ..account })).is_ok());
+        assert!(nothing_lost("x", None).is_ok());
+    }
+}

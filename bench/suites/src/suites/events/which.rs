@@ -1,0 +1,116 @@
+//! The suites, by what there is to do in each.
+
+use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::results::Unit;
+use trackway_bench_engine::suite::About;
+
+use super::Events;
+use super::turn::Turn;
+use crate::tracers::{self, FLOW_BYTES, name};
+
+/// Buffers of each CPU that are drained, in bytes.
+const DRAIN_BYTES: [u64; 4] = [256 << 10, 1 << 20, FLOW_BYTES, 16 << 20];
+
+impl Events {
+    /// What an event costs: in loops, in each mode, one by one, and in instructions.
+    pub(crate) fn tracepoint() -> Self {
+        let about = About {
+            name: "tracepoint",
+            title: "What an event costs",
+            repeats: "survey, Tables IV and VI",
+            unit: Unit::NsPerEvent,
+            x_axis: "",
+        };
+        Self::new(about, (230.0, 25.0), |_| {
+            let one = Case::SIMPLEST;
+            let mut cases = Case::columns(1);
+            cases.extend(Case::APART);
+            let loops = cases.into_iter().map(|case| Turn::Batches(case, Mode::Overwrite));
+            let modes = [Mode::Steady, Mode::Producer].map(|mode| Turn::Batches(one, mode));
+            let singles = Mode::ALL.map(|mode| Turn::Singles(one, mode));
+            let text = Turn::Singles(Case::PRINTF, Mode::Overwrite);
+            let steps = [one, Case::PRINTF].map(Turn::Steps);
+            loops.chain(modes).chain(singles).chain([text]).chain(steps).collect()
+        })
+    }
+
+    /// What it costs where others emit at the same time: the part of `scaling` in user space.
+    pub(crate) fn scaling() -> Self {
+        let about = About {
+            name: "scaling",
+            title: "What an event costs in each of several threads",
+            repeats: "survey, Figures 5, 6 and 8",
+            unit: Unit::NsPerEvent,
+            x_axis: "threads",
+        };
+        let mut suite = Self::new(about, (60.0, 10.0), |cpus| {
+            // Up to four threads for each CPU: what happens to who is preempted within an event.
+            let most = 4 * cpus.max(1) as u32;
+            let doubled = std::iter::successors(Some(1_u32), |threads| Some(threads * 2));
+            let threads = doubled.take_while(|&threads| threads <= most);
+            let case = |threads| Case::SIMPLEST.with_threads(threads);
+            threads.map(|threads| Turn::Batches(case(threads), Mode::Overwrite)).collect()
+        });
+        // C++ has the events of C, and is measured in one thread.
+        suite.takes = |name| {
+            let is_left_out = name == name::EMPTY || name == name::CXX;
+            !name.ends_with("-off") && !is_left_out && !tracers::is_external(name)
+        };
+        suite
+    }
+
+    /// What a program's start costs.
+    pub(crate) fn startup() -> Self {
+        let about = About {
+            name: "startup",
+            title: "Start of a program that is linked with a tracer: the fastest of a turn",
+            repeats: "design, bars",
+            unit: Unit::Us,
+            x_axis: "",
+        };
+        let mut suite = Self::new(about, (30.0, 4.0), |_| vec![Turn::Starts]);
+        suite.beside = &[name::EMPTY];
+        suite
+    }
+
+    /// How much arrives in files, by the memory of buffers.
+    pub(crate) fn drain() -> Self {
+        let about = About {
+            name: "drain",
+            title: "Events a second that arrive in files",
+            repeats: "2012 paper, 6.2; design, bars",
+            unit: Unit::EventsPerSecond,
+            x_axis: "MiB of buffers for each CPU",
+        };
+        Self::new(about, (160.0, 8.0), |_| DRAIN_BYTES.map(Turn::Flow).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_double_up_to_four_for_each_cpu() {
+        let turns = (Events::scaling().turns)(2);
+        let threads: Vec<u32> = turns
+            .iter()
+            .map(|turn| match turn {
+                Turn::Batches(case, Mode::Overwrite) => case.threads,
+                _ => 0,
+            })
+            .collect();
+        assert_eq!(threads, [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn cases_are_told_apart_by_their_words() {
+        let turns = (Events::tracepoint().turns)(2);
+        let words: std::collections::BTreeSet<String> =
+            turns.iter().map(|turn| turn.words()).collect();
+        assert_eq!(words.len(), turns.len());
+        for case in ["u32, steady", "u32, single events, producer only", "u32, instructions"] {
+            assert!(words.contains(case), "{case}: {words:?}");
+        }
+    }
+}

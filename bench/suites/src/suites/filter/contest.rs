@@ -1,0 +1,269 @@
+//! The contestants: each answers the same question about the same event, as often as it is told.
+//!
+//! Main invariant: a batch says how many of its answers were true. A figure of a batch in which one
+//! answer was wrong does not exist.
+
+use std::hint::black_box;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::affinity::thread_cpu_ns;
+use trackway_console::IoError;
+use trackway_jit::frame::{Environment, Frame};
+use trackway_jit::interpret;
+use trackway_jit::verify::Verified;
+
+use super::chains::Runner;
+use super::ours::{self, Code, WHAT};
+use super::peer::{Function, Peer};
+use super::questions::{Event, Question};
+
+/// Answers so many times; how often with yes.
+pub(super) type Batch<'a> = Box<dyn FnMut(u64) -> Result<u64> + 'a>;
+
+/// How long a batch is to take, in ns of the thread on its CPU.
+const BATCH_NS: u64 = 1_000_000;
+/// Most calls of a batch.
+const CALLS_MAX: u64 = 1 << 24;
+
+/// What contestants get for a question.
+pub(super) struct Asked<'a> {
+    question: Question,
+    bytes: Vec<u8>,
+    peer: Option<&'a Peer>,
+}
+
+/// Never asked for: no question remembers anything.
+extern "C" fn nothing() -> u64 {
+    0
+}
+
+impl<'a> Asked<'a> {
+    /// A question, for C too if there is any.
+    pub(super) fn new(question: Question, peer: Option<&'a Peer>) -> Result<Self> {
+        let bytes = ours::bytes(&question.text(), &question.layout())?;
+        Ok(Self { question, bytes, peer })
+    }
+
+    /// Lets these contestants answer it about `event`, as `act` says: one for each, in this order.
+    pub(super) fn answered<T>(
+        &self,
+        event: &Event,
+        runners: &[Runner],
+        act: impl FnOnce(&mut [Batch<'_>]) -> Result<T>,
+    ) -> Result<T> {
+        let (alternative, program) = ours::decoded(&self.bytes)?;
+        let verified = ours::verified(program, alternative.needs_count())?;
+        let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
+        let frame = framed(&environment, event);
+        let code = runners.contains(&Runner::Compiled).then(|| Code::new(&verified)).transpose()?;
+        let mut all: Vec<Batch<'_>> = Vec::with_capacity(runners.len());
+        for &runner in runners {
+            let absent = || Error::output(runner.name(), "it is not here");
+            let memory = || event.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
+            all.push(match runner {
+                Runner::C => in_c(self.peer.ok_or_else(absent)?.function(self.question)?, &frame),
+                Runner::Compiled => compiled(code.as_ref().ok_or_else(absent)?, &verified, &frame),
+                Runner::Interpreted => interpreted(&verified, &frame),
+                Runner::RbpfCompiled => rbpf_compiled(program.bytes(), memory())?,
+                Runner::RbpfInterpreted => rbpf_interpreted(program.bytes(), memory())?,
+            });
+        }
+        act(&mut all)
+    }
+}
+
+/// What a filter of ours answers about `event` first, from its bytes on.
+pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
+    let (alternative, program) = ours::decoded(bytes)?;
+    let verified = ours::verified(program, alternative.needs_count())?;
+    let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
+    let frame = framed(&environment, event);
+    let code = Code::new(&verified)?;
+    compiled(&code, &verified, &frame)(1)
+}
+
+fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
+    let mut frame = Frame::new(environment, &event.bytes);
+    for &slot in &event.slots {
+        // There are no more than there is room for; what lacked one would answer wrong.
+        frame.push(slot);
+    }
+    frame
+}
+
+/// Whether filters become machine code here: rbpf's are for the same processor.
+pub(super) const HAS_CODE: bool = cfg!(target_arch = "x86_64");
+
+/// A C function, called through a pointer that the compiler knows nothing of.
+fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
+    Box::new(move |calls| {
+        let function = black_box(function);
+        let mut trues = 0;
+        for _ in 0..calls {
+            let frame = black_box(frame);
+            // SAFETY: the frame has as many slots as the question asks for, and their words speak
+            // of its bytes.
+            let answer = unsafe { function(frame.as_slots(), frame.bytes().as_ptr()) };
+            trues += u64::from(answer != 0);
+        }
+        Ok(trues)
+    })
+}
+
+/// A call of nothing, in the same loop.
+fn empty<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
+    unsafe extern "C" fn yes(_slots: *const u64, _bytes: *const u8) -> u64 {
+        1
+    }
+    in_c(yes, frame)
+}
+
+fn compiled<'a>(code: &'a Code, verified: &Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a> {
+    let slots = verified.rules().slots;
+    Box::new(move |calls| {
+        let entry = black_box(code.entry());
+        let mut trues = 0;
+        for _ in 0..calls {
+            // SAFETY: the code of a program that was verified for so many slots.
+            trues += u64::from(unsafe { black_box(frame).run(entry, slots) } != 0);
+        }
+        Ok(trues)
+    })
+}
+
+fn interpreted<'a>(verified: &'a Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a> {
+    Box::new(move |calls| {
+        let mut trues = 0;
+        for _ in 0..calls {
+            let outcome = interpret::run(std::slice::from_ref(verified), black_box(frame));
+            let answer = outcome.map_err(|fault| Error::output(WHAT, fault))?.answer;
+            trues += u64::from(answer != 0);
+        }
+        Ok(trues)
+    })
+}
+
+fn rbpf_failed(error: std::io::Error) -> Error {
+    Error::output("rbpf", IoError::from(error))
+}
+
+fn rbpf_interpreted(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
+    let machine = rbpf::EbpfVmRaw::new(Some(program)).map_err(rbpf_failed)?;
+    Ok(Box::new(move |calls| {
+        let mut trues = 0;
+        for _ in 0..calls {
+            let answer = machine.execute_program(black_box(&mut memory)).map_err(rbpf_failed)?;
+            trues += u64::from(answer != 0);
+        }
+        Ok(trues)
+    }))
+}
+
+fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
+    let mut machine = rbpf::EbpfVmRaw::new(Some(program)).map_err(rbpf_failed)?;
+    machine.jit_compile().map_err(rbpf_failed)?;
+    Ok(Box::new(move |calls| {
+        let mut trues = 0;
+        for _ in 0..calls {
+            // SAFETY: the program was verified for as many slots as this memory has.
+            let answer = unsafe { machine.execute_program_jit(black_box(&mut memory)) };
+            trues += u64::from(answer.map_err(rbpf_failed)? != 0);
+        }
+        Ok(trues)
+    }))
+}
+
+/// Holds a contestant's answers about many events against what must come out: all predicates true,
+/// none, and each of them as the only one of its kind.
+pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
+    let question = asked.question;
+    let count = question.predicates;
+    let uniform = [vec![true; count], vec![false; count]];
+    let single = (0..2 * count).map(|number| {
+        let mut truths = vec![number < count; count];
+        truths[number % count] ^= true;
+        truths
+    });
+    for truths in uniform.into_iter().chain(single) {
+        let expected = u64::from(question.answer(&truths));
+        asked.answered(&question.event(&truths), &[runner], |contestants| {
+            for batch in contestants {
+                let answer = batch(1)?;
+                if answer != expected {
+                    let about = format!("{} for {truths:?}: {answer}", question.text());
+                    return Err(Error::output(runner.name(), about));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// How many calls take as long as a batch is to take; nobody has been warmed up before.
+pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u64> {
+    let mut calls = 64;
+    while calls < CALLS_MAX {
+        let ns = per_call_ns(batch, calls, answer)?;
+        let needed = (BATCH_NS as f64 / ns.max(0.01)).ceil() as u64;
+        if needed <= 2 * calls {
+            return Ok(needed.max(1));
+        }
+        calls = needed.min(calls * 16);
+    }
+    Ok(CALLS_MAX)
+}
+
+/// Time of a call in a batch, in ns of the thread on its CPU.
+pub(super) fn per_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Result<f64> {
+    let begin = thread_cpu_ns();
+    let trues = batch(calls)?;
+    let ns = thread_cpu_ns() - begin;
+    if trues != if answer { calls } else { 0 } {
+        let message = format!("{trues} of {calls} answers were yes, instead of all or none");
+        return Err(Error::output(WHAT, message));
+    }
+    Ok(ns as f64 / calls as f64)
+}
+
+/// A frame with nothing in it, for a call of nothing.
+pub(super) fn with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
+    let environment = Environment::new(&[], &[], nothing, nothing);
+    act(&mut empty(&Frame::new(&environment, &[])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::suites::filter::chains::Operands;
+
+    const QUESTION: Question =
+        Question { operands: Operands::Integers, is_or: false, predicates: 3 };
+
+    #[test]
+    fn a_wrong_answer_is_found_before_anything_is_measured() {
+        let mut asked = Asked::new(QUESTION, None).expect("a filter");
+        for runner in [Runner::Interpreted, Runner::RbpfInterpreted] {
+            check(&asked, runner).expect("right answers");
+        }
+        // The filter of another question: as if a compiler had taken && for ||.
+        asked.bytes = Asked::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
+        let error = check(&asked, Runner::Interpreted).unwrap_err().to_string();
+        assert!(error.contains("f0 == 404 && "), "{error}");
+    }
+
+    #[test]
+    fn a_batch_with_a_wrong_answer_has_no_figure() {
+        let mut calls_left = 100;
+        let mut batch: Batch<'_> = Box::new(|calls| {
+            calls_left -= 1;
+            Ok(if calls_left == 0 { calls - 1 } else { calls })
+        });
+        for _ in 0..99 {
+            per_call_ns(&mut batch, 10, true).expect("a figure");
+        }
+        per_call_ns(&mut batch, 10, true).unwrap_err();
+        per_call_ns(&mut batch, 10, false).unwrap_err();
+    }
+}

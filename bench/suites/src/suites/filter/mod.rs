@@ -1,0 +1,194 @@
+//! What a filter costs: by itself, our machine code and our interpreter, beside the same test in C,
+//! called through a pointer on the same frame, and beside rbpf, which runs our bytecode; and in
+//! traced programs, beside LTTng's. Sharma and Dagenais: *Enhanced Userspace and In-Kernel Trace
+//! Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
+//!
+//! ```text
+//! chains     what is compared, how predicates are joined, who answers
+//! questions  filters of 1 to 50 predicates: as text, as C, and events to ask about
+//! peer       C, compiled and loaded
+//! ours       from text to pages with machine code
+//! contest    the contestants, and what is timed
+//! alone      rows of filters by themselves
+//! prepared   rows from text to answer
+//! program    programs with events that filters are asked about in turn
+//! traced     rows of what a filter costs in them: LTTng's, and ours
+//! goals      what is held against it
+//! ```
+//!
+//! Main invariant: before anything is measured, all contestants give the right answers about events
+//! in which each predicate is the only true one, or the only false one; and every answer that is
+//! timed is counted.
+
+mod alone;
+mod chains;
+mod contest;
+mod goals;
+mod ours;
+mod peer;
+mod prepared;
+mod program;
+mod questions;
+mod traced;
+
+pub(crate) use goals::bars;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::results::Unit;
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use alone::Alone;
+use chains::{
+    FilterTracer, Operands, PREDICATES, PREDICATES_QUICK, Runner, TRACED_PREDICATES,
+    TRACED_PREDICATES_QUICK,
+};
+use traced::Traced;
+
+/// What a turn is.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    /// A filter by itself.
+    Alone(alone::Turn),
+    /// From text to answer.
+    Prepared(Operands),
+    /// In a program.
+    Traced(traced::Way),
+}
+
+/// The suite.
+#[derive(Default)]
+pub(crate) struct Filter {
+    alone: Option<Alone>,
+    traced: Option<Traced>,
+    turns: Vec<Turn>,
+}
+
+impl Suite for Filter {
+    fn about(&self) -> About {
+        About {
+            name: "filter",
+            title: "What a filter costs",
+            repeats: "2015 paper, Figures 10 to 12",
+            unit: Unit::NsPerEvent,
+            x_axis: "predicates",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 12.0 } else { 120.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        let alone = Runner::ALL.map(Runner::name);
+        let traced = FilterTracer::ALL.map(FilterTracer::name);
+        [alone::EMPTY].into_iter().chain(alone).chain(traced).collect()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let settings = context.settings;
+        let (counts, traced_counts): (&[usize], &[usize]) = match settings.quick {
+            true => (&PREDICATES_QUICK, &TRACED_PREDICATES_QUICK),
+            false => (&PREDICATES, &TRACED_PREDICATES),
+        };
+        context.progress.say("filter: asking all contestants everything");
+        let (alone, rows) = Alone::enter(context.place, settings, counts)?;
+        self.alone = Some(alone);
+        let mut entries = Vec::new();
+        for (entry, turn) in rows {
+            entries.push(entry);
+            self.turns.push(Turn::Alone(turn));
+        }
+        beside_c(&mut entries);
+        if settings.wants(Runner::Compiled.name()) {
+            for operands in Operands::ALL {
+                entries.push(prepared_entry(operands));
+                self.turns.push(Turn::Prepared(operands));
+            }
+        }
+        context.progress.say("filter: setting up traced programs");
+        let (traced, rows) = Traced::enter(context.place, settings, traced_counts)?;
+        self.traced = Some(traced);
+        let before = entries.len();
+        for (entry, way) in rows {
+            let beside = entry.beside.map(|beside| beside + before);
+            entries.push(Entry { beside, ..entry });
+            self.turns.push(Turn::Traced(way));
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let missing = || Error::output("filter", "there is no such row");
+        match *self.turns.get(row).ok_or_else(missing)? {
+            Turn::Alone(turn) => {
+                let figure = self.alone.as_mut().ok_or_else(missing)?.sample(turn)?;
+                Ok(Sample { figure, ..Sample::default() })
+            }
+            Turn::Prepared(operands) => prepared::sample(operands, context.settings.quick),
+            Turn::Traced(way) => {
+                self.traced.as_ref().ok_or_else(missing)?.sample(context.place, way)
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        // LTTng's daemon ends with it.
+        *self = Self::default();
+    }
+}
+
+/// Each row beside C's of the same case; what is measured a second time beside its first.
+fn beside_c(entries: &mut [Entry]) {
+    let is_beside = |entry: &Entry, other: &Entry| {
+        let first = match entry.is_control {
+            true => entry.tracer.trim_end_matches(" again"),
+            false => Runner::C.name(),
+        };
+        other.tracer == first && other.case == entry.case && other.can_be_measured()
+    };
+    let found: Vec<Option<usize>> = entries
+        .iter()
+        .map(|entry| {
+            let is_it = |other: &Entry| is_beside(entry, other);
+            entries.iter().position(is_it).filter(|_| entry.tracer != Runner::C.name())
+        })
+        .collect();
+    for (entry, beside) in entries.iter_mut().zip(found) {
+        entry.beside = beside;
+    }
+}
+
+fn prepared_entry(operands: Operands) -> Entry {
+    let no_code = "machine code is made for x86-64 only".to_owned();
+    Entry {
+        tracer: Runner::Compiled.name().to_owned(),
+        case: prepared::case(operands),
+        unit: Some(Unit::Us),
+        absent: (!contest::HAS_CODE).then_some(no_code),
+        command: format!("trackway bench filter --tracers {}", Runner::Compiled.name()),
+        ..Entry::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_told_in_terms_of_c_and_controls_of_their_first() {
+        let entry = |tracer: &str, is_control| Entry {
+            tracer: tracer.to_owned(),
+            case: "a".to_owned(),
+            is_control,
+            ..Entry::default()
+        };
+        let mut entries = [
+            entry("c", false),
+            entry("trackway-compiled", false),
+            entry("trackway-compiled again", true),
+        ];
+        beside_c(&mut entries);
+        assert_eq!(entries.map(|entry| entry.beside), [None, Some(0), Some(1)]);
+    }
+}

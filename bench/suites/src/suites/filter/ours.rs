@@ -1,0 +1,91 @@
+//! A filter of ours, from its text to machine code that can be called.
+
+use std::ptr;
+
+use trackway_filter::compile::compile;
+use trackway_filter::layout::Layout;
+use trackway_jit::frame::Entry;
+use trackway_jit::object::{Alternative, Object};
+use trackway_jit::program::Program;
+use trackway_jit::verify::{Rules, State, Verified, verify};
+use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
+
+use trackway_bench_engine::error::{Error, Result};
+
+/// What the bench calls filters where it complains about them.
+pub(super) const WHAT: &str = "the filter";
+
+/// A filter's bytes, as a recorder would publish them.
+pub(super) fn bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
+    let compiled = compile(text, layout);
+    let compiled = compiled.map_err(|error| Error::output(WHAT, error))?;
+    compiled.into_object().encode().map_err(|error| Error::output(WHAT, error))
+}
+
+/// The only alternative of an object, and its only program.
+pub(super) fn decoded(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
+    let object = Object::decode(bytes).map_err(|error| Error::output(WHAT, error))?;
+    let alternative = object.alternatives().next();
+    let alternative = alternative.ok_or_else(|| Error::output(WHAT, "no alternative"))?;
+    let program = alternative.programs().next();
+    Ok((alternative, program.ok_or_else(|| Error::output(WHAT, "no program"))?))
+}
+
+/// The program, verified.
+pub(super) fn verified<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
+    let mut memory = vec![State::FREE; program.len() + 1];
+    verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(WHAT, error))
+}
+
+/// Machine code in pages that can be executed and not written.
+#[derive(Debug)]
+pub(super) struct Code {
+    start: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl Code {
+    /// Of a program.
+    pub(super) fn new(verified: &Verified<'_>) -> Result<Self> {
+        let len = verified.program().len();
+        let (mut code, mut places) = (vec![0; len * INSN_CODE_BYTES_MAX], vec![0; len + 1]);
+        let emitted = x86::emit(verified, &mut code, &mut places)
+            .map_err(|error| Error::output(WHAT, error))?;
+        Self::executable(&code[..emitted.size_bytes])
+    }
+
+    fn executable(code: &[u8]) -> Result<Self> {
+        let failed = Error::io("cannot have pages for machine code");
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, anywhere.
+        let start = unsafe { libc::mmap(ptr::null_mut(), code.len(), protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        let pages = Self { start, bytes: code.len() };
+        let protection = libc::PROT_READ | libc::PROT_EXEC;
+        // SAFETY: the mapping is ours, writable, as long as the code, and nobody has it yet.
+        let result = unsafe {
+            start.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
+            libc::mprotect(start, code.len(), protection)
+        };
+        if result != 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        Ok(pages)
+    }
+
+    /// Where it begins. To be called no longer than this is there.
+    pub(super) fn entry(&self) -> Entry {
+        // SAFETY: the pages hold what was emitted, from its beginning, which is an entry.
+        unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(self.start) }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and who calls into it borrows this.
+        unsafe { libc::munmap(self.start, self.bytes) };
+    }
+}

@@ -1,0 +1,67 @@
+//! The same questions in C: compiled here, by the compiler that is installed, and loaded.
+
+use std::ffi::{CString, c_void};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workspace::{Place, has};
+
+use super::questions::{Question, c_source};
+
+/// A question in C: gets the slots, and what words count from the beginning of.
+pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const u8) -> u64;
+
+/// Compilers, the first that is here.
+const COMPILERS: [&str; 2] = ["clang", "cc"];
+/// How they are called.
+const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
+
+/// A library of questions. It stays loaded as long as the process lives: it is small, and so its
+/// functions need no lifetime.
+pub(super) struct Peer {
+    handle: *mut c_void,
+}
+
+/// The compiler that would be used.
+pub(super) fn compiler() -> Option<&'static str> {
+    COMPILERS.into_iter().find(|name| has(name))
+}
+
+impl Peer {
+    /// Compiles these questions.
+    pub(super) fn new(compiler: &str, place: &Place, questions: &[Question]) -> Result<Self> {
+        let (source, library) = (place.path("filters.c"), place.path("filters.so"));
+        fs::write(&source, c_source(questions))
+            .map_err(Error::io(format!("cannot write {source:?}")))?;
+        let mut command = Command::new(compiler);
+        command.args(FLAGS).arg(&source).arg("-o").arg(&library);
+        child::run(&mut command, &format!("{compiler} filters.c"))?;
+        Ok(Self { handle: load(&library)? })
+    }
+
+    /// A question's function.
+    pub(super) fn function(&self, question: Question) -> Result<Function> {
+        let name = question.c_name();
+        let missing = || Error::output("filters.so", format!("it has no function {name}"));
+        let symbol = CString::new(name.as_str()).map_err(|_| missing())?;
+        // SAFETY: the library was loaded and is never closed.
+        let address = unsafe { libc::dlsym(self.handle, symbol.as_ptr()) };
+        if address.is_null() {
+            return Err(missing());
+        }
+        // SAFETY: the symbol is one of the functions that `c_source` declares so.
+        Ok(unsafe { std::mem::transmute::<*mut c_void, Function>(address) })
+    }
+}
+
+fn load(library: &Path) -> Result<*mut c_void> {
+    let failed = || Error::output("filters.so", "it cannot be loaded");
+    let path = CString::new(library.as_os_str().as_bytes()).map_err(|_| failed())?;
+    // SAFETY: the library was made here, and has no constructors.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() { Err(failed()) } else { Ok(handle) }
+}

@@ -1,0 +1,70 @@
+//! What a filter takes from its text to its first answer.
+
+use std::time::Instant;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::stats::Spread;
+use trackway_bench_engine::suite::Sample;
+
+use super::chains::{Chain, Operands, predicates_words};
+use super::questions::Question;
+use super::{contest, ours};
+
+/// How many predicates the filter has.
+const PREDICATES: usize = 50;
+/// How often it is prepared in a round.
+const TIMES: usize = 10;
+const TIMES_QUICK: usize = 3;
+/// What else is known: parsed, compiled and encoded; decoded, verified, made machine code, called.
+const TO_BYTES: &str = "text to bytecode, µs";
+const TO_ANSWER: &str = "bytecode to answer, µs";
+
+/// What is done, in words.
+pub(super) fn case(operands: Operands) -> String {
+    format!("{}, from text to answer, {}", operands.name(), predicates_words(PREDICATES))
+}
+
+/// Prepares the filter some times: the middle one of the times, in µs.
+pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
+    let question = Question::of(operands, Chain::AndTrue, PREDICATES);
+    let event = question.event(&Chain::AndTrue.truths(PREDICATES));
+    let (text, layout) = (question.text(), question.layout());
+    let mut figures = [const { Vec::new() }; 3];
+    for _ in 0..if is_quick { TIMES_QUICK } else { TIMES } {
+        let begin = Instant::now();
+        let bytes = ours::bytes(&text, &layout)?;
+        let encoded = Instant::now();
+        let answer = contest::first_answer(&bytes, &event)?;
+        let end = Instant::now();
+        if answer != 1 {
+            return Err(Error::output(ours::WHAT, "its first answer was wrong"));
+        }
+        for (figures, (from, to)) in
+            figures.iter_mut().zip([(begin, end), (begin, encoded), (encoded, end)])
+        {
+            figures.push(to.duration_since(from).as_secs_f64() * 1e6);
+        }
+    }
+    let [us, to_bytes, to_answer] = figures.map(|figures| {
+        let spread = Spread::of(&figures);
+        spread.map(|spread| spread.median).ok_or_else(|| Error::output(ours::WHAT, "no time"))
+    });
+    let extra = vec![(TO_BYTES, to_bytes?), (TO_ANSWER, to_answer?)];
+    Ok(Sample { figure: us?, extra, ..Sample::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_less_than_the_whole() {
+        if !contest::HAS_CODE {
+            return;
+        }
+        for operands in Operands::ALL {
+            let sample = sample(operands, true).expect("a time");
+            assert!(sample.extra.iter().all(|part| part.1 > 0.0 && part.1 < sample.figure));
+        }
+    }
+}

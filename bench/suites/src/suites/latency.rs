@@ -1,0 +1,447 @@
+//! How late a thread of real-time priority wakes up, traced and not: what cyclictest measures, by a
+//! loop of our own that may have an event in it, beside cyclictest itself.
+
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::{Account, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::stats::{Tail, merged};
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_bench_engine::tracer::Availability;
+
+use crate::tracers::command_tracer::{self, Known, Ust};
+use crate::tracers::kernel::{
+    BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work,
+};
+use crate::tracers::probed::{Probed, Prober};
+use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
+
+/// The loop: without an event, with ours, with LTTng's, with a probe.
+const PLAIN: &str = "latency";
+const WITH_OURS: &str = "latency-trackway";
+const WITH_LTTNGS: &str = "latency-lttng";
+const WITH_A_PROBE: &str = "latency-usdt";
+/// Words of its command: itself, what to do, how often, and how long it sleeps.
+const LOOP_WORDS: usize = 4;
+/// What it sleeps for, in µs, and how often in a turn.
+const INTERVAL_US: u64 = 200;
+const LOOPS: u64 = 2500;
+const LOOPS_QUICK: u64 = 500;
+/// Steps of histograms, in ns: as the loop's.
+const STEP_NS: u64 = 100;
+/// What cyclictest does: as the loop, and each latency is told, in ns.
+const CYCLICTEST: &str = "-t 1 -m -N -q -v -p 80 -i 200";
+/// The system call in which the loop sleeps.
+const CALL: &str = "clock_nanosleep";
+/// What latency is not to exceed, in µs, of which is said how often it did.
+const LATE_US: f64 = 100.0;
+
+/// What else is known of the loop.
+const FIFO: &str = "real-time priority";
+const MISSED: &str = "in all, turns missed";
+const LATE: &str = "in all, later than 100 µs";
+
+/// Who traces what of the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Nobody.
+    Untraced,
+    /// Nobody, of cyclictest itself.
+    Cyclictest,
+    /// Our event is in the loop, and no session.
+    Off,
+    /// Our event, in a session.
+    Ours(Keep),
+    /// LTTng's, in a session.
+    Lttng,
+    /// A probe, on which somebody has put a breakpoint.
+    Probed(Prober),
+    /// The kernel's events.
+    Kernel(KernelTracer, KernelEvents, Keep),
+}
+
+/// The ways, and their names.
+const WAYS: [(&str, Way); 17] = {
+    use KernelEvents::{Everything, OneCall};
+    use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
+    [
+        ("untraced", Way::Untraced),
+        ("cyclictest", Way::Cyclictest),
+        ("trackway-off", Way::Off),
+        ("trackway", Way::Ours(Keep::Disk)),
+        ("trackway-flight", Way::Ours(Keep::Flight)),
+        ("lttng-ust", Way::Lttng),
+        (Prober::Ftrace.name(), Way::Probed(Prober::Ftrace)),
+        (Prober::Perf.name(), Way::Probed(Prober::Perf)),
+        (Prober::Bpftrace.name(), Way::Probed(Prober::Bpftrace)),
+        ("trackway-nanosleep", Way::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
+        ("ftrace-nanosleep", Way::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
+        ("perf-nanosleep", Way::Kernel(Perf, OneCall(CALL), Keep::Disk)),
+        ("bpftrace-nanosleep", Way::Kernel(Bpftrace, OneCall(CALL), Keep::Disk)),
+        ("trackway-everything", Way::Kernel(Trackway, Everything, Keep::Disk)),
+        ("trackway-everything-flight", Way::Kernel(Trackway, Everything, Keep::Flight)),
+        ("ftrace-everything", Way::Kernel(FtraceRaw, Everything, Keep::Disk)),
+        ("ftrace-everything-flight", Way::Kernel(FtraceRaw, Everything, Keep::Flight)),
+    ]
+};
+
+/// What the machine does besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Machine {
+    Idle,
+    Loaded,
+}
+
+impl Machine {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Loaded => "a busy process on each CPU",
+        }
+    }
+}
+
+/// The suite.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    kernel: Option<KernelTracers>,
+    ust: Option<Ust>,
+    rows: Vec<(Way, Machine)>,
+}
+
+impl Latency {
+    /// Makes a way ready; why it is absent, or has failed, if it is or has.
+    fn set_up(&mut self, place: &Place, way: Way) -> Result<Entry> {
+        let absent = match way {
+            Way::Untraced => None,
+            Way::Cyclictest => no_cyclictest(),
+            Way::Off | Way::Ours(_) => match availability(&place.tools, true) {
+                Availability::Missing(reason) => Some(reason),
+                Availability::Ready => None,
+            },
+            Way::Lttng => Ust::absence(place),
+            Way::Probed(prober) => prober.absence(place),
+            Way::Kernel(tracer, _, _) => {
+                self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
+            }
+        };
+        if absent.is_some() {
+            return Ok(Entry { absent, ..Entry::default() });
+        }
+        match self.compile(place, way) {
+            Ok(()) => Ok(Entry::default()),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+        }
+    }
+
+    fn compile(&mut self, place: &Place, way: Way) -> Result<()> {
+        match way {
+            Way::Off | Way::Ours(_) => {
+                let flags = link_flags(place)?;
+                let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+                place.compile(WITH_OURS, &flags).map(drop)
+            }
+            Way::Lttng => {
+                let provider = place.path("lttng-provider.c").display().to_string();
+                place.compile(WITH_LTTNGS, &[&provider, "-llttng-ust", "-ldl"])?;
+                if self.ust.is_none() {
+                    self.ust = Some(Ust::start(place)?);
+                }
+                Ok(())
+            }
+            Way::Probed(_) => place.compile(WITH_A_PROBE, &[]).map(drop),
+            _ => place.compile(PLAIN, &[]).map(drop),
+        }
+    }
+
+    fn run(&self, context: &SuiteContext<'_>, way: Way, machine: Machine) -> Result<Sample> {
+        let place = context.place;
+        let loops = loops(context.settings);
+        let words = command(place, way, machine, loops);
+        let buffer = BUFFER_KIB << 10;
+        let (stdout, account) = match way {
+            Way::Untraced | Way::Off => {
+                let mut command = plain(&words);
+                in_window(&mut command, &off_window_dir(place)?);
+                (child::run(&mut command, PLAIN)?.stdout, None)
+            }
+            Way::Cyclictest => {
+                let output = child::run(&mut plain(&words), "cyclictest")?.stdout;
+                return cyclictest(&output, loops);
+            }
+            Way::Ours(keep) => {
+                let options: &[&str] = match keep {
+                    Keep::Disk => &["--context", "none"],
+                    Keep::Flight => &["--context", "none", "--flight-recorder"],
+                };
+                let known = Known::Count(loops);
+                let ran = command_tracer::trackway(place, options, buffer, &words, known)?;
+                (ran.finished.stdout, Some(ran.account))
+            }
+            Way::Lttng => {
+                let ust = self.ust.as_ref();
+                let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
+                let session = ("lab:*", None, buffer);
+                let ran = ust.record(place, session, &words, Known::Count(loops))?;
+                (ran.finished.stdout, Some(ran.account))
+            }
+            Way::Probed(prober) => {
+                let (before, words) = words.split_at(words.len() - LOOP_WORDS);
+                let buffer_kib = BUFFER_KIB;
+                let probed = Probed { before, words, emitted: loops, buffer_kib };
+                let (stdout, account) = prober.run(place, &probed)?;
+                (stdout, Some(account))
+            }
+            Way::Kernel(tracer, events, keep) => {
+                let kernel = self.kernel.as_ref();
+                let kernel =
+                    kernel.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
+                let call = if matches!(events, KernelEvents::OneCall(_)) { CALL } else { "" };
+                let (program, rest) = words.split_at(1);
+                let job = Job { place, events, keep, call, work: Work::Command(program, rest) };
+                let ran = kernel.run(tracer, &job)?;
+                let account = account_of(&ran, tracer, (events, keep), loops)?;
+                (ran.stdout, account)
+            }
+        };
+        let sample = parsed(&stdout)?;
+        Ok(Sample { account, ..sample })
+    }
+}
+
+/// What became of the events: of the one call, entry and exit of each turn are looked for; of
+/// everything, the loop's marks, and that there are no fewer than entries and exits.
+fn account_of(
+    ran: &Ran,
+    tracer: KernelTracer,
+    (events, keep): (KernelEvents, Keep),
+    loops: u64,
+) -> Result<Option<Account>> {
+    let Some(found) = &ran.found else { return Ok(None) };
+    if matches!(events, KernelEvents::OneCall(_)) {
+        return Ok(Some(found.account_of_call(2 * loops)));
+    }
+    let all = found.account();
+    if all.emitted < 2 * loops {
+        let message = format!("of {loops} turns it has no more than this: {}", all.words());
+        return Err(Error::output(tracer.name(), message));
+    }
+    ran.account_of_marks(tracer, events, keep)
+}
+
+fn loops(settings: &Settings) -> u64 {
+    if settings.quick { LOOPS_QUICK } else { LOOPS }
+}
+
+fn plain(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// What is run.
+fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String> {
+    let path = |program: &str| place.path(program).display().to_string();
+    let mut words = Vec::new();
+    if machine == Machine::Loaded {
+        words.extend([path(PLAIN), "busy".to_owned()]);
+    }
+    let program = match way {
+        Way::Cyclictest => {
+            // On the last of the CPUs, as the loop.
+            let cpus = trackway_bench_engine::host::machine::allowed_cpus().unwrap_or_default();
+            let cpu = cpus.last().copied().unwrap_or_default();
+            let arguments = format!("cyclictest -a {cpu} -l {loops} {CYCLICTEST}");
+            words.extend(arguments.split(' ').map(str::to_owned));
+            return words;
+        }
+        Way::Off | Way::Ours(_) => WITH_OURS,
+        Way::Lttng => WITH_LTTNGS,
+        Way::Probed(_) => WITH_A_PROBE,
+        Way::Untraced | Way::Kernel(..) => PLAIN,
+    };
+    let numbers = [loops, INTERVAL_US].map(|number| number.to_string());
+    words.extend([path(program), "loop".to_owned()]);
+    words.extend(numbers);
+    words
+}
+
+/// A sample of latencies in ns, of which the figure is their median, in µs.
+fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
+    let histogram: Vec<(f64, u64)> =
+        latencies.iter().map(|&(ns, count)| (ns as f64 / 1000.0, count)).collect();
+    let histogram = merged(&histogram);
+    let tail = Tail::of(&histogram).ok_or_else(|| Error::output("workload", "no latencies"))?;
+    let late: u64 = histogram.iter().filter(|one| one.0 > LATE_US).map(|one| one.1).sum();
+    let extra = vec![(LATE, late as f64)];
+    Ok(Sample { figure: tail.p50, histogram, extra, ..Sample::default() })
+}
+
+/// What the loop says.
+fn parsed(stdout: &str) -> Result<Sample> {
+    let mut latencies = Vec::new();
+    for line in stdout.lines().filter(|line| line.starts_with("latency ")) {
+        let [ns, count] = trackway_bench_engine::host::workload::numbers(line, "latency")?;
+        latencies.push((ns, count));
+    }
+    let mut sample = sample(&latencies)?;
+    for (word, what) in [("fifo", FIFO), ("missed", MISSED)] {
+        let is_it = |line: &&str| line.split(' ').next() == Some(word);
+        let line = stdout.lines().find(is_it);
+        let line = line.ok_or_else(|| Error::output("workload", format!("no line '{word}'")))?;
+        let [number] = trackway_bench_engine::host::workload::numbers(line, word)?;
+        sample.extra.push((what, number as f64));
+    }
+    Ok(sample)
+}
+
+/// Why cyclictest cannot be had, if it cannot: of its priority, by trying.
+fn no_cyclictest() -> Option<String> {
+    if !has("cyclictest") {
+        return Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned());
+    }
+    let words: Vec<String> =
+        format!("cyclictest -l 1 {CYCLICTEST}").split(' ').map(str::to_owned).collect();
+    let failure = child::run(&mut plain(&words), "cyclictest").err()?.to_string();
+    let said = failure.lines().skip(1).find(|line| !line.is_empty());
+    Some(format!("cyclictest cannot run here: {}", said.unwrap_or(&failure)))
+}
+
+/// What cyclictest says: lines `THREAD: NUMBER: NS`, and at the end the greatest.
+fn cyclictest(output: &str, loops: u64) -> Result<Sample> {
+    let mut latencies: Vec<u64> = Vec::new();
+    let mut greatest = None;
+    for line in output.lines() {
+        if let Some((_, rest)) = line.split_once(" Max:") {
+            greatest = rest.trim().parse().ok();
+        } else if let [thread, _, ns] = line.split(':').map(str::trim).collect::<Vec<_>>()[..]
+            && thread == "0"
+            && let Ok(ns) = ns.parse()
+        {
+            latencies.push(ns);
+        }
+    }
+    let max = latencies.iter().max().copied();
+    if latencies.len() as u64 != loops || max != greatest {
+        let count = latencies.len();
+        let message = format!("{count} latencies of {loops}, up to {max:?} of {greatest:?} ns");
+        return Err(Error::output("cyclictest", message));
+    }
+    let latencies: Vec<(u64, u64)> =
+        latencies.iter().map(|ns| (ns / STEP_NS * STEP_NS, 1)).collect();
+    sample(&latencies)
+}
+
+impl Suite for Latency {
+    fn about(&self) -> About {
+        About {
+            name: "latency",
+            title: "How late a thread of real-time priority wakes up",
+            repeats: "thesis, Figures 3.3 to 3.5",
+            unit: Unit::Us,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 13.0 } else { 230.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        WAYS.map(|way| way.0).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        self.kernel = Some(KernelTracers::set_up(context.place)?);
+        context.place.compile(PLAIN, &[])?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let machines: &[Machine] = if context.settings.quick {
+            &[Machine::Idle]
+        } else {
+            &[Machine::Idle, Machine::Loaded]
+        };
+        for (name, way) in WAYS {
+            if way != Way::Untraced && !context.settings.wants(name) {
+                continue;
+            }
+            context.progress.say(&format!("setting up {name}"));
+            let ready = self.set_up(context.place, way)?;
+            for (at, &machine) in machines.iter().enumerate() {
+                entries.push(Entry {
+                    tracer: name.to_owned(),
+                    case: machine.words().to_owned(),
+                    records: !matches!(way, Way::Untraced | Way::Cyclictest | Way::Off),
+                    // The untraced ones are the first.
+                    beside: (way != Way::Untraced).then_some(at),
+                    command: format!("trackway bench latency --tracers {name}"),
+                    ..ready.clone()
+                });
+                self.rows.push((way, machine));
+            }
+        }
+        let tracer = format!("{} again", entries[0].tracer);
+        let control = Entry { tracer, is_control: true, beside: Some(0), ..entries[0].clone() };
+        entries.push(control);
+        self.rows.push(self.rows[0]);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let (way, machine) = self.rows[row];
+        self.run(context, way, machine)
+    }
+
+    fn leave(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_loop_says_is_read() {
+        let text = "latency 12000 6\nlatency 15200 3\nlatency 150000 1\nfifo 1\nmissed 2\n\
+                    emitted 0 10 2000000 100\n";
+        let sample = parsed(text).expect("a sample");
+        assert_eq!((sample.figure, sample.histogram.len()), (12.0, 3));
+        assert_eq!(sample.histogram[1], (15.2, 3));
+        assert_eq!(sample.extra, [(LATE, 1.0), (FIFO, 1.0), (MISSED, 2.0)]);
+        for text in ["", "latency 12000 6\n", "latency x 6\nfifo 1\nmissed 0\n"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cyclictest_says_is_read() {
+        let text = "Max CPUs = 2\nThread 0 Interval: 700\n       0:       0:   12345\n\
+                    \x20      0:       1:   12377\n       0:       2:  253936\n\
+                    T: 0 ( 6996) P:80 I:200 C:      3 Min:  12345 Act: 12377 Avg: 5 Max:  253936\n";
+        let sample = cyclictest(text, 3).expect("a sample");
+        assert_eq!(sample.histogram, [(12.3, 2), (253.9, 1)]);
+        assert_eq!((sample.figure, &sample.extra[..]), (12.3, &[(LATE, 1.0)][..]));
+        assert!(cyclictest(text, 4).is_err(), "one is missing");
+        assert!(cyclictest(&text.replace("Max:  253936", "Max:  300000"), 3).is_err());
+        assert!(cyclictest("# Histogram\n", 0).is_err());
+    }
+
+    #[test]
+    fn each_way_is_there_once_and_the_untraced_first() {
+        assert_eq!(WAYS[0].1, Way::Untraced);
+        let names: std::collections::BTreeSet<&str> = WAYS.iter().map(|way| way.0).collect();
+        assert_eq!(names.len(), WAYS.len());
+        for (name, way) in WAYS {
+            let is_ours = match way {
+                Way::Off | Way::Ours(_) => true,
+                Way::Kernel(tracer, _, _) => tracer == KernelTracer::Trackway,
+                _ => false,
+            };
+            assert_eq!(name.starts_with("trackway"), is_ours, "{name}");
+        }
+    }
+}

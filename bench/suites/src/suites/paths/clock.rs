@@ -1,0 +1,171 @@
+//! The clocks that records are stamped with: the product's, and one that costs nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trackway_abi::session::Clock as ClockLine;
+use trackway_sys::clock::{monotonic_ns, sleep_ns, tsc};
+
+/// Which clock.
+pub(super) trait Clock: Sync {
+    /// ns.
+    fn now(&self) -> u64;
+
+    /// The same, read behind all loads before it.
+    fn now_in_order(&self) -> u64;
+}
+
+/// CLOCK_MONOTONIC by the processor's counter and a line under a sequence count, as the agent reads
+/// it (`agent::emit::timestamp`, which the bench may not import: it ships in no program but this
+/// one).
+pub(super) struct Line(ClockLine);
+
+/// How long the counter is compared with the system's clock, in ns.
+const CALIBRATION_NS: u64 = 10_000_000;
+
+impl Line {
+    /// This machine's counter. Without one, all goes to the system's clock, as in the agent.
+    pub(super) fn calibrated() -> Self {
+        let (base_tsc, base_ns) = (tsc(), monotonic_ns());
+        sleep_ns(CALIBRATION_NS);
+        let ticks = tsc().wrapping_sub(base_tsc);
+        let ns = monotonic_ns() - base_ns;
+        let multiplier = (ns << 32).checked_div(ticks).unwrap_or(0);
+        Self::new(base_tsc, base_ns, multiplier, if ticks == 0 { 0 } else { u64::MAX >> 1 })
+    }
+
+    /// A line that hardly moves, for who is stepped through, which takes a thousand times as long.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn slow() -> Self {
+        let counter = tsc();
+        Self::new(counter, monotonic_ns(), 1, if counter == 0 { 0 } else { u64::MAX >> 1 })
+    }
+
+    /// The same line once more: each writer has its own, as each session has.
+    pub(super) fn again(&self) -> Self {
+        let value = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let line = &self.0;
+        let (base_tsc, base_ns) = (value(&line.base_tsc), value(&line.base_ns));
+        Self::new(base_tsc, base_ns, value(&line.multiplier), value(&line.span))
+    }
+
+    fn new(base_tsc: u64, base_ns: u64, multiplier: u64, span: u64) -> Self {
+        let line = ClockLine::default();
+        line.base_tsc.store(base_tsc, Ordering::Relaxed);
+        line.base_ns.store(base_ns, Ordering::Relaxed);
+        line.multiplier.store(multiplier, Ordering::Relaxed);
+        line.span.store(span, Ordering::Relaxed);
+        Self(line)
+    }
+
+    /// Ticks of the counter in a ns; `None` without one.
+    pub(super) fn ticks_per_ns(&self) -> Option<f64> {
+        let multiplier = self.0.multiplier.load(Ordering::Relaxed);
+        (multiplier != 0).then(|| (1_u64 << 32) as f64 / multiplier as f64)
+    }
+
+    #[inline(always)]
+    fn read(&self) -> Option<u64> {
+        let line = &self.0;
+        // As in the agent: Acquire, fence and second look pair with a recorder that renews the
+        // line. Here nobody does, but looking is part of the cost.
+        let sequence = line.sequence.load(Ordering::Acquire);
+        let base_tsc = line.base_tsc.load(Ordering::Relaxed);
+        let multiplier = line.multiplier.load(Ordering::Relaxed);
+        let base_ns = line.base_ns.load(Ordering::Relaxed);
+        let span = line.span.load(Ordering::Relaxed);
+        let ticks = tsc().wrapping_sub(base_tsc);
+        if ticks > span {
+            return None;
+        }
+        fence(Ordering::Acquire);
+        if sequence & 1 != 0 || line.sequence.load(Ordering::Relaxed) != sequence {
+            return None;
+        }
+        let scaled = (u128::from(ticks) * u128::from(multiplier)) >> 32;
+        Some(base_ns.wrapping_add(scaled as u64))
+    }
+}
+
+impl Clock for Line {
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.read().unwrap_or_else(monotonic_ns)
+    }
+
+    #[inline(always)]
+    fn now_in_order(&self) -> u64 {
+        load_fence();
+        self.now()
+    }
+}
+
+/// The same, without the fence where times must be in the order of slots: not fit for use, but it
+/// tells what the fence costs.
+pub(super) struct Unfenced(pub(super) Line);
+
+impl Clock for Unfenced {
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    #[inline(always)]
+    fn now_in_order(&self) -> u64 {
+        self.0.now()
+    }
+}
+
+/// Always the same time: a load. What is left of an event's cost is the buffer's.
+pub(super) struct Still(AtomicU64);
+
+impl Still {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(monotonic_ns()))
+    }
+}
+
+impl Clock for Still {
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn now_in_order(&self) -> u64 {
+        self.now()
+    }
+}
+
+/// Keeps what comes behind it behind the loads before it.
+#[inline(always)]
+pub(super) fn load_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_follows_the_systems_clock() {
+        let line = Line::calibrated();
+        let before = monotonic_ns();
+        let read = line.now_in_order();
+        let after = monotonic_ns();
+        // A calibration over 10 ms is good to some microseconds.
+        assert!(read + 1_000_000 > before && read < after + 1_000_000, "{before} {read} {after}");
+        assert!(Unfenced(line.again()).now_in_order() + 1_000_000 > before);
+    }
+
+    #[test]
+    fn the_still_clock_stands() {
+        let still = Still::new();
+        assert_eq!(still.now(), still.now_in_order());
+    }
+}

@@ -1,0 +1,331 @@
+//! The loops that are measured: batches, single events, and threads at once.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::affinity::{pin, thread_cpu_ns};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::stats::Spread;
+use trackway_sys::clock::{monotonic_ns, tsc};
+
+use super::clock::load_fence;
+use super::memory::Found;
+use super::staged::{Did, Staged};
+use super::ways::{Contender, Record};
+
+/// Events between two looks at the clock.
+const BATCH_EVENTS: u64 = 5_000;
+
+/// What became of the events of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Events emitted.
+    pub(super) emitted: u64,
+    /// Events recorded, those that were overwritten later included.
+    pub(super) recorded: u64,
+    /// Events that opened a sub-buffer.
+    pub(super) switches: u64,
+    /// Sequences that were aborted, and claim regions that were found in use.
+    pub(super) restarts: u64,
+}
+
+impl Tally {
+    /// Events lost: there was no place for them, and that was counted.
+    pub(super) const fn lost(&self) -> u64 {
+        self.emitted - self.recorded
+    }
+
+    /// Adds another run.
+    const fn add(&mut self, other: &Self) {
+        self.emitted += other.emitted;
+        self.recorded += other.recorded;
+        self.switches += other.switches;
+        self.restarts += other.restarts;
+    }
+}
+
+/// Stages and records events, and counts what became of them.
+#[inline(always)]
+fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64) -> Tally {
+    let (record, writer) = parts;
+    // Called through a pointer that the compiler knows nothing of, as the library is.
+    let record = black_box(record);
+    let (mut recorded, mut switches) = (0, 0);
+    for number in first..first + count {
+        staged.put(number);
+        // SAFETY: the parts belong together, and the event is this thread's.
+        let did = unsafe { record(writer, staged) };
+        recorded += u64::from(did != Did::Lost);
+        switches += u64::from(did == Did::Switched);
+    }
+    Tally { emitted: count, recorded, switches, restarts: 0 }
+}
+
+/// A thread that emits into a way's buffers, and what came of it so far.
+pub(super) struct Runner {
+    /// The way.
+    pub(super) contender: Contender,
+    staged: Staged,
+    tally: Tally,
+}
+
+impl Runner {
+    /// Events of so many bytes.
+    pub(super) fn new(contender: Contender, body_bytes: usize) -> Self {
+        Self { contender, staged: Staged::new(0, body_bytes), tally: Tally::default() }
+    }
+
+    fn emit(&mut self, count: u64) -> Tally {
+        let tally = emit(self.contender.parts(), &mut self.staged, self.tally.emitted, count);
+        self.tally.add(&tally);
+        self.tally.restarts = self.staged.restarts;
+        tally
+    }
+
+    /// Emits `warm_up` events, which do not count, then `batches` batches: the middle one's ns for
+    /// each event, of the time that the thread had on its CPU.
+    pub(super) fn median_ns(&mut self, warm_up: u64, batches: u32) -> Result<f64> {
+        self.emit(warm_up);
+        let mut figures = Vec::with_capacity(batches as usize);
+        for _ in 0..batches {
+            let begin = thread_cpu_ns();
+            self.emit(BATCH_EVENTS);
+            figures.push((thread_cpu_ns() - begin) as f64 / BATCH_EVENTS as f64);
+        }
+        median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
+    }
+
+    /// Emits `events` events and takes the time of each: the average of the middle half of those
+    /// that stayed in their sub-buffer, and of those that opened one, in ticks. (Counters of some
+    /// machines go on in steps: a median would be one of those.) What taking the time takes is
+    /// taken away.
+    pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
+        let empty: Vec<f64> = (0..events.min(2_000)).map(|_| timed(|| ()).0).collect();
+        let Some(empty) = middle(empty) else { return Ok(None) };
+        let (record, writer) = self.contender.parts();
+        let record = black_box(record);
+        let (mut fast, mut switches) = (Vec::with_capacity(events as usize), Vec::new());
+        for number in self.tally.emitted..self.tally.emitted + events {
+            self.staged.put(number);
+            let staged = &raw mut self.staged;
+            // SAFETY: the parts belong together, and the event is this thread's.
+            let (ticks, did) = timed(|| unsafe { record(writer, staged) });
+            self.tally.recorded += u64::from(did != Did::Lost);
+            self.tally.switches += u64::from(did == Did::Switched);
+            match did {
+                Did::Lost => {}
+                Did::Recorded => fast.push(ticks - empty),
+                Did::Switched => switches.push(ticks - empty),
+            }
+        }
+        self.tally.emitted += events;
+        Ok(middle(fast).zip(middle(switches)))
+    }
+
+    /// How often an event has opened a sub-buffer.
+    pub(super) fn switches_per_event(&self) -> f64 {
+        self.tally.switches as f64 / self.tally.emitted as f64
+    }
+
+    /// What became of all events, if the buffers hold what was recorded. One thread on one CPU
+    /// leaves no gaps.
+    pub(super) fn check(&self) -> Result<Account> {
+        let found = self.contender.find(self.staged.body_bytes)?;
+        let gaps: u64 = found.iter().map(|found| found.gaps).sum();
+        let account = check(&self.contender, &found, &self.tally)?;
+        if gaps > self.tally.lost() {
+            let message = format!("{gaps} events are missing in between: {:?}", self.tally);
+            return Err(Error::output(self.contender.way.name(), message));
+        }
+        Ok(account)
+    }
+}
+
+impl Runner {
+    /// Emits so many events that nobody measures.
+    pub(super) fn skip(&mut self, events: u64) {
+        self.emit(events);
+    }
+}
+
+/// What stepping through events needs.
+#[cfg(target_arch = "x86_64")]
+impl Runner {
+    /// Emits events until one opens a sub-buffer, at most `most`; how many.
+    pub(super) fn until_switch(&mut self, most: u64) -> u64 {
+        (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
+    }
+
+    /// Says that a child has emitted so many events in our place.
+    pub(super) fn account_for(&mut self, tally: &Tally) {
+        self.tally.add(tally);
+    }
+
+    /// Code, writer and event, for a child that is stepped through.
+    pub(super) fn stepped(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
+        (self.contender.parts(), &mut self.staged, self.tally.emitted)
+    }
+}
+
+/// What became of the events, if buffers hold what was recorded, by their own count, and no more
+/// than that is in them.
+fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Account> {
+    let mut all = Found::default();
+    found.iter().for_each(|found| all.add(found));
+    let is_there = all.records > 0 && all.records <= tally.recorded;
+    if all.counted == tally.recorded && is_there {
+        return Ok(Account {
+            emitted: tally.emitted,
+            recorded: all.records,
+            lost: tally.lost(),
+            overwritten: all.counted - all.records,
+            record_bytes: 0,
+        });
+    }
+    let message = format!("events do not add up: {tally:?}, in the buffers: {all:?}");
+    Err(Error::output(contender.way.name(), message))
+}
+
+/// What `work` takes, in ticks of the counter, by itself: nothing before it is still under way when
+/// it begins, nothing of it but stores when it ends.
+#[inline(always)]
+fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    load_fence();
+    let begin = tsc();
+    load_fence();
+    let done = work();
+    load_fence();
+    let end = tsc();
+    load_fence();
+    (end.wrapping_sub(begin) as f64, done)
+}
+
+/// The average of the middle half of figures.
+fn middle(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    let quarter = figures.len() / 4;
+    let half = figures.get(quarter..figures.len() - quarter).filter(|half| !half.is_empty())?;
+    Some(half.iter().sum::<f64>() / half.len() as f64)
+}
+
+fn median(figures: &[f64]) -> Option<f64> {
+    Spread::of(figures).map(|spread| spread.median)
+}
+
+/// What threads came to that emitted at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AtOnce {
+    /// What became of their events.
+    pub(super) tally: Tally,
+    /// By the buffers.
+    pub(super) account: Account,
+    /// From the first one's begin to the last one's end, in ns.
+    pub(super) ns: u64,
+    /// Time that they had on CPUs, in ns.
+    pub(super) cpu_ns: u64,
+}
+
+/// Lets `threads` threads emit for so long: each on one of `cpus` for itself if they are enough,
+/// else as the scheduler wants it.
+pub(super) fn at_once(
+    contender: &Contender,
+    (threads, cpus): (usize, &[usize]),
+    body_bytes: usize,
+    duration_ns: u64,
+) -> Result<AtOnce> {
+    let barrier = Barrier::new(threads);
+    let run = |thread: usize| -> Result<(Tally, [u64; 3])> {
+        let mut staged = Staged::new(thread, body_bytes);
+        let pinned = if threads <= cpus.len() { pin(cpus[thread]) } else { Ok(()) };
+        // All of them come to the barrier, or those that do would wait for ever.
+        barrier.wait();
+        pinned?;
+        let parts = contender.parts();
+        let mut tally = Tally::default();
+        let cpu_begin = thread_cpu_ns();
+        let begin = monotonic_ns();
+        let mut end = begin;
+        while end < begin + duration_ns {
+            tally.add(&emit(parts, &mut staged, tally.emitted, BATCH_EVENTS / 10));
+            end = monotonic_ns();
+        }
+        tally.restarts = staged.restarts;
+        Ok((tally, [begin, end, thread_cpu_ns() - cpu_begin]))
+    };
+    let done: Vec<Result<(Tally, [u64; 3])>> = std::thread::scope(|scope| {
+        let run = &run;
+        let handles: Vec<_> = (0..threads).map(|n| scope.spawn(move || run(n))).collect();
+        let panicked = |_| Err(Error::output("a thread", "it panicked"));
+        handles.into_iter().map(|handle| handle.join().unwrap_or_else(panicked)).collect()
+    });
+    let (mut tally, mut begin, mut end, mut cpu_ns) = (Tally::default(), u64::MAX, 0, 0);
+    for one in done {
+        let (of_one, [from, to, on_cpu]) = one?;
+        tally.add(&of_one);
+        (begin, end, cpu_ns) = (begin.min(from), end.max(to), cpu_ns + on_cpu);
+    }
+    let account = check(contender, &contender.find(body_bytes)?, &tally)?;
+    Ok(AtOnce { tally, account, ns: end - begin, cpu_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_ring::Geometry;
+
+    use super::super::clock::Still;
+    use super::super::ways::{Scale, Way};
+    use super::*;
+
+    fn runner(way: Way, cpu: usize) -> Runner {
+        let geometry = Geometry::new(12, 3).expect("a geometry");
+        let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
+        Runner::new(Contender::new(way, scale, Still::new()).expect("buffers"), 32)
+    }
+
+    #[test]
+    fn the_middle_is_between_the_steps_of_a_counter() {
+        assert_eq!(middle(vec![30.0, 20.0, 9e9, 20.0, 30.0, 20.0, 20.0, 0.0]), Some(22.5));
+        assert_eq!((middle(vec![7.0]), middle(Vec::new())), (Some(7.0), None));
+    }
+
+    #[test]
+    fn records_that_are_not_there_are_noticed() {
+        let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
+        let checked = trackway_bench_engine::host::affinity::on(cpu, || {
+            for way in [Way::Nothing, Way::Claim, Way::Lockless] {
+                let mut runner = runner(way, cpu);
+                assert!(runner.check().is_err(), "{way:?}: nothing was recorded");
+                runner.median_ns(100, 3)?;
+                runner.tally.recorded += 1;
+                assert!(runner.check().is_err(), "{way:?}: one too few");
+                runner.tally.recorded -= 2;
+                assert!(runner.check().is_err(), "{way:?}: one too many");
+                runner.tally.recorded += 1;
+                // One number is left out, and nobody says that an event was lost.
+                runner.emit(1);
+                runner.tally.emitted += 1;
+                runner.emit(1);
+                runner.tally.emitted -= 1;
+                assert!(runner.check().is_err(), "{way:?}: a gap");
+            }
+            Ok(())
+        });
+        checked.expect("a CPU");
+    }
+
+    #[test]
+    fn switches_are_told_apart_from_other_events() {
+        let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
+        let done = trackway_bench_engine::host::affinity::on(cpu, || {
+            let mut runner = runner(Way::Nothing, cpu);
+            runner.ticks_of_paths(1_000)?;
+            runner.check()?;
+            Ok(runner.tally)
+        });
+        let tally = done.expect("events");
+        // A hundred and eleven records of 36 bytes are in a sub-buffer of 4 KiB.
+        assert_eq!((tally.emitted, tally.recorded), (1_000, 1_000));
+        assert!((9..=10).contains(&tally.switches), "{tally:?}");
+    }
+}

@@ -1,0 +1,563 @@
+//! What keeping writers apart costs, and which of its code paths an event takes: ours beside the
+//! 2012 paper's reserve and commit, a mutex, and blocked signals, with the buffers by themselves.
+//!
+//! ```text
+//! staged     an event as its site leaves it
+//! clock      what it is stamped with
+//! memory     buffers, and what is found in them
+//! ways       the writers
+//! loops      what is timed
+//! stepping   what is counted instruction by instruction
+//! ```
+//!
+//! Main invariant: all ways stage the same event, read the same clock, make the same header, and
+//! write into buffers of the same size that are never full; and after each run as many records as
+//! were taken are looked for in the bytes of the buffer.
+
+mod clock;
+mod loops;
+mod memory;
+mod staged;
+#[cfg(target_arch = "x86_64")]
+mod stepping;
+mod ways;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::affinity::on;
+use trackway_bench_engine::host::machine::allowed_cpus;
+use trackway_bench_engine::ratios::at_most;
+use trackway_bench_engine::ratios::{ByRound, Form, Told, most};
+use trackway_bench_engine::results::{Account, Bar, Report, SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::signals;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_ring::Geometry;
+
+use super::together::Together;
+use clock::{Line, Still, Unfenced};
+use loops::Runner;
+use ways::{Contender, Scale, Way};
+
+/// Its name.
+const NAME: &str = "paths";
+/// Sub-buffers of the buffers in which nothing else is asked about: sixteen of 64 KiB.
+const SHIFTS: (u32, u32) = (16, 4);
+/// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB as long as
+/// that is possible.
+const SIZES: [(u32, u32); 6] = [(12, 8), (14, 6), (16, 4), (18, 2), (20, 1), (22, 1)];
+/// How many of these are in rings of the same size.
+const SAME_RING: usize = 4;
+/// Payloads, in bytes: a `u32`, and eight of them.
+const PAYLOADS: [usize; 2] = [4, 32];
+/// Payload of threads at once, and of what is stepped through.
+const BYTES: usize = PAYLOADS[0];
+/// Payload where switches are looked at: the longer the records, the more of them switch.
+const SIZES_BYTES: usize = 256;
+/// Threads for each CPU, where there are too many.
+const OVERSUBSCRIBED: [usize; 2] = [2, 8];
+/// Switches that are stepped through, and events around each.
+#[cfg(target_arch = "x86_64")]
+const STEPPED: (u32, u64) = (2, 12);
+
+/// What else there is to know of rows.
+const MILLIONS: &str = "million events/s";
+const LOST: &str = "lost, %";
+const RESTARTS: &str = "restarts in a million";
+#[cfg(target_arch = "x86_64")]
+const ATOMIC: &str = "atomic instructions";
+
+/// Which clock events are stamped with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClockKind {
+    /// The processor's counter, as the product reads it.
+    Counter,
+    /// One that always says the same.
+    Still,
+}
+
+/// A code path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Path {
+    /// The event stays in its sub-buffer.
+    Fast,
+    /// It opens one.
+    Switch,
+}
+
+/// What a row asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// An event of so many bytes, in a loop.
+    Loop(usize, ClockKind),
+    /// The same in sub-buffers of another size.
+    Size(usize),
+    /// An event on a path, by itself.
+    Alone(Path),
+    /// The same in a loop, by the line through sizes of sub-buffers.
+    Line(Path),
+    /// Threads at once.
+    Threads(usize),
+    /// Instructions.
+    Instructions(Path),
+}
+
+impl Question {
+    fn words(self) -> String {
+        let payload = |bytes| if bytes == BYTES { "u32".to_owned() } else { format!("{bytes} B") };
+        match self {
+            Self::Loop(bytes, ClockKind::Counter) => payload(bytes),
+            Self::Loop(bytes, ClockKind::Still) => format!("{}, still clock", payload(bytes)),
+            Self::Size(at) => format!("{SIZES_BYTES} B, sub-buffers of {} KiB", kibibytes(at)),
+            Self::Alone(Path::Fast) => "fast path, alone".to_owned(),
+            Self::Alone(Path::Switch) => "switch path, alone".to_owned(),
+            Self::Line(Path::Fast) => "fast path, in a loop".to_owned(),
+            Self::Line(Path::Switch) => "a switch adds, in a loop".to_owned(),
+            Self::Threads(1) => "u32, 1 thread, shared buffers".to_owned(),
+            Self::Threads(count) => format!("u32, {count} threads"),
+            Self::Instructions(Path::Fast) => "instructions, fast path".to_owned(),
+            Self::Instructions(Path::Switch) => "instructions, switch path".to_owned(),
+        }
+    }
+
+    const fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Alone(_) | Self::Line(_) => Some(Unit::Ns),
+            Self::Instructions(_) => Some(Unit::InstructionsPerEvent),
+            Self::Loop(..) | Self::Size(_) | Self::Threads(_) => None,
+        }
+    }
+
+    /// All of them, on so many CPUs.
+    fn all(cpus: usize) -> Vec<Self> {
+        let clocks = [ClockKind::Counter, ClockKind::Still];
+        let loops = clocks.iter().flat_map(|&clock| PAYLOADS.map(|bytes| Self::Loop(bytes, clock)));
+        let mut all: Vec<Self> = loops.collect();
+        all.extend([Path::Fast, Path::Switch].map(Self::Alone));
+        all.extend([Path::Fast, Path::Switch].map(Self::Line));
+        all.extend((0..SIZES.len()).map(Self::Size));
+        all.extend(threads(cpus).into_iter().map(Self::Threads));
+        all.extend([Path::Fast, Path::Switch].map(Self::Instructions));
+        all
+    }
+
+    /// Whether it is asked of a way: of one that is not fit for use, only what tells why it is
+    /// here.
+    const fn is_for(self, way: Way) -> bool {
+        match self {
+            Self::Loop(_, ClockKind::Counter) | Self::Instructions(_) => true,
+            _ => !matches!(way, Way::LocklessUnfenced),
+        }
+    }
+}
+
+const fn kibibytes(size: usize) -> u64 {
+    1 << (SIZES[size].0 - 10)
+}
+
+/// Numbers of threads: powers of two up to one for each CPU, and too many.
+fn threads(cpus: usize) -> Vec<usize> {
+    let doubled = std::iter::successors(Some(1), |count| Some(count * 2));
+    let mut counts: Vec<usize> = doubled.take_while(|count| *count < cpus).collect();
+    counts.push(cpus);
+    counts.extend(OVERSUBSCRIBED.map(|times| times * cpus));
+    counts.retain(|count| *count <= staged::THREADS_MAX);
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// How much of everything is done.
+#[derive(Debug, Clone, Copy)]
+struct Dose {
+    /// A so-manieth of a ring is filled before anything counts, so that a figure does not depend on
+    /// who was there before.
+    warm_up: u64,
+    batches: u32,
+    duration_ns: u64,
+    timed_events: u64,
+}
+
+impl Dose {
+    const fn of(settings: &Settings) -> Self {
+        if settings.quick {
+            Self { warm_up: 10, batches: 5, duration_ns: 20_000_000, timed_events: 8_000 }
+        } else {
+            Self { warm_up: 1, batches: 30, duration_ns: 50_000_000, timed_events: 20_000 }
+        }
+    }
+
+    const fn warm_up(self, geometry: Geometry, bytes: usize) -> u64 {
+        geometry.ring_bytes() / (bytes as u64 + 4) / self.warm_up
+    }
+}
+
+/// Two figures of one run: of the fast path and of the switch path, and what became of the events.
+#[derive(Debug, Clone, Copy)]
+struct Both {
+    fast: f64,
+    switch: f64,
+    account: Account,
+}
+
+/// What a run is of whose figures are two rows'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunKind {
+    Alone,
+    Line,
+}
+
+/// The suite.
+pub(crate) struct Paths {
+    line: Option<Line>,
+    cpus: Vec<usize>,
+    rows: Vec<(Way, Question)>,
+    both: Together<(Way, RunKind), Both>,
+    #[cfg(target_arch = "x86_64")]
+    stepped: Together<Way, Stepped>,
+}
+
+/// What was stepped through, and what became of the events.
+#[cfg(target_arch = "x86_64")]
+type Stepped = (Vec<(staged::Did, stepping::Steps)>, Account);
+
+fn geometry((sub_shift, count_shift): (u32, u32)) -> Result<Geometry> {
+    Geometry::new(sub_shift, count_shift)
+        .map_err(|_| Error::output("trackway-bench", "a buffer of a size that no buffer may have"))
+}
+
+impl Paths {
+    /// Nothing is measured yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            line: None,
+            cpus: Vec::new(),
+            rows: Vec::new(),
+            both: Together::new(),
+            #[cfg(target_arch = "x86_64")]
+            stepped: Together::new(),
+        }
+    }
+
+    /// The CPU of what has one thread.
+    fn cpu(&self) -> usize {
+        self.cpus.first().copied().unwrap_or(0)
+    }
+
+    fn contender(&self, way: Way, clock: ClockKind, scale: Scale) -> Result<Contender> {
+        let line = self.line.as_ref().ok_or_else(|| Error::output("the clock", "none"))?;
+        match (way, clock) {
+            (Way::LocklessUnfenced, _) => Contender::new(way, scale, Unfenced(line.again())),
+            (_, ClockKind::Counter) => Contender::new(way, scale, line.again()),
+            (_, ClockKind::Still) => Contender::new(way, scale, Still::new()),
+        }
+    }
+
+    /// A thread that emits events of so many bytes into empty buffers.
+    fn runner(
+        &self,
+        way: Way,
+        (shifts, bytes): ((u32, u32), usize),
+        clock: ClockKind,
+    ) -> Result<(Runner, Geometry)> {
+        let geometry = geometry(shifts)?;
+        let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
+        Ok((Runner::new(self.contender(way, clock, scale)?, bytes), geometry))
+    }
+
+    /// ns of an event in a loop; also, how often one switches.
+    fn in_loop(
+        &self,
+        way: Way,
+        (shifts, bytes): ((u32, u32), usize),
+        clock: ClockKind,
+        dose: Dose,
+    ) -> Result<(f64, f64, Account)> {
+        let (mut runner, geometry) = self.runner(way, (shifts, bytes), clock)?;
+        let ns = runner.median_ns(dose.warm_up(geometry, bytes), dose.batches)?;
+        Ok((ns, runner.switches_per_event(), runner.check()?))
+    }
+
+    /// ns of an event on each path, between fences.
+    fn alone(&self, way: Way, dose: Dose) -> Result<Both> {
+        let shifts = (SIZES[0], SIZES_BYTES);
+        let (mut runner, geometry) = self.runner(way, shifts, ClockKind::Counter)?;
+        runner.skip(dose.warm_up(geometry, SIZES_BYTES));
+        let ticks = runner.ticks_of_paths(dose.timed_events)?;
+        let rate = self.line.as_ref().and_then(Line::ticks_per_ns);
+        let ((fast, switch), rate) =
+            ticks.zip(rate).ok_or_else(|| Error::output(way.name(), "no event on a path"))?;
+        Ok(Both { fast: fast / rate, switch: switch / rate, account: runner.check()? })
+    }
+
+    /// ns of an event in a loop that never switches, and what a switch adds: by the line through
+    /// the sizes whose rings are of one size.
+    fn by_line(&self, way: Way, dose: Dose) -> Result<Both> {
+        let mut points = Vec::new();
+        let mut account = Account::default();
+        for shifts in &SIZES[..SAME_RING] {
+            let shifts = (*shifts, SIZES_BYTES);
+            let (ns, switches, became) = self.in_loop(way, shifts, ClockKind::Counter, dose)?;
+            points.push((switches, ns));
+            account.add(&became);
+        }
+        let line = line_through(&points);
+        let (fast, switch) = line.ok_or_else(|| Error::output(way.name(), "no line"))?;
+        Ok(Both { fast, switch, account })
+    }
+
+    fn threads(&self, way: Way, count: usize, dose: Dose) -> Result<Sample> {
+        let cpus = self.cpus.last().map_or(1, |last| last + 1);
+        let scale = Scale { geometry: geometry(SHIFTS)?, cpus, threads: count };
+        let contender = self.contender(way, ClockKind::Counter, scale)?;
+        let run = loops::at_once(&contender, (count, &self.cpus), BYTES, dose.duration_ns)?;
+        let recorded = run.tally.recorded as f64;
+        let of_emitted = |number: u64| number as f64 / run.tally.emitted as f64;
+        let extra = vec![
+            (MILLIONS, recorded * 1e3 / run.ns as f64),
+            (LOST, 100.0 * of_emitted(run.tally.lost())),
+            (RESTARTS, 1e6 * of_emitted(run.tally.restarts)),
+        ];
+        let figure = run.cpu_ns as f64 / recorded;
+        Ok(Sample { figure, account: Some(run.account), extra, ..Sample::default() })
+    }
+
+    /// All of a way's instructions.
+    #[cfg(target_arch = "x86_64")]
+    fn step(&self, way: Way) -> Result<Stepped> {
+        let geometry = geometry(SIZES[0])?;
+        let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
+        // Stepping takes long; what it would make of the time is not asked about.
+        let line = Line::slow();
+        let contender = match way {
+            Way::LocklessUnfenced => Contender::new(way, scale, Unfenced(line))?,
+            _ => Contender::new(way, scale, line)?,
+        };
+        let mut runner = Runner::new(contender, BYTES);
+        let found = stepping::around_switches(&mut runner, STEPPED, geometry.sub_bytes())?;
+        let found = found.ok_or_else(|| Error::output("ptrace", "not allowed any more"))?;
+        Ok((found, runner.check()?))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn instructions(&mut self, row: usize, way: Way, path: Path) -> Result<Sample> {
+        let mut stepped = std::mem::replace(&mut self.stepped, Together::new());
+        let found = stepped.take(way, row, || on(self.cpu(), || self.step(way)));
+        let did = match path {
+            Path::Fast => staged::Did::Recorded,
+            Path::Switch => staged::Did::Switched,
+        };
+        let sample = found.and_then(|(events, account)| {
+            let usual = stepping::usual(events, did);
+            let (steps, most) = usual.ok_or_else(|| Error::output(way.name(), "no event"))?;
+            let extra = vec![
+                (ATOMIC, steps.locked as f64),
+                ("fences", steps.fences as f64),
+                ("clock readings", steps.clock_reads as f64),
+                ("system calls", steps.system_calls as f64),
+                ("most instructions", most as f64),
+            ];
+            let figure = steps.instructions as f64;
+            Ok(Sample { figure, account: Some(*account), extra, ..Sample::default() })
+        });
+        self.stepped = stepped;
+        sample
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn instructions(&mut self, _row: usize, way: Way, _path: Path) -> Result<Sample> {
+        Err(Error::output(way.name(), "instructions are told apart on x86-64 only"))
+    }
+
+    fn both(&mut self, row: usize, (way, kind): (Way, RunKind), dose: Dose) -> Result<Both> {
+        let mut both = std::mem::replace(&mut self.both, Together::new());
+        let run = || {
+            on(self.cpu(), || match kind {
+                RunKind::Alone => self.alone(way, dose),
+                RunKind::Line => self.by_line(way, dose),
+            })
+        };
+        let found = both.take((way, kind), row, run).copied();
+        self.both = both;
+        found
+    }
+
+    /// Why a row cannot be measured here.
+    fn missing(&self, way: Way, question: Question) -> Option<String> {
+        let has_counter = self.line.as_ref().and_then(Line::ticks_per_ns).is_some();
+        let reason = match question {
+            Question::Alone(_) if !has_counter => Some("this processor has no counter to read"),
+            Question::Instructions(_) if cfg!(not(target_arch = "x86_64")) => {
+                Some("instructions are told apart on x86-64 only")
+            }
+            Question::Instructions(_) if !may_step() => Some("ptrace is not allowed here"),
+            _ => None,
+        };
+        ways::missing(way).or(reason).map(str::to_owned)
+    }
+
+    fn entry(&self, way: Way, question: Question) -> Entry {
+        Entry {
+            tracer: way.name().to_owned(),
+            case: question.words(),
+            x: match question {
+                Question::Size(at) => Some(kibibytes(at) as f64),
+                _ => None,
+            },
+            absent: self.missing(way, question),
+            unit: question.unit(),
+            records: true,
+            command: format!("trackway bench {NAME} --tracers {}", way.name()),
+            ..Entry::default()
+        }
+    }
+}
+
+/// Whether a child of ours can be stepped through.
+fn may_step() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the child does nothing.
+    return matches!(
+        unsafe { trackway_bench_engine::host::ptrace::Tracee::fork(|| ()) },
+        Ok(Some(_))
+    );
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+impl Suite for Paths {
+    fn about(&self) -> About {
+        About {
+            name: NAME,
+            title: "What keeping writers apart costs, path by path",
+            repeats: "survey, Figure 3d; 2012 paper, Tables 1 and 6, Figure 7",
+            unit: Unit::NsPerEvent,
+            x_axis: "sub-buffer, KiB",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 4.0 } else { 60.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(Way::name).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        context.progress.say("comparing clocks");
+        self.line = Some(Line::calibrated());
+        self.cpus = allowed_cpus()?;
+        let is_wanted = |way: &Way| *way == Way::Nothing || context.settings.wants(way.name());
+        let ways: Vec<Way> = Way::ALL.into_iter().filter(is_wanted).collect();
+        for question in Question::all(self.cpus.len()) {
+            let of = ways.iter().filter(|way| question.is_for(**way));
+            self.rows.extend(of.map(|way| (*way, question)));
+        }
+        let first = (Way::Rseq, Question::Loop(BYTES, ClockKind::Counter));
+        let control = self.rows.iter().position(|row| *row == first);
+        self.rows.extend(control.map(|_| first));
+        let mut entries: Vec<Entry> =
+            self.rows.iter().map(|&(way, question)| self.entry(way, question)).collect();
+        for (entry, (way, question)) in entries.iter_mut().zip(&self.rows) {
+            let floor = (Way::Nothing, *question);
+            let floor = self.rows.iter().position(|row| *row == floor);
+            entry.beside = floor.filter(|_| *way != Way::Nothing);
+        }
+        if let Some((first, last)) = control.zip(entries.last_mut()) {
+            last.tracer += " again";
+            (last.beside, last.is_control) = (Some(first), true);
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        if signals::stopped() {
+            return Err(Error::Interrupted);
+        }
+        let dose = Dose::of(context.settings);
+        let (way, question) = self.rows[row];
+        let in_loop = |shifts, clock| {
+            let (figure, _, account) = on(self.cpu(), || self.in_loop(way, shifts, clock, dose))?;
+            Ok(Sample { figure, account: Some(account), ..Sample::default() })
+        };
+        let of_both = |both: Both, path| Sample {
+            figure: if path == Path::Fast { both.fast } else { both.switch },
+            account: Some(both.account),
+            ..Sample::default()
+        };
+        match question {
+            Question::Loop(bytes, clock) => in_loop((SHIFTS, bytes), clock),
+            Question::Size(at) => in_loop((SIZES[at], SIZES_BYTES), ClockKind::Counter),
+            Question::Alone(path) => {
+                self.both(row, (way, RunKind::Alone), dose).map(|both| of_both(both, path))
+            }
+            Question::Line(path) => {
+                self.both(row, (way, RunKind::Line), dose).map(|both| of_both(both, path))
+            }
+            Question::Threads(count) => self.threads(way, count, dose),
+            Question::Instructions(path) => self.instructions(row, way, path),
+        }
+    }
+
+    fn leave(&mut self) {
+        *self = Self::new();
+    }
+}
+
+/// The straight line nearest to points, by least squares: where it begins, and how steep it is.
+fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (mean_x, mean_y) = (mean(|point| point.0), mean(|point| point.1));
+    let over: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let under: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let slope = over / under;
+    let start = mean_y - slope * mean_x;
+    (points.len() > 1 && slope.is_finite() && start.is_finite()).then_some((start, slope))
+}
+
+/// Most that a protection may cost beyond none, as a ratio.
+const ABOVE_FLOOR: f64 = 1.25;
+/// How much worse than one thread as many as there are CPUs may do.
+const MORE_THREADS: f64 = 1.10;
+
+/// The bars of this suite.
+pub(crate) fn bars(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
+    let find = |way: Way, question: Question| suite.row(way.name(), &question.words());
+    let one = Question::Loop(BYTES, ClockKind::Counter);
+    let ns = |way| ByRound::of(find(way, one));
+    let beside = |what: &str, way| most(what, ns(Way::Rseq).over(&ns(way)).told(), 1.0, Form::PART);
+    let cpus = report.machine.cpus;
+    let at_once = |count| find(Way::Rseq, Question::Threads(count));
+    let more = ByRound::of(at_once(cpus)).over(&ByRound::of(at_once(1))).told();
+    let most_threads = threads(cpus).last().copied().unwrap_or(1);
+    let lost = at_once(most_threads).filter(|row| row.spread.is_some()).and_then(|row| row.lost);
+    let instructions = find(Way::Rseq, Question::Instructions(Path::Fast));
+    let locked = instructions.and_then(|row| row.extra.get("atomic instructions")).copied();
+    vec![
+        most(
+            &format!("buffer, u32: rseq at most {ABOVE_FLOOR} of no protection"),
+            Told::times(suite, find(Way::Rseq, one)),
+            ABOVE_FLOOR,
+            Form::PART,
+        ),
+        beside("buffer, u32: rseq costs less than lockless", Way::Lockless),
+        beside("buffer, u32: rseq costs less than a mutex", Way::Mutex),
+        at_most("buffer, rseq: no atomic instruction", locked, 0.0, |locked| format!("{locked}")),
+        most(
+            &format!("buffer, rseq: a thread on each CPU costs at most {MORE_THREADS:.2} of one"),
+            more.filter(|_| cpus > 1),
+            MORE_THREADS,
+            Form::PART,
+        ),
+        at_most(
+            &format!("buffer, rseq: {most_threads} threads lose nothing"),
+            lost.map(|lost| lost as f64),
+            0.0,
+            |lost| format!("{lost} lost"),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

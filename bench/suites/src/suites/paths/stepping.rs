@@ -1,0 +1,178 @@
+//! Instructions of one event, counted by stepping through it in a child, from the first instruction
+//! of what is called for an event to the one behind its return. How often the kernel is called
+//! counts, too; what it does there does not.
+
+use std::collections::BTreeMap;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::ptrace::{Kind, Tracee};
+
+use super::loops::{Runner, Tally};
+use super::staged::Did;
+
+/// Most instructions of one child: a hundred times as many as it takes.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// Instructions of one event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Steps {
+    /// All of them, without the kernel's.
+    pub(super) instructions: u64,
+    /// Atomic ones: with a lock prefix, or an exchange with memory.
+    pub(super) locked: u64,
+    /// Fences.
+    pub(super) fences: u64,
+    /// Reads of the processor's counter.
+    pub(super) clock_reads: u64,
+    /// System calls.
+    pub(super) system_calls: u64,
+}
+
+impl Steps {
+    fn count(&mut self, kind: Kind) {
+        self.instructions += 1;
+        match kind {
+            Kind::Plain => {}
+            Kind::Locked => self.locked += 1,
+            Kind::Fence => self.fences += 1,
+            Kind::Clock => self.clock_reads += 1,
+            Kind::System => self.system_calls += 1,
+        }
+    }
+}
+
+/// What most of these events take, and the most that one does.
+pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
+    let mut times: BTreeMap<Steps, u64> = BTreeMap::new();
+    for (_, steps) in events.iter().filter(|event| event.0 == did) {
+        *times.entry(*steps).or_default() += 1;
+    }
+    let most = times.keys().map(|steps| steps.instructions).max()?;
+    Some((*times.iter().max_by_key(|one| one.1)?.0, most))
+}
+
+/// Steps through so many events around each of so many switches, of which each comes after at most
+/// `between` events; `None` where that is not allowed.
+pub(super) fn around_switches(
+    runner: &mut Runner,
+    (switches, around): (u32, u64),
+    between: u64,
+) -> Result<Option<Vec<(Did, Steps)>>> {
+    let mut found = Vec::new();
+    for _ in 0..switches {
+        runner.until_switch(between);
+        let events = runner.until_switch(between);
+        runner.skip(events.saturating_sub(around / 2));
+        let Some(steps) = step_through(runner, around)? else { return Ok(None) };
+        found.extend(steps);
+    }
+    Ok(Some(found))
+}
+
+/// Steps through `events` events: what became of each, and its instructions; `None` where ptrace is
+/// not allowed. The child's events are in the same buffers, which are shared memory, and are
+/// accounted for.
+fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Steps)>>> {
+    let area = trackway_sys::thread::rseq_area() as u64;
+    let ((record, writer), staged, first) = runner.stepped();
+    let body = || {
+        for number in first..first + events {
+            staged.put(number);
+            // SAFETY: the parts belong together, and the event is this thread's.
+            unsafe { record(writer, staged) };
+        }
+    };
+    // SAFETY: staging and recording neither allocate nor use files; the mutex is one that no
+    // other thread can have, since there is none.
+    let Some(mut tracee) = (unsafe { Tracee::fork(body)? }) else { return Ok(None) };
+    let entry = record as usize as u64;
+    let mut found = Vec::new();
+    let mut event: Option<(u64, Steps)> = None;
+    for _ in 0..STEPS_MAX {
+        let at = tracee.at()?;
+        let is_back = event.is_some_and(|(stack, _)| at.stack == stack + 8);
+        if let Some((_, steps)) = event.take_if(|_| is_back) {
+            let did = match at.returned as u32 {
+                1 => Did::Recorded,
+                2 => Did::Switched,
+                _ => Did::Lost,
+            };
+            found.push((did, steps));
+        }
+        if event.is_none() && at.instruction == entry {
+            event = Some((at.stack, Steps::default()));
+        }
+        if let Some((_, steps)) = &mut event {
+            steps.count(tracee.code_at(at.instruction)?.0);
+        }
+        if !tracee.step()? {
+            break;
+        }
+        tracee.leave_sequence(area)?;
+    }
+    drop(tracee);
+    let mut tally = Tally { emitted: events, ..Tally::default() };
+    for (did, _) in &found {
+        tally.recorded += u64::from(*did != Did::Lost);
+        tally.switches += u64::from(*did == Did::Switched);
+    }
+    runner.account_for(&tally);
+    if found.len() as u64 != events {
+        return Err(Error::output("stepping", format_args!("found {} events", found.len())));
+    }
+    Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ways::{self, Contender, Scale, Way};
+    use super::super::{BYTES, SIZES, clock::Line, geometry};
+    use super::*;
+
+    #[test]
+    fn most_steps_stand_for_their_path() {
+        let steps = |instructions| Steps { instructions, ..Steps::default() };
+        let events = [
+            (Did::Recorded, steps(90)),
+            (Did::Switched, steps(250)),
+            (Did::Recorded, steps(95)),
+            (Did::Recorded, steps(90)),
+            (Did::Lost, steps(1)),
+        ];
+        assert_eq!(usual(&events, Did::Recorded), Some((steps(90), 95)));
+        assert_eq!(usual(&events, Did::Switched), Some((steps(250), 250)));
+        assert_eq!(usual(&events[..1], Did::Switched), None);
+    }
+
+    #[test]
+    fn instructions_of_ways_are_counted() {
+        // Few: code that is not optimised has twenty times as many instructions.
+        const FEW: (u32, u64) = (1, 4);
+        let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
+        for way in Way::ALL.into_iter().filter(|way| ways::missing(*way).is_none()) {
+            let stepped = trackway_bench_engine::host::affinity::on(cpu, || {
+                let geometry = geometry(SIZES[0])?;
+                let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
+                let mut runner = Runner::new(Contender::new(way, scale, Line::slow())?, BYTES);
+                let events = around_switches(&mut runner, FEW, geometry.sub_bytes())?;
+                runner.check()?;
+                Ok(events)
+            });
+            let Some(events) = stepped.expect("stepping") else {
+                eprintln!("skipped, because ptrace is not allowed here");
+                return;
+            };
+            let (fast, _) = usual(&events, Did::Recorded).expect("events");
+            let (switch, _) = usual(&events, Did::Switched).expect("a switch");
+            assert!(fast.instructions > 30, "{fast:?}");
+            assert!(switch.instructions > fast.instructions, "{way:?}: {fast:?}, {switch:?}");
+            let is_locked = !matches!(way, Way::Nothing | Way::Rseq | Way::Signals);
+            assert_eq!(fast.locked > 0, is_locked, "{way:?}: {fast:?}");
+            let system_calls = if way == Way::Signals { 2 } else { 0 };
+            assert_eq!(fast.system_calls, system_calls, "{way:?}: {fast:?}");
+            let is_fenced = matches!(way, Way::Lockless | Way::LocklessUnfenced);
+            assert_eq!(fast.fences, u64::from(is_fenced), "{way:?}: {fast:?}");
+            assert_eq!(fast.clock_reads, 1, "{way:?}: {fast:?}");
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! The ways in which writers keep apart, each around the same record, header and switch.
+//!
+//! All but the paper's write into regions: the same plan, the same bytes, the same committing
+//! store. What differs is how a writer comes to have the region for itself:
+//!
+//! ```text
+//! nothing    it has one of its own, and no signal handler may write        the floor
+//! rseq       the region of its CPU, by restartable sequence
+//! claim      one of two regions of its CPU, by compare-and-swap of its owner word
+//! lockless   the buffer of its CPU, by the paper's reserve and commit
+//! mutex      the region of its CPU, under a pthread mutex that processes could share
+//! signals    one of its own, all signals blocked meanwhile
+//! ```
+//!
+//! The paper's kernel disables interrupts, and with them other writers on that CPU. A program can
+//! only keep its own signal handlers out: another thread may run at any time. So who blocks signals
+//! needs a region for each thread; and a mutex must not be taken in a signal handler at all.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use trackway_abi::record::TAILROOM_BYTES;
+use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_ring::claim::Claim;
+use trackway_ring::lockless::Store;
+use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
+use trackway_ring::{Geometry, Plan, Refusal, Region, claim::Copy, write_header};
+
+use super::clock::Clock;
+use super::memory::{Found, OurRing, PaperRing, Ring};
+use super::staged::{Did, ID, Staged};
+
+/// How writers keep apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Not at all: the floor.
+    Nothing,
+    /// By restartable sequence.
+    Rseq,
+    /// By an owner word, taken by compare-and-swap.
+    Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+    /// The same, with a clock that may be read too early: not fit for use.
+    LocklessUnfenced,
+    /// By a mutex for each CPU.
+    Mutex,
+    /// By blocking signals, with a region for each thread.
+    Signals,
+}
+
+impl Way {
+    /// All of them, in the order of the rows.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Nothing,
+        Self::Rseq,
+        Self::Claim,
+        Self::Lockless,
+        Self::LocklessUnfenced,
+        Self::Mutex,
+        Self::Signals,
+    ];
+
+    /// As a row's tracer: all are Trackway's buffers. Three are what `--reserve` names.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "trackway-no-protection",
+            Self::Rseq => "trackway-rseq",
+            Self::Claim => "trackway-claim",
+            Self::Lockless => "trackway-lockless",
+            Self::LocklessUnfenced => "trackway-lockless-unfenced",
+            Self::Mutex => "trackway-mutex",
+            Self::Signals => "trackway-signals-blocked",
+        }
+    }
+}
+
+/// How often a sequence may be restarted before its event is lost. (The agent claims then.)
+const RESTARTS_MAX: usize = 16;
+/// How many claim regions a writer tries, as the agent does.
+const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
+/// The generation that the session has. Every way looks whether it is still the same.
+const GENERATION: u64 = 7;
+
+/// Records what is staged: what is measured, and stepped through.
+pub(super) type Record = unsafe extern "C" fn(*const (), *mut Staged) -> Did;
+
+/// What writes, and what it wrote.
+pub(super) trait Writer: Sync {
+    /// Records what is staged.
+    fn record(&self, staged: &mut Staged) -> Did;
+
+    /// What is in its buffers, one by one.
+    fn find(&self, body_bytes: usize) -> Result<Vec<Found>>;
+}
+
+/// A way to write, with buffers.
+pub(super) struct Contender {
+    /// Which way.
+    pub(super) way: Way,
+    /// Its code.
+    record: Record,
+    writer: Box<dyn Writer>,
+}
+
+/// How large everything is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    /// Of each region.
+    pub(super) geometry: Geometry,
+    /// One more than the highest number of a CPU that threads may run on.
+    pub(super) cpus: usize,
+    /// Threads.
+    pub(super) threads: usize,
+}
+
+impl Contender {
+    /// With buffers of its own, all empty.
+    pub(super) fn new<C: Clock + 'static>(way: Way, scale: Scale, clock: C) -> Result<Self> {
+        let (cpus, threads) = (scale.cpus, scale.threads);
+        Ok(match way {
+            Way::Nothing => Self::of(way, Regions::new(Nothing, threads, scale, clock)?),
+            Way::Rseq => Self::of(way, Regions::new(Rseq, cpus, scale, clock)?),
+            Way::Claim => {
+                Self::of(way, Regions::new(Claims, cpus * CLAIM_REGIONS_PER_CPU, scale, clock)?)
+            }
+            Way::Lockless | Way::LocklessUnfenced => {
+                let buffers = rings(cpus, scale)?;
+                Self::of(way, Paper { buffers, clock, generation: GENERATION.into() })
+            }
+            Way::Mutex => {
+                let locks = (0..cpus).map(|_| Mutex::new()).collect::<Result<Vec<_>>>()?;
+                Self::of(way, Regions::new(Mutexes(locks), cpus, scale, clock)?)
+            }
+            Way::Signals => Self::of(way, Regions::new(Signals, threads, scale, clock)?),
+        })
+    }
+
+    fn of<W: Writer + 'static>(way: Way, writer: W) -> Self {
+        Self { way, record: record::<W>, writer: Box::new(writer) }
+    }
+
+    /// Code and writer, for a loop that records.
+    pub(super) fn parts(&self) -> (Record, *const ()) {
+        (self.record, (&raw const *self.writer).cast())
+    }
+
+    /// What is in its buffers.
+    pub(super) fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
+        self.writer.find(body_bytes)
+    }
+}
+
+/// What is called for each event, through a pointer, as the library is.
+///
+/// # Safety
+/// `writer` is a `W`, and `staged` the calling thread's.
+#[inline(never)]
+unsafe extern "C" fn record<W: Writer>(writer: *const (), staged: *mut Staged) -> Did {
+    // SAFETY: the caller's promise.
+    unsafe { (*writer.cast::<W>()).record(&mut *staged) }
+}
+
+/// Why it cannot be measured here.
+pub(super) fn missing(way: Way) -> Option<&'static str> {
+    let needs_rseq = way == Way::Rseq;
+    if needs_rseq && !AVAILABLE {
+        Some("there is no restartable sequence for this processor")
+    } else if needs_rseq && trackway_sys::thread::rseq_area().is_null() {
+        Some("the C library offers no restartable sequences")
+    } else {
+        None
+    }
+}
+
+fn rings<R: Ring>(count: usize, scale: Scale) -> Result<Vec<R>> {
+    (0..count).map(|_| R::new(scale.geometry)).collect()
+}
+
+/// The CPU that the thread runs on: read from memory where the kernel keeps it there.
+#[inline(always)]
+fn cpu() -> usize {
+    let pointer = trackway_sys::thread::rseq_area();
+    if !pointer.is_null() {
+        // SAFETY: the C library registered this thread's area.
+        if let Some(cpu) = unsafe { Area::new(pointer) }.cpu() {
+            return cpu as usize;
+        }
+    }
+    trackway_sys::thread::cpu() as usize
+}
+
+/// What one step did.
+enum Step {
+    Recorded,
+    Switched,
+    /// Nothing: somebody else committed first, or the sequence was aborted.
+    Aborted,
+    /// There is no room.
+    Refused,
+}
+
+/// Writers into regions, who keep apart by `P`.
+struct Regions<P, C> {
+    protection: P,
+    rings: Vec<OurRing>,
+    clock: C,
+    generation: AtomicU64,
+}
+
+/// How writers keep apart.
+trait Protection: Sync + Sized {
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did;
+}
+
+impl<P: Protection, C: Clock> Regions<P, C> {
+    fn new(protection: P, count: usize, scale: Scale, clock: C) -> Result<Self> {
+        let rings = rings(count, scale)?;
+        Ok(Self { protection, rings, clock, generation: GENERATION.into() })
+    }
+
+    /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
+    #[inline(always)]
+    fn step(
+        &self,
+        ring: &OurRing,
+        staged: &mut Staged,
+        commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
+    ) -> Step {
+        let region = ring.region();
+        let expected = region.expected();
+        let now = self.clock.now();
+        match region.plan_record(expected, now, ID, staged.body_bytes) {
+            Ok((plan, header_bytes)) => {
+                let count = header_bytes + staged.body_bytes;
+                if !ring.map().holds(plan.at, count + TAILROOM_BYTES) {
+                    return Step::Refused;
+                }
+                let body = staged.body();
+                // SAFETY: the header goes into the headroom before the payload.
+                unsafe { write_header(body, ID, plan.timestamp, header_bytes) };
+                let committed = commit(region, &plan, body.wrapping_sub(header_bytes), count);
+                if committed { Step::Recorded } else { Step::Aborted }
+            }
+            Err(Refusal::Switch) => switch(ring, now, expected, commit),
+            Err(Refusal::Full | Refusal::NotBacked) => refused(region),
+        }
+    }
+
+    /// The record, after a switch if there must be one, by who has the region for itself.
+    #[inline(always)]
+    fn alone(
+        &self,
+        ring: &OurRing,
+        staged: &mut Staged,
+        commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
+    ) -> Did {
+        match self.step(ring, staged, &commit) {
+            Step::Recorded => Did::Recorded,
+            Step::Switched => self.after_switch(ring, staged, commit),
+            Step::Aborted | Step::Refused => Did::Lost,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn after_switch(
+        &self,
+        ring: &OurRing,
+        staged: &mut Staged,
+        commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
+    ) -> Did {
+        match self.step(ring, staged, commit) {
+            Step::Recorded => Did::Switched,
+            Step::Switched | Step::Aborted | Step::Refused => Did::Lost,
+        }
+    }
+
+    /// The same with plain stores.
+    #[inline(always)]
+    fn plainly(&self, ring: &OurRing, staged: &mut Staged) -> Did {
+        if self.generation.load(Ordering::Relaxed) != GENERATION {
+            return Did::Lost;
+        }
+        self.alone(ring, staged, |region, plan, source, bytes| {
+            // SAFETY: `step` bounded the plan's place, and the sources have words to spare; the
+            // caller has the region for itself.
+            unsafe { commit_plainly(ring, region, plan, source, bytes) };
+            true
+        })
+    }
+}
+
+/// Opens the next sub-buffer.
+#[cold]
+#[inline(never)]
+fn switch(
+    ring: &OurRing,
+    now: u64,
+    expected: u64,
+    commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
+) -> Step {
+    let region = ring.region();
+    let Ok((plan, header)) = region.plan_switch(expected, now, 0) else { return refused(region) };
+    if !ring.map().holds(plan.at, SUB_HEADER_BYTES + TAILROOM_BYTES) {
+        return refused(region);
+    }
+    let committed = commit(region, &plan, header.as_ptr(), SUB_HEADER_BYTES);
+    if committed { Step::Switched } else { Step::Aborted }
+}
+
+#[cold]
+fn refused(region: Region<'_>) -> Step {
+    region.control.count_discarded(trackway_ring::Discard::Full);
+    Step::Refused
+}
+
+/// What [`Claim::commit`] does.
+///
+/// # Safety
+/// As there; nobody else writes into the region meanwhile.
+#[inline(always)]
+unsafe fn commit_plainly(
+    ring: &OurRing,
+    region: Region<'_>,
+    plan: &Plan,
+    source: *const u8,
+    bytes: usize,
+) {
+    fence(Ordering::Release);
+    // SAFETY: the caller's promise.
+    unsafe { ring.map().copy(plan.at, source, bytes) };
+    let slot = &region.control.slots[(plan.next & 1) as usize];
+    slot.last_ts.store(plan.timestamp, Ordering::Relaxed);
+    slot.events.store(plan.events, Ordering::Relaxed);
+    region.control.commit.store(plan.next, Ordering::Release);
+}
+
+impl<P: Protection, C: Clock> Writer for Regions<P, C> {
+    #[inline(always)]
+    fn record(&self, staged: &mut Staged) -> Did {
+        P::record(self, staged)
+    }
+
+    fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
+        self.rings.iter().map(|ring| ring.find(body_bytes)).collect()
+    }
+}
+
+/// Each thread has a region, and nobody else comes in.
+struct Nothing;
+
+impl Protection for Nothing {
+    #[inline(always)]
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+        match regions.rings.get(staged.thread) {
+            Some(ring) => regions.plainly(ring, staged),
+            None => Did::Lost,
+        }
+    }
+}
+
+/// Each CPU has a region; a writer that is preempted, moved or interrupted starts again.
+struct Rseq;
+
+impl Protection for Rseq {
+    #[inline(always)]
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+        let pointer = trackway_sys::thread::rseq_area();
+        if pointer.is_null() {
+            return Did::Lost;
+        }
+        // SAFETY: the C library registered this thread's area.
+        let area = unsafe { Area::new(pointer) };
+        match regions.by_sequence(area, staged) {
+            Step::Recorded => Did::Recorded,
+            first => regions.again(area, staged, first),
+        }
+    }
+}
+
+impl<C: Clock> Regions<Rseq, C> {
+    /// One attempt.
+    #[inline(always)]
+    fn by_sequence(&self, area: Area, staged: &mut Staged) -> Step {
+        let Some(cpu) = area.cpu() else { return Step::Refused };
+        let Some(ring) = self.rings.get(cpu as usize) else { return Step::Refused };
+        let gate = Gate { generation: self.generation.as_ptr(), expected: GENERATION };
+        self.step(ring, staged, |region, plan, source, count| {
+            let target = ring.map().at(plan.at);
+            // SAFETY: `step` bounded the plan's place; sources have words to spare.
+            unsafe { commit(area, cpu, &gate, region, plan, Bytes { target, source, count }) }
+        })
+    }
+
+    /// More of them, after one that came to `step`.
+    #[cold]
+    #[inline(never)]
+    fn again(&self, area: Area, staged: &mut Staged, mut step: Step) -> Did {
+        let mut did = Did::Recorded;
+        for _ in 0..RESTARTS_MAX {
+            match step {
+                Step::Recorded => return did,
+                Step::Switched => did = Did::Switched,
+                Step::Aborted => staged.restarts += 1,
+                Step::Refused => break,
+            }
+            step = self.by_sequence(area, staged);
+        }
+        Did::Lost
+    }
+}
+
+/// Each CPU has two regions, with owners.
+struct Claims;
+
+impl Protection for Claims {
+    #[inline(always)]
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+        let first = cpu() * CLAIM_REGIONS_PER_CPU;
+        let owner = staged.thread as u64 + 1;
+        for attempt in 0..CLAIMS_MAX.min(regions.rings.len()) {
+            let Some(ring) = regions.rings.get((first + attempt) % regions.rings.len()) else {
+                break;
+            };
+            let Some(claim) = Claim::take(ring.region(), owner) else {
+                staged.restarts += 1;
+                continue;
+            };
+            // Behind the compare-and-swap. The agent puts a fence in between for machines on which
+            // that is none.
+            if regions.generation.load(Ordering::SeqCst) != GENERATION {
+                return Did::Lost;
+            }
+            return regions.alone(ring, staged, |_, plan, source, bytes| {
+                // SAFETY: `step` bounded the plan's place, and the sources have words to spare.
+                unsafe { claim.commit(plan, ring.map(), source, bytes) };
+                true
+            });
+        }
+        Did::Lost
+    }
+}
+
+/// Each CPU has a region, with a lock.
+struct Mutexes(Vec<Mutex>);
+
+impl Protection for Mutexes {
+    #[inline(always)]
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+        let cpu = cpu();
+        let (Some(ring), Some(mutex)) = (regions.rings.get(cpu), regions.protection.0.get(cpu))
+        else {
+            return Did::Lost;
+        };
+        mutex.lock();
+        let did = regions.plainly(ring, staged);
+        mutex.unlock();
+        did
+    }
+}
+
+/// A mutex of pthread_mutex_lock(3), as processes share it.
+struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
+
+// SAFETY: that is what a mutex is for.
+unsafe impl Send for Mutex {}
+// SAFETY: as above.
+unsafe impl Sync for Mutex {}
+
+impl Mutex {
+    fn new() -> Result<Self> {
+        let mutex = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+        let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        // SAFETY: both are ours; attributes are initialised first, and destroyed last.
+        let failed = unsafe {
+            libc::pthread_mutexattr_init(attributes.as_mut_ptr()) != 0
+                || libc::pthread_mutexattr_setpshared(
+                    attributes.as_mut_ptr(),
+                    libc::PTHREAD_PROCESS_SHARED,
+                ) != 0
+                || libc::pthread_mutex_init(mutex.get(), attributes.as_ptr()) != 0
+                || libc::pthread_mutexattr_destroy(attributes.as_mut_ptr()) != 0
+        };
+        if failed {
+            return Err(Error::output("pthread_mutex_init", "it failed"));
+        }
+        Ok(Self(mutex))
+    }
+
+    #[inline(always)]
+    fn lock(&self) {
+        // SAFETY: the mutex was initialised, and has an address of its own.
+        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+    }
+
+    #[inline(always)]
+    fn unlock(&self) {
+        // SAFETY: the thread has it.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+    }
+}
+
+/// Each thread has a region, and its signals wait meanwhile.
+struct Signals;
+
+impl Protection for Signals {
+    #[inline(always)]
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+        let Some(ring) = regions.rings.get(staged.thread) else { return Did::Lost };
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the sets are ours; the first is filled in before it is read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+        }
+        let did = regions.plainly(ring, staged);
+        // SAFETY: the call above filled it in.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+        did
+    }
+}
+
+/// Writers into the paper's buffers.
+struct Paper<C> {
+    buffers: Vec<PaperRing>,
+    clock: C,
+    generation: AtomicU64,
+}
+
+impl<C: Clock> Writer for Paper<C> {
+    #[inline(always)]
+    fn record(&self, staged: &mut Staged) -> Did {
+        let Some(ring) = self.buffers.get(cpu()) else { return Did::Lost };
+        let buffer = ring.buffer();
+        // Behind the compare-and-swap, as with claims.
+        let goes_on = || self.generation.load(Ordering::SeqCst) == GENERATION;
+        let now = || self.clock.now_in_order();
+        let reserved = buffer.reserve(ring.map(), now, goes_on, (ID, staged.body_bytes, 0));
+        let Ok(slot) = reserved else { return Did::Lost };
+        let body = staged.body();
+        // SAFETY: the header goes into the headroom before the payload; the slot has as many bytes
+        // as both, and is ours.
+        unsafe {
+            write_header(body, ID, slot.timestamp, slot.header_bytes);
+            let source = body.wrapping_sub(slot.header_bytes).cast_const();
+            ring.map().store(slot.at, std::slice::from_raw_parts(source, slot.bytes as usize));
+        }
+        buffer.commit(ring.map(), &slot);
+        let within = buffer.geometry.within(slot.position);
+        if within == SUB_HEADER_BYTES as u64 { Did::Switched } else { Did::Recorded }
+    }
+
+    fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
+        self.buffers.iter().map(|ring| ring.find(body_bytes)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

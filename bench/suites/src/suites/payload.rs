@@ -1,0 +1,283 @@
+//! What an event costs, and how long it is, by what it carries: more and more bytes, values of
+//! several kinds, contexts; ours beside LTTng-UST's, in the same harness.
+//!
+//! Main invariant: both carry the same values, and last in each event its number, so that events
+//! are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of one, as
+//! the tracer's own trace has them, are told beside them.
+
+use std::process::Command;
+
+use trackway_bench_engine::case::Plan;
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::results::{Account, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_bench_engine::tracer::{Availability, Tracer as _};
+
+use crate::trace_check::{self, Size};
+use crate::tracers::daemon::Daemon;
+use crate::tracers::lttng::Lttng;
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::{RING_BYTES, name, trackway};
+
+/// Bytes that the sequences have.
+const BYTES: [u32; 5] = [0, 16, 64, 256, 1024];
+/// Bytes that the strings have, without their terminator.
+const STRINGS: [u32; 3] = [0, 64, 1024];
+/// Values of several kinds: work of the programs, and what it is.
+const KINDS: [(&str, &str); 5] = [
+    ("number", "u32"),
+    ("wide", "u64"),
+    ("real", "double, u32"),
+    ("array", "array of four u32, u32"),
+    ("sequence", "sequence of four u32, u32"),
+];
+/// Contexts, as both name them.
+const CONTEXTS: [&[&str]; 4] = [&["vtid"], &["vpid"], &["procname"], &["vtid", "vpid", "procname"]];
+/// Events of a batch.
+const EVENTS: u64 = 2000;
+/// Batches that count, and those before.
+const PLAN: Plan = Plan { warm_up: 20, batches: 60 };
+const PLAN_QUICK: Plan = Plan { warm_up: 5, batches: 10 };
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "payload-trace";
+/// Programs, by their sources' names.
+const OURS: &str = "payload";
+const THEIRS: &str = "payload-lttng";
+/// What else is known of rows.
+const BYTES_PER_EVENT: &str = "bytes of an event";
+
+/// What events carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Load {
+    /// Name of the work in the programs.
+    work: &'static str,
+    /// How many bytes, where that is what differs.
+    bytes: Option<u32>,
+    /// In words, where it is not.
+    words: &'static str,
+    context: &'static [&'static str],
+}
+
+impl Load {
+    /// All; or, to see that all works, some of each.
+    fn all(is_quick: bool) -> Vec<Self> {
+        let of = |work, bytes| Self { work, bytes: Some(bytes), words: "", context: &[] };
+        let mut all: Vec<Self> = BYTES.iter().map(|bytes| of("bytes", *bytes)).collect();
+        all.extend(STRINGS.iter().map(|bytes| of("string", *bytes)));
+        let kinds = KINDS.iter();
+        all.extend(kinds.map(|(work, words)| Self { work, bytes: None, words, context: &[] }));
+        let number = Self { work: "number", bytes: None, words: "u32", context: &[] };
+        all.extend(CONTEXTS.iter().map(|context| Self { context, ..number }));
+        all.retain(|load| !is_quick || !matches!(load.bytes, Some(0 | 16 | 256)));
+        all
+    }
+
+    fn case(&self) -> String {
+        match (self.work, self.bytes) {
+            ("bytes", Some(bytes)) => format!("sequence of {bytes} bytes, u32"),
+            (_, Some(bytes)) => format!("string of {bytes} bytes, u32"),
+            _ if self.context.is_empty() => self.words.to_owned(),
+            _ => format!("{} + {}", self.words, self.context.join(" + ")),
+        }
+    }
+
+    /// Arguments and environment of a program that emits it.
+    fn ask(&self, command: &mut Command, plan: &Plan) {
+        let batches = plan.warm_up + plan.batches;
+        command.args(["batches", self.work, "1", &batches.to_string(), &EVENTS.to_string()]);
+        command.env("LAB_BYTES", self.bytes.unwrap_or_default().to_string());
+    }
+}
+
+/// Whose event it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    Theirs,
+}
+
+impl Whose {
+    /// Both, ours first.
+    const ALL: [Self; 2] = [Self::Ours, Self::Theirs];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => name::TRACKWAY,
+            Self::Theirs => name::LTTNG,
+        }
+    }
+}
+
+/// The suite.
+#[derive(Default)]
+pub(crate) struct Payloads {
+    rows: Vec<(Whose, Load)>,
+    daemon: Option<Daemon>,
+}
+
+impl Payloads {
+    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    fn set_up(&mut self, whose: Whose, place: &Place) -> Result<Entry> {
+        let availability = match whose {
+            Whose::Ours => trackway::availability(
+                &place.tools,
+                trackway_bench_engine::host::workspace::has("cc"),
+            ),
+            Whose::Theirs => Lttng::alone().availability(place),
+        };
+        if let Availability::Missing(reason) = availability {
+            return Ok(Entry { absent: Some(reason), ..Entry::default() });
+        }
+        let done = match whose {
+            Whose::Ours => trackway::link_flags(place).and_then(|flags| {
+                let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+                place.compile(OURS, &flags).map(|_| ())
+            }),
+            Whose::Theirs => place.compile(THEIRS, &["-llttng-ust", "-ldl"]).and_then(|_| {
+                self.daemon = Some(Daemon::start(place)?);
+                Ok(())
+            }),
+        };
+        match done {
+            Ok(()) => Ok(Entry::default()),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+        }
+    }
+
+    fn ours(place: &Place, load: &Load, plan: &Plan) -> Result<(Vec<Batch>, Account)> {
+        let context = if load.context.is_empty() { "none".into() } else { load.context.join(",") };
+        let mut command = Command::new(&place.tools.trackway);
+        command.args(["record", "--flight-recorder", "--context", &context, "--buffer-size"]);
+        trackway::write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
+        command.arg("--").arg(place.path(OURS));
+        load.ask(&mut command, plan);
+        trackway::in_window(&mut command, place.window_dir());
+        let finished = child::run(&mut command, OURS)?;
+        let batches = workload::batches(&finished.stdout)?;
+        let (trace, emitted) = (place.path(TRACE), emitted(&batches));
+        let account = trackway::account_of_thread(&trace, emitted)?;
+        Ok((batches, account))
+    }
+
+    fn theirs(&self, place: &Place, load: &Load, plan: &Plan) -> Result<(Vec<Batch>, Account)> {
+        let daemon = self.daemon.as_ref();
+        let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))?;
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: true,
+            channel: &rings(RING_BYTES, SUB_BUFFERS),
+            rules: &["lab:*"],
+            filter: None,
+            contexts: load.context,
+        };
+        session.begin_anew(daemon, &place.path(TRACE))?;
+        let mut command = daemon.command(&place.path(THEIRS));
+        load.ask(&mut command, plan);
+        let finished = child::run(&mut command, THEIRS)?;
+        ust_session::end(daemon, SESSION, true)?;
+        let batches = workload::batches(&finished.stdout)?;
+        let emitted = emitted(&batches);
+        let account = trace_check::overwritten(&place.path(TRACE), &[emitted], Size::Same)?;
+        Ok((batches, account))
+    }
+}
+
+fn emitted(batches: &[Batch]) -> u64 {
+    batches.iter().map(|batch| batch.events).sum()
+}
+
+impl Suite for Payloads {
+    fn about(&self) -> About {
+        About {
+            name: "payload",
+            title: "What an event costs, by what it carries",
+            repeats: "the survey's method, whose events carry 4 bytes; design",
+            unit: Unit::NsPerEvent,
+            x_axis: "bytes",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 10.0 } else { 120.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Whose::ALL.map(Whose::name).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let loads = Load::all(context.settings.quick);
+        for whose in Whose::ALL {
+            // Others are told in terms of ours, which is there in any case.
+            if whose != Whose::Ours && !context.settings.wants(whose.name()) {
+                continue;
+            }
+            let ready = self.set_up(whose, context.place)?;
+            for (at, load) in loads.iter().enumerate() {
+                let is_ours = whose == Whose::Ours;
+                entries.push(Entry {
+                    tracer: whose.name().to_owned(),
+                    case: load.case(),
+                    x: load.bytes.map(f64::from),
+                    records: true,
+                    beside: (!is_ours && entries[at].can_be_measured()).then_some(at),
+                    command: format!("trackway bench payload --tracers {}", whose.name()),
+                    ..ready.clone()
+                });
+                self.rows.push((whose, *load));
+            }
+        }
+        // The first once more.
+        if let Some(first) = entries.first().filter(|first| first.can_be_measured()).cloned() {
+            let tracer = format!("{} again", first.tracer);
+            entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first });
+            self.rows.push(self.rows[0]);
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let plan = if context.settings.quick { PLAN_QUICK } else { PLAN };
+        let (whose, load) = self.rows[row];
+        context.place.clear(TRACE);
+        let (batches, account) = match whose {
+            Whose::Ours => Self::ours(context.place, &load, &plan)?,
+            Whose::Theirs => self.theirs(context.place, &load, &plan)?,
+        };
+        let extra = account.bytes_per_event().map(|bytes| (BYTES_PER_EVENT, bytes));
+        Ok(Sample {
+            figure: workload::median_ns(&batches, plan.warm_up)?,
+            account: Some(account),
+            extra: extra.into_iter().collect(),
+            ..Sample::default()
+        })
+    }
+
+    fn leave(&mut self) {
+        self.daemon = None;
+        self.rows.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_have_words_of_their_own() {
+        let loads = Load::all(false);
+        assert!(Load::all(true).len() < loads.len());
+        let cases: std::collections::BTreeSet<String> = loads.iter().map(Load::case).collect();
+        assert_eq!(cases.len(), loads.len());
+        for case in ["sequence of 0 bytes, u32", "string of 64 bytes, u32", "u32 + vpid"] {
+            assert!(cases.contains(case), "{case}: {cases:?}");
+        }
+        assert!(loads.iter().all(|load| load.bytes.is_none_or(|bytes| bytes <= 1024)));
+    }
+}

@@ -1,0 +1,282 @@
+//! What the preload helper `libc` costs a program that allocates: while nobody records and while
+//! somebody does, beside LTTng's library of that kind; and what it costs programs that people use.
+//!
+//! ```text
+//! ways      how the program is run: alone, with something between, with a helper, recorded
+//! programs  installed programs, and what they have to do
+//! ```
+//!
+//! Main invariant: where something records, its own account says that it recorded as much as was
+//! called.
+
+mod programs;
+mod ways;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::machine::allowed_cpus;
+use trackway_bench_engine::host::process_run;
+use trackway_bench_engine::host::workload;
+use trackway_bench_engine::ratios::{ByRound, Form, Told, most, most_of_all};
+use trackway_bench_engine::results::{Bar, Row, RowStatus, SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use programs::Real;
+use ways::{Program, Way, Ways};
+
+/// The suite's name.
+const NAME: &str = "preload";
+/// Batches of a run that do not count: the allocator gets its memory.
+const WARM_UP: u32 = 3;
+/// Most that an idle helper may cost a program that allocates a lot, in percent.
+const IDLE_PERCENT: f64 = 2.0;
+/// How installed programs are run.
+const REAL_WAYS: [Way; 3] = [Way::Plain, Way::Interposed, Way::Idle];
+
+/// What a row runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A program of ours (`workloads/allocate.c`).
+    Made(Program),
+    /// One that is installed: its position.
+    Installed(usize),
+}
+
+/// A row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    what: What,
+    way: Way,
+    /// How often it was measured.
+    times: usize,
+}
+
+/// What is measured with.
+struct Made {
+    ways: Ways,
+    /// Installed programs, and how often each calls the allocator.
+    installed: Vec<(Real, u64)>,
+    /// CPUs that we may use.
+    cpus: Vec<usize>,
+}
+
+/// The suite.
+#[derive(Default)]
+pub(crate) struct Preload {
+    made: Option<Made>,
+    rows: Vec<Turn>,
+}
+
+impl Suite for Preload {
+    fn about(&self) -> About {
+        About {
+            name: NAME,
+            title: "What the preload helper libc costs programs that allocate",
+            repeats: "LTTng's libc-wrapper, and installed programs",
+            unit: Unit::NsPerCall,
+            x_axis: "",
+        }
+    }
+
+    fn is_only_by_name(&self) -> bool {
+        true
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 30.0 } else { 360.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(Way::tracer).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let wants = |way: Way| way == Way::Plain || context.settings.wants(way.tracer());
+        let ways = Ways::set_up(context)?;
+        let mut entries = Vec::new();
+        for program in Program::ALL {
+            for way in Way::ALL.into_iter().filter(|way| wants(*way)) {
+                entries.push(self.entry(What::Made(program), program.name(), way));
+                ways.refuse(way, entries.last_mut());
+            }
+        }
+        let (programs, absent) = programs::all(context.place)?;
+        let mut installed = Vec::new();
+        for program in programs {
+            context.progress.say(&format!("{}: counting", program.name));
+            let counted = match ways.count_calls(context.place, &program) {
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                counted => counted,
+            };
+            for way in REAL_WAYS.into_iter().filter(|way| wants(*way)) {
+                entries.push(self.entry(What::Installed(installed.len()), program.name, way));
+                ways.refuse(way, entries.last_mut());
+                if let (Some(entry), Err(error)) = (entries.last_mut(), &counted) {
+                    entry.failed = Some(error.to_string());
+                }
+            }
+            installed.push((program, counted.unwrap_or_default()));
+        }
+        for one in absent {
+            let entry = self.entry(What::Installed(installed.len()), one.name, Way::Plain);
+            entries.push(Entry { absent: Some(one.reason), ..entry });
+        }
+        self.made = Some(Made { ways, installed, cpus: allowed_cpus()? });
+        self.add_control(&mut entries);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let made = self.made.as_ref().ok_or_else(|| Error::output(NAME, "it has not begun"))?;
+        let turn = &mut self.rows[row];
+        turn.times += 1;
+        match turn.what {
+            What::Made(program) => {
+                let batches = WARM_UP + if context.settings.quick { 3 } else { 6 };
+                let run = made.ways.run(context.place, turn.way, program, batches)?;
+                let figure = workload::median_ns(&run.batches, WARM_UP)?;
+                Ok(Sample { figure, account: run.account, ..Sample::default() })
+            }
+            What::Installed(at) => {
+                let (program, calls) = &made.installed[at];
+                // Those of one round on one CPU, the next round on the next.
+                let cpu = &made.cpus[turn.times % made.cpus.len()..][..1];
+                let command = made.ways.real(context.place, program, turn.way)?;
+                let cpu_ms = process_run::run(command, program.name, cpu)?.cpu_seconds * 1e3;
+                let extra = vec![("allocator calls a ms", *calls as f64 / cpu_ms)];
+                Ok(Sample { figure: cpu_ms, extra, ..Sample::default() })
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.made = None;
+        self.rows.clear();
+    }
+}
+
+impl Preload {
+    /// A row, beside the same program alone, which comes first.
+    fn entry(&mut self, what: What, case: &str, way: Way) -> Entry {
+        let alone = |turn: &Turn| turn.what == what && turn.way == Way::Plain;
+        let beside = self.rows.iter().position(alone);
+        self.rows.push(Turn { what, way, times: 0 });
+        Entry {
+            tracer: way.tracer().to_owned(),
+            case: case.to_owned(),
+            unit: matches!(what, What::Installed(_)).then_some(Unit::Ms),
+            records: matches!(way, Way::Recorded | Way::LttngRecorded),
+            beside,
+            command: format!("trackway bench {NAME} --tracers {}", way.tracer()),
+            ..Entry::default()
+        }
+    }
+
+    /// The first row a second time.
+    fn add_control(&mut self, entries: &mut Vec<Entry>) {
+        let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
+        let tracer = format!("{} again", first.tracer);
+        entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first.clone() });
+        self.rows.push(Turn { times: 0, ..self.rows[0] });
+    }
+}
+
+/// What the helper is to cost at most.
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+    let row = |way: Way, program: Program| suite.row(way.tracer(), program.name());
+    let percent = |row: Option<&Row>| {
+        Told::times(suite, row).map(|told| told.map(|times| (times - 1.0) * 100.0))
+    };
+    let beyond = |way| ByRound::beyond(suite, row(way, Program::Words));
+    let pairs = |way| ByRound::of(row(way, Program::Pairs));
+    // What is not installed here has no row that could fail.
+    let is_installed = |row: &&Row| {
+        row.tracer == Way::Idle.tracer() && row.unit == Unit::Ms && row.status != RowStatus::Absent
+    };
+    let installed = suite.rows.iter().filter(is_installed);
+    let figures =
+        installed.clone().filter_map(|row| Some((percent(Some(row))?.at_most(), &row.case)));
+    let worst = figures.max_by(|one, other| one.0.total_cmp(&other.0));
+    let name = worst.map_or_else(String::new, |(_, case)| format!(", {case}"));
+    vec![
+        most(
+            "words: an idle helper costs at most 2 %",
+            percent(row(Way::Idle, Program::Words)),
+            IDLE_PERCENT,
+            Form::beyond(1, "%"),
+        ),
+        most_of_all(
+            &format!("installed programs: at most 2 % in the worst case{name}"),
+            installed.map(|row| percent(Some(row))),
+            IDLE_PERCENT,
+            Form::beyond(1, "%"),
+        ),
+        most(
+            "pairs: idle, 0.5 ns more than a bare function between",
+            pairs(Way::Idle).less(&pairs(Way::Interposed)).told(),
+            0.5,
+            Form::beyond(2, "ns"),
+        ),
+        most(
+            "words: recording costs less than LTTng's",
+            beyond(Way::Recorded).over(&beyond(Way::LttngRecorded)).told(),
+            1.0,
+            Form::PART,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_bench_engine::results::Verdict;
+    use trackway_bench_engine::results::fixtures::{steady, suite};
+    use trackway_bench_engine::stats::Ratio;
+
+    use super::*;
+
+    #[test]
+    fn bars_follow_the_figures() {
+        let row = |way: Way, case: &str, ns: f64, times: f64| Row {
+            times: Ratio::of(&[times; 8]),
+            ..steady(way.tracer(), case, ns)
+        };
+        let installed = |case: &str, times: f64| Row {
+            unit: Unit::Ms,
+            ..row(Way::Idle, case, 200.0 * times, times)
+        };
+        let found = suite([
+            row(Way::Idle, "words", 40.5, 1.0125),
+            row(Way::Recorded, "words", 60.0, 1.5),
+            row(Way::Interposed, "pairs", 5.5, 1.1),
+            row(Way::Idle, "pairs", 6.5, 1.3),
+            installed("perl", 1.01),
+            installed("git", 1.002),
+        ]);
+        let told: Vec<(String, Verdict)> =
+            bars(&found).into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
+        let expected = [
+            ("+1.2 % (+1.2 to +1.2)".to_owned(), Verdict::Holds),
+            ("+1.0 % (+1.0 to +1.0)".to_owned(), Verdict::Holds),
+            ("+1.00 ns (+1.00 to +1.00)".to_owned(), Verdict::Misses),
+            ("not measured".to_owned(), Verdict::Unknown),
+        ];
+        assert_eq!(told, expected);
+        assert!(bars(&found)[1].what.ends_with(", perl"));
+    }
+
+    #[test]
+    fn rows_are_beside_the_same_program_alone() {
+        let mut suite = Preload::default();
+        let mut entries = vec![
+            suite.entry(What::Made(Program::Words), "words", Way::Plain),
+            suite.entry(What::Made(Program::Words), "words", Way::Recorded),
+            suite.entry(What::Installed(0), "git", Way::Plain),
+            suite.entry(What::Installed(0), "git", Way::Idle),
+        ];
+        suite.add_control(&mut entries);
+        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
+        assert_eq!(beside, [None, Some(0), None, Some(2), Some(0)]);
+        assert!(entries[1].records && !entries[3].records && entries[4].is_control);
+        assert_eq!((entries[0].unit, entries[3].unit), (None, Some(Unit::Ms)));
+    }
+}

@@ -1,0 +1,180 @@
+//! Programs of a suite's own, recorded by Trackway or by LTTng-UST as a user has them recorded.
+//!
+//! `begin` makes the command that runs one, `end` reads what became of its events; in between the
+//! suite does with the program what it likes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer as _};
+
+use crate::trace_check::{self, Size};
+use crate::tracers::daemon::Daemon;
+use crate::tracers::lttng::Lttng;
+use crate::tracers::trackway::{
+    account_of_thread, availability, in_window, link_flags, off_window_dir, write_to,
+};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::{FLOW_BYTES, RING_BYTES};
+
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "programs-trace";
+
+/// Whose library a program is linked with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linked {
+    /// Nobody's.
+    Nothing,
+    /// Trackway's.
+    Trackway,
+    /// LTTng-UST's.
+    Lttng,
+}
+
+/// Where events go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// Nowhere: there is no session.
+    Off,
+    /// To a ring, which is read afterwards.
+    Ring,
+    /// To a file, as they come.
+    File,
+}
+
+/// How a program is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Under {
+    pub(crate) linked: Linked,
+    pub(crate) storage: Storage,
+    /// Whether the program is to do without restartable sequences.
+    pub(crate) is_claim: bool,
+}
+
+/// What all such programs need.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    daemon: Option<Daemon>,
+}
+
+impl Programs {
+    /// Why programs of this kind cannot be had here, if they cannot.
+    pub(crate) fn missing(place: &Place, linked: Linked) -> Option<String> {
+        let found = match linked {
+            Linked::Nothing if has("cc") => Availability::Ready,
+            Linked::Nothing => Availability::Missing("no C compiler (cc) is installed".to_owned()),
+            Linked::Trackway => availability(&place.tools, has("cc")),
+            Linked::Lttng => Lttng::alone().availability(place),
+        };
+        match found {
+            Availability::Ready => None,
+            Availability::Missing(reason) => Some(reason),
+        }
+    }
+
+    /// Compiles `NAME.c` of the workloads, and starts the daemon if it is of LTTng.
+    pub(crate) fn set_up(&mut self, place: &Place, linked: Linked, name: &str) -> Result<PathBuf> {
+        let flags = match linked {
+            Linked::Nothing => Vec::new(),
+            Linked::Trackway => link_flags(place)?,
+            Linked::Lttng => {
+                let provider = place.path("lttng-provider.c").display().to_string();
+                vec![provider, "-llttng-ust".to_owned(), "-ldl".to_owned()]
+            }
+        };
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let program = place.compile(name, &flags)?;
+        if linked == Linked::Lttng && self.daemon.is_none() {
+            self.daemon = Some(Daemon::start(place)?);
+        }
+        Ok(program)
+    }
+
+    fn daemon(&self) -> Result<&Daemon> {
+        self.daemon.as_ref().ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))
+    }
+
+    /// A command that runs `words`, a program with its arguments, as is said; of LTTng, also its
+    /// session, which `end` ends.
+    pub(crate) fn begin(&self, place: &Place, under: Under, words: &[&str]) -> Result<Command> {
+        let [program, arguments @ ..] = words else {
+            return Err(Error::output("trackway-bench", "no program"));
+        };
+        place.clear(TRACE);
+        let mut command = match (under.linked, under.storage) {
+            (Linked::Nothing, _) => Command::new(program),
+            (Linked::Trackway, Storage::Off) => {
+                let mut command = Command::new(program);
+                in_window(&mut command, &off_window_dir(place)?);
+                command
+            }
+            (Linked::Trackway, storage) => record(place, under.is_claim, storage, program),
+            (Linked::Lttng, storage) => {
+                if storage != Storage::Off {
+                    self.session(place, storage)?;
+                }
+                self.daemon()?.command(Path::new(program))
+            }
+        };
+        command.args(arguments);
+        Ok(command)
+    }
+
+    /// Makes and starts LTTng's session.
+    fn session(&self, place: &Place, storage: Storage) -> Result<()> {
+        let is_snapshot = storage != Storage::File;
+        let bytes = if is_snapshot { RING_BYTES } else { FLOW_BYTES };
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot,
+            channel: &rings(bytes, SUB_BUFFERS),
+            rules: &["lab:*", "lttng_ust_tracef:*"],
+            filter: None,
+            contexts: &[],
+        };
+        session.begin_anew(self.daemon()?, &place.path(TRACE))
+    }
+
+    /// What became of the `emitted` events of a program that has ended; `None` where there was no
+    /// session.
+    pub(crate) fn end(&self, place: &Place, under: Under, emitted: u64) -> Result<Option<Account>> {
+        match (under.linked, under.storage) {
+            (Linked::Nothing, _) | (_, Storage::Off) => return Ok(None),
+            (Linked::Trackway, _) => {
+                return account_of_thread(&place.path(TRACE), emitted).map(Some);
+            }
+            (Linked::Lttng, storage) => {
+                ust_session::end(self.daemon()?, SESSION, storage == Storage::Ring)?;
+            }
+        }
+        let (trace, emitted) = (place.path(TRACE), &[emitted]);
+        match under.storage {
+            // Some of these are texts.
+            Storage::Ring => trace_check::overwritten(&trace, emitted, Size::Text).map(Some),
+            _ => trace_check::kept(&trace, emitted).map(Some),
+        }
+    }
+}
+
+/// `trackway record … -- PROGRAM`.
+fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Command {
+    let mut command = Command::new(&place.tools.trackway);
+    command.args(["record", "--context", "none"]);
+    if is_claim {
+        command.args(["--reserve", "claim"]);
+    }
+    let bytes = match storage {
+        Storage::Ring | Storage::Off => {
+            command.arg("--flight-recorder");
+            RING_BYTES
+        }
+        Storage::File => FLOW_BYTES,
+    };
+    write_to(command.args(["--buffer-size", &bytes.to_string()]), &place.path(TRACE));
+    command.arg("--").arg(program);
+    in_window(&mut command, place.window_dir());
+    command
+}

@@ -1,0 +1,42 @@
+//! LTTng's trace: recorded, not written, so that it is what its users have.
+
+use std::path::Path;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::tracer::{Availability, Tracer as _};
+
+use super::traces::TraceFolder;
+use crate::trace_check;
+use crate::tracers::Lttng;
+
+/// Whether it can be recorded here; why not.
+pub(super) fn availability(place: &Place) -> std::result::Result<(), String> {
+    match Lttng::alone().availability(place) {
+        Availability::Ready => Ok(()),
+        Availability::Missing(reason) => Err(reason),
+    }
+}
+
+/// Records so many events, by `recorder`, which is set up first if it was not.
+pub(super) fn record(
+    recorder: &mut Option<Lttng>,
+    place: &Place,
+    folder: &Path,
+    events: u64,
+) -> Result<TraceFolder> {
+    if recorder.is_none() {
+        let mut lttng = Lttng::alone();
+        lttng.set_up(place)?;
+        *recorder = Some(lttng);
+    }
+    let recorder = recorder.as_ref().ok_or_else(|| Error::output("LTTng", "it is not set up"))?;
+    let emitted = recorder.record_all(place, folder, events)?;
+    let counted = trace_check::count(folder)?.unwrap_or_default();
+    if counted.events != emitted {
+        let message = format!("{emitted} events emitted, {} in the trace", counted.events);
+        return Err(Error::output("LTTng", message));
+    }
+    let bytes = trace_check::stream_bytes(folder)?;
+    Ok(TraceFolder { path: folder.to_owned(), events: emitted, bytes })
+}

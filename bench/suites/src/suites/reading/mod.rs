@@ -1,0 +1,417 @@
+//! What reading a trace costs: `trackway print` beside babeltrace2.
+//!
+//! ```text
+//! works   the readers, what each is asked to do, and with which traces
+//! traces  our own kinds of trace, written here; lttng records one
+//! bars    what is held against it
+//! ```
+//!
+//! Main invariant: all readers do the same work, and that is shown: their texts of a trace are
+//! equal to the byte, and their counts are right, before their times are compared.
+
+mod goals;
+mod lttng;
+mod traces;
+mod works;
+
+pub(crate) use goals::bars;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::machine::allowed_cpus;
+use trackway_bench_engine::host::process_run::{self, Text};
+use trackway_bench_engine::host::workspace::has;
+use trackway_bench_engine::results::Unit;
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_bench_engine::tracer::Tracer as _;
+
+use crate::tracers::Lttng;
+use traces::TraceFolder;
+use works::{BABELTRACE2, Size, Tool, TraceKind, Work};
+
+/// Events of a small trace: some seconds of babeltrace2.
+const EVENTS: u64 = 1_000_000;
+const EVENTS_QUICK: u64 = 200_000;
+/// How many times as many events a large one has: the bars are about 22 million of them, of one
+/// kind of trace; the others are to show that memory does not grow.
+const LARGER: u64 = 5;
+const LARGER_NUMBERS: u64 = 22;
+const MIB: f64 = 1_048_576.0;
+
+/// What else is known of a run: the greatest resident set; how many CPUs were busy, as a mean; how
+/// large the trace's streams are.
+const PEAK: &str = "most memory, MiB";
+const BUSY: &str = "CPUs busy";
+const TRACE: &str = "trace, MiB";
+/// How many millions of events it has.
+const EVENTS_M: &str = "events, M";
+
+/// What a turn is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    tool: Tool,
+    kind: TraceKind,
+    size: Size,
+    /// `None`: its first line.
+    work: Option<Work>,
+}
+
+/// Events a second.
+fn speed_case(kind: TraceKind, work: Work, size: Size) -> String {
+    format!("{}: {}{}", kind.words(), work.words(), size.words())
+}
+
+/// Time to the first line.
+fn first_line_case(kind: TraceKind, size: Size) -> String {
+    format!("{}: first line{}", kind.words(), size.words())
+}
+
+impl Turn {
+    fn case(self) -> String {
+        match self.work {
+            Some(work) => speed_case(self.kind, work, self.size),
+            None => first_line_case(self.kind, self.size),
+        }
+    }
+
+    /// What it is told in terms of: the other reader of the same trace; of a larger one, ours of
+    /// the small one.
+    fn beside(self) -> Option<Self> {
+        match (self.tool, self.size) {
+            (Tool::Babeltrace2, _) => None,
+            (_, Size::Large) if self.work.is_some() => Some(Self { size: Size::Small, ..self }),
+            _ => Some(Self { tool: Tool::Babeltrace2, ..self }),
+        }
+    }
+}
+
+/// A trace of a kind in both sizes, or why there is none.
+struct Traces {
+    kind: TraceKind,
+    made: std::result::Result<[TraceFolder; 2], Missing>,
+    /// What is wrong with what is said about it: by whom, for which work.
+    wrong: Vec<(Tool, Work, String)>,
+}
+
+/// Why there is no trace.
+enum Missing {
+    Absent(String),
+    Failed(String),
+}
+
+/// The suite.
+#[derive(Default)]
+pub(crate) struct Reading {
+    recorder: Option<Lttng>,
+    traces: Vec<Traces>,
+    turns: Vec<Turn>,
+    cpus: Vec<usize>,
+}
+
+impl Suite for Reading {
+    fn about(&self) -> About {
+        About {
+            name: "reading",
+            title: "What reading a trace costs",
+            repeats: "design, bars",
+            unit: Unit::EventsPerSecond,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 13.0 } else { 270.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Tool::ALL.map(Tool::name).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        self.cpus = allowed_cpus()?;
+        let tools = self.tools(context.settings);
+        let here: Vec<Tool> =
+            tools.iter().copied().filter(|tool| absent(*tool).is_none()).collect();
+        self.make_traces(context)?;
+        for traces in &mut self.traces {
+            traces.ask(context, &here)?;
+        }
+        let mut entries = Vec::new();
+        for turn in turns(&tools) {
+            entries.push(self.entry(turn));
+            self.turns.push(turn);
+        }
+        self.add_control(&mut entries);
+        let beside = self.turns.iter().map(|turn| turn.beside());
+        for (row, beside) in beside.enumerate().collect::<Vec<_>>() {
+            let found = self.turns.iter().position(|other| Some(*other) == beside);
+            entries[row].beside = entries[row].beside.or(found);
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let missing = || Error::output("reading", "there is no such row");
+        let turn = *self.turns.get(row).ok_or_else(missing)?;
+        let trace = self.trace(turn).ok_or_else(missing)?;
+        let command = |work| turn.tool.command(work, context.place, &trace.path);
+        let cpus = if turn.tool == Tool::OneCpu { &self.cpus[..1] } else { &self.cpus[..] };
+        let name = turn.tool.name();
+        let Some(work) = turn.work else {
+            let figure = process_run::first_line_ms(command(Work::Text), name, cpus)?;
+            return Ok(Sample { figure, ..Sample::default() });
+        };
+        let run = process_run::run(command(work), name, cpus)?;
+        let extra = vec![
+            (PEAK, run.peak_bytes as f64 / MIB),
+            (BUSY, run.cpu_seconds / run.seconds),
+            (TRACE, trace.bytes as f64 / MIB),
+            (EVENTS_M, trace.events as f64 / 1e6),
+        ];
+        Ok(Sample { figure: trace.events as f64 / run.seconds, extra, ..Sample::default() })
+    }
+
+    fn leave(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tear_down();
+        }
+        for folder in self.traces.iter().flat_map(|traces| traces.made.iter().flatten()) {
+            // What cannot be removed goes with the scratch folder.
+            let _ = std::fs::remove_dir_all(&folder.path);
+        }
+        *self = Self::default();
+    }
+}
+
+impl Reading {
+    /// Who takes part, the other reader always: others are told in terms of it.
+    fn tools(&self, settings: &Settings) -> Vec<Tool> {
+        let is_in = |tool: &Tool| match tool {
+            Tool::Babeltrace2 => true,
+            Tool::OneCpu => self.cpus.len() > 1 && settings.wants(tool.name()),
+            Tool::Trackway => settings.wants(tool.name()),
+        };
+        Tool::ALL.into_iter().filter(is_in).collect()
+    }
+
+    fn trace(&self, turn: Turn) -> Option<&TraceFolder> {
+        let traces = self.traces.iter().find(|traces| traces.kind == turn.kind)?;
+        traces.made.as_ref().ok()?.get(usize::from(turn.size == Size::Large))
+    }
+
+    fn make_traces(&mut self, context: &SuiteContext<'_>) -> Result<()> {
+        let quick = context.settings.quick;
+        let all = TraceKind::ALL.map(|kind| (kind, sizes(kind, quick).iter().sum()));
+        traces::check_space(context.place, &all)?;
+        for kind in TraceKind::ALL {
+            let sizes = sizes(kind, quick);
+            let made = match lttng::availability(context.place) {
+                Err(reason) if kind == TraceKind::Lttng => Err(Missing::Absent(reason)),
+                _ => match self.make(context, kind, sizes) {
+                    Ok(made) => Ok(made),
+                    Err(Error::Interrupted) => return Err(Error::Interrupted),
+                    Err(error) => Err(Missing::Failed(error.to_string())),
+                },
+            };
+            self.traces.push(Traces { kind, made, wrong: Vec::new() });
+        }
+        // Its daemon must not share the CPUs with readers.
+        if let Some(mut recorder) = self.recorder.take() {
+            recorder.tear_down();
+        }
+        Ok(())
+    }
+
+    fn make(
+        &mut self,
+        context: &SuiteContext<'_>,
+        kind: TraceKind,
+        sizes: [u64; 2],
+    ) -> Result<[TraceFolder; 2]> {
+        let mut make = |events: u64| {
+            let name = kind.name();
+            context.progress.say(&format!("making a trace: {}, {events} events", kind.words()));
+            let path = context.place.path(&format!("{name}-{events}"));
+            match kind {
+                TraceKind::Lttng => lttng::record(&mut self.recorder, context.place, &path, events),
+                _ => traces::write(&path, kind, events),
+            }
+        };
+        Ok([make(sizes[0])?, make(sizes[1])?])
+    }
+
+    fn entry(&self, turn: Turn) -> Entry {
+        let name = turn.tool.name();
+        let traces = self.traces.iter().find(|traces| traces.kind == turn.kind);
+        let mut entry = Entry {
+            tracer: name.to_owned(),
+            case: turn.case(),
+            absent: absent(turn.tool),
+            unit: turn.work.is_none().then_some(Unit::Ms),
+            command: turn.tool.words(turn.work.unwrap_or(Work::Text), "TRACE").join(" "),
+            ..Entry::default()
+        };
+        match traces.map(|traces| &traces.made) {
+            Some(Err(Missing::Absent(reason))) => entry.absent = Some(reason.clone()),
+            Some(Err(Missing::Failed(reason))) => entry.failed = Some(reason.clone()),
+            _ => {}
+        }
+        let work = turn.work.unwrap_or(Work::Text);
+        let wrong = traces.into_iter().flat_map(|traces| &traces.wrong);
+        let wrong = wrong.into_iter().find(|wrong| wrong.1 == work && is_same(wrong.0, turn.tool));
+        entry.failed = entry.failed.or_else(|| wrong.map(|wrong| wrong.2.clone()));
+        entry
+    }
+
+    /// The first row a second time.
+    fn add_control(&mut self, entries: &mut Vec<Entry>) {
+        let first = entries.iter().position(|entry| entry.tracer != BABELTRACE2);
+        let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
+        let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+        let tracer = format!("{} again", control.tracer);
+        entries.push(Entry { tracer, ..control });
+        self.turns.push(self.turns[first]);
+    }
+}
+
+/// Events of both traces of a kind.
+const fn sizes(kind: TraceKind, quick: bool) -> [u64; 2] {
+    match (quick, kind) {
+        (true, _) => [EVENTS_QUICK, LARGER * EVENTS_QUICK],
+        (false, TraceKind::Numbers) => [EVENTS, LARGER_NUMBERS * EVENTS],
+        (false, _) => [EVENTS, LARGER * EVENTS],
+    }
+}
+
+/// Whether these are the same program.
+fn is_same(one: Tool, other: Tool) -> bool {
+    (one == Tool::Babeltrace2) == (other == Tool::Babeltrace2)
+}
+
+/// Why a reader cannot be had.
+fn absent(tool: Tool) -> Option<String> {
+    let is_missing = tool == Tool::Babeltrace2 && !has(BABELTRACE2);
+    is_missing.then(|| "babeltrace2 is not installed".to_owned())
+}
+
+impl Traces {
+    /// What each program says of the small trace, and whether it is right.
+    fn ask(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
+        let Ok([small, _]) = &self.made else { return Ok(()) };
+        let mut first: Option<Text> = None;
+        for tool in [Tool::Babeltrace2, Tool::Trackway] {
+            if !tools.iter().any(|other| is_same(tool, *other)) {
+                continue;
+            }
+            context.progress.say(&format!("asking {} about {}", tool.name(), self.kind.words()));
+            let text = process_run::text(
+                tool.command(Work::Text, context.place, &small.path),
+                tool.name(),
+                |_| (),
+            );
+            let found = text.and_then(|text| {
+                agree(tool, text, *first.get_or_insert(text), small.events).map(|()| text)
+            });
+            keep(&mut self.wrong, tool, Work::Text, found.map(drop))?;
+            let mut said = Vec::new();
+            let count = tool.command(Work::Count, context.place, &small.path);
+            let counted = process_run::text(count, tool.name(), |piece| {
+                // What is longer is no count.
+                let room = SAID_BYTES_MAX.saturating_sub(said.len());
+                said.extend_from_slice(&piece[..piece.len().min(room)]);
+            });
+            let counted = counted.and_then(|_| tool.counted(&String::from_utf8_lossy(&said)));
+            let counted = counted.and_then(|counted| match counted == small.events {
+                true => Ok(()),
+                false => {
+                    let events = small.events;
+                    let message = format!("it counts {counted} events where there are {events}");
+                    Err(Error::output(tool.name(), message))
+                }
+            });
+            keep(&mut self.wrong, tool, Work::Count, counted)?;
+        }
+        Ok(())
+    }
+}
+
+/// Most that is kept of what a reader says about counts.
+const SAID_BYTES_MAX: usize = 1 << 20;
+
+/// Keeps what is wrong; only an interruption goes on upward.
+fn keep(
+    wrong: &mut Vec<(Tool, Work, String)>,
+    tool: Tool,
+    work: Work,
+    found: Result<()>,
+) -> Result<()> {
+    match found {
+        Ok(()) => Ok(()),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => {
+            wrong.push((tool, work, error.to_string()));
+            Ok(())
+        }
+    }
+}
+
+/// Whether a text is the first one's, and has a line for each event.
+fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
+    if text == first && text.lines == events {
+        return Ok(());
+    }
+    let message = format!("texts are not the same: {text:?} and {first:?} of {events} events");
+    Err(Error::output(tool.name(), message))
+}
+
+/// All that is done, by these readers.
+fn turns(tools: &[Tool]) -> Vec<Turn> {
+    let mut all = Vec::new();
+    for kind in TraceKind::ALL {
+        for work in Work::ALL {
+            let turn = |&tool| Turn { tool, kind, size: Size::Small, work: Some(work) };
+            all.extend(tools.iter().map(turn));
+        }
+        // The other reader takes half a minute for the text of 22 million events: it decodes them.
+        if kind == TraceKind::Numbers && tools.contains(&Tool::Babeltrace2) {
+            let (tool, work) = (Tool::Babeltrace2, Some(Work::Decode));
+            all.push(Turn { tool, kind, size: Size::Large, work });
+        }
+        let ours = tools.iter().filter(|tool| **tool == Tool::Trackway);
+        all.extend(ours.flat_map(|&tool| {
+            let large = |work| Turn { tool, kind, size: Size::Large, work: Some(work) };
+            [Work::Text, Work::Decode].map(large)
+        }));
+        for size in Size::ALL {
+            let with_all = tools.iter().filter(|tool| **tool != Tool::OneCpu);
+            all.extend(with_all.map(|&tool| Turn { tool, kind, size, work: None }));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_ours_is_told_in_terms_of_something_that_is_there() {
+        let all = turns(&Tool::ALL);
+        let names: std::collections::BTreeSet<(String, &str)> =
+            all.iter().map(|turn| (turn.case(), turn.tool.name())).collect();
+        assert_eq!(names.len(), all.len(), "each has a name of its own");
+        for turn in &all {
+            let beside = turn.beside();
+            assert_eq!(beside.is_none(), turn.tool == Tool::Babeltrace2);
+            assert!(beside.is_none_or(|beside| all.contains(&beside)), "{turn:?}");
+        }
+    }
+
+    #[test]
+    fn texts_that_differ_or_lack_lines_are_told() {
+        let text = Text { lines: 5, bytes: 50, hash: 7 };
+        agree(Tool::Trackway, text, text, 5).expect("the same");
+        agree(Tool::Trackway, Text { hash: 8, ..text }, text, 5).expect_err("other words");
+        agree(Tool::Trackway, text, text, 6).expect_err("one too few");
+    }
+}

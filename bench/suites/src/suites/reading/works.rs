@@ -1,0 +1,200 @@
+//! The readers, what each is asked to do, and with which traces.
+
+use std::path::Path;
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workspace::Place;
+
+/// Name of the other reader's program.
+pub(super) const BABELTRACE2: &str = "babeltrace2";
+
+/// A program that reads traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// `trackway print`, with all CPUs.
+    Trackway,
+    /// The same with one.
+    OneCpu,
+    /// The reference implementation. It has one thread, and may use all CPUs.
+    Babeltrace2,
+}
+
+/// What a reader is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// All events as lines of text.
+    Text,
+    /// All fields of all events decoded, in the order of time, and no text.
+    Decode,
+    /// How many events there are.
+    Count,
+}
+
+/// Whose traces, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TraceKind {
+    /// As Trackway writes them: one `u32` and the thread's id.
+    Numbers,
+    /// As Trackway writes them: numbers, requests with a path, messages.
+    Strings,
+    /// Recorded by LTTng-UST: one `u32` and the thread's id.
+    Lttng,
+}
+
+/// How large a trace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// What all readers read.
+    Small,
+    /// Many times that: what ours reads as well, as what it needs must not grow with the trace.
+    Large,
+}
+
+impl TraceKind {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Numbers, Self::Strings, Self::Lttng];
+
+    /// Its name, as a file's name has it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Numbers => "numbers",
+            Self::Strings => "strings",
+            Self::Lttng => "lttng",
+        }
+    }
+
+    /// In words.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Numbers => "Trackway's, u32",
+            Self::Strings => "Trackway's, strings",
+            Self::Lttng => "LTTng's, u32",
+        }
+    }
+}
+
+impl Size {
+    /// Both.
+    pub(super) const ALL: [Self; 2] = [Self::Small, Self::Large];
+
+    /// Behind the other words of a case.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Small => "",
+            Self::Large => ", large trace",
+        }
+    }
+}
+
+impl Work {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Text, Self::Decode, Self::Count];
+
+    /// In words.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Decode => "decode only",
+            Self::Count => "count",
+        }
+    }
+}
+
+impl Tool {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Trackway, Self::OneCpu, Self::Babeltrace2];
+
+    /// Its row.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Trackway => "trackway",
+            Self::OneCpu => "trackway-one-cpu",
+            Self::Babeltrace2 => BABELTRACE2,
+        }
+    }
+
+    /// The words of its command line for this work on `folder`, its own name first.
+    pub(super) fn words(self, work: Work, folder: &str) -> Vec<String> {
+        let options: &[&str] = match (self, work) {
+            (Self::Babeltrace2, Work::Text) => &[BABELTRACE2],
+            (Self::Babeltrace2, Work::Decode) => &[BABELTRACE2, "--output-format=dummy"],
+            // Once, in the end; a number with a sign is what it takes for one without.
+            (Self::Babeltrace2, Work::Count) => {
+                &[BABELTRACE2, "--component=sink.utils.counter", "--params=step=+0"]
+            }
+            (_, Work::Text) => &["trackway", "print"],
+            (_, Work::Decode) => &["trackway", "print", "--format", "none"],
+            (_, Work::Count) => &["trackway", "print", "--stats"],
+        };
+        options.iter().copied().chain([folder]).map(str::to_owned).collect()
+    }
+
+    /// The command for this work on the trace in `folder`.
+    pub(super) fn command(self, work: Work, place: &Place, folder: &Path) -> Command {
+        let words = self.words(work, "");
+        let mut command = match self {
+            Self::Babeltrace2 => Command::new(BABELTRACE2),
+            Self::Trackway | Self::OneCpu => Command::new(&place.tools.trackway),
+        };
+        command.args(&words[1..words.len() - 1]).arg(folder);
+        command
+    }
+
+    /// How many events it says that there are, when asked for that.
+    pub(super) fn counted(self, output: &str) -> Result<u64> {
+        let missing = || Error::output(self.name(), "it does not say how many events there are");
+        let number = match self {
+            // `   1234 Event messages`
+            Self::Babeltrace2 => {
+                let of_line =
+                    |line: &str| line.trim().strip_suffix(" Event messages").map(str::to_owned);
+                output.lines().rev().find_map(of_line)
+            }
+            // `1 trace, 4 streams, 12.5 MiB; 1,234 events`, of 1: `1 event`
+            Self::Trackway | Self::OneCpu => {
+                let head = output.lines().next().unwrap_or_default();
+                let events = head.rsplit_once("; ").map(|halves| halves.1);
+                events.and_then(|events| Some(events.split_once(" event")?.0.to_owned()))
+            }
+        };
+        let number = number.ok_or_else(missing)?.trim().replace(',', "");
+        number.parse().map_err(|_| missing())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_tools_are_asked_for_the_same() {
+        let place = Place::at("trackway".into());
+        let words = |tool: Tool, work| format!("{:?}", tool.command(work, &place, Path::new("t")));
+        assert_eq!(words(Tool::Trackway, Work::Text), r#""trackway" "print" "t""#);
+        assert_eq!(
+            words(Tool::OneCpu, Work::Decode),
+            r#""trackway" "print" "--format" "none" "t""#
+        );
+        assert_eq!(words(Tool::Babeltrace2, Work::Text), r#""babeltrace2" "t""#);
+        assert_eq!(
+            words(Tool::Babeltrace2, Work::Decode),
+            r#""babeltrace2" "--output-format=dummy" "t""#
+        );
+        assert_eq!(Tool::Babeltrace2.words(Work::Count, "t").len(), 4);
+    }
+
+    #[test]
+    fn counts_are_found_in_what_readers_say() {
+        let ours = "2 traces, 8 streams, 1.2 MiB; 68,127 events\nlost: 0 events, 0 packets\n";
+        assert_eq!(Tool::Trackway.counted(ours).expect("a count"), 68_127);
+        let one = "1 trace, 1 stream, 4 KiB; 1 event\n";
+        assert_eq!(Tool::OneCpu.counted(one).expect("a count"), 1);
+        let theirs = "   9997 Event messages\n\n   68127 Event messages\n    8 messages (TOTAL)\n";
+        assert_eq!(Tool::Babeltrace2.counted(theirs).expect("a count"), 68_127);
+        for said in ["", "no events", "; many events", "x Event messages"] {
+            Tool::Trackway.counted(said).expect_err(said);
+            Tool::Babeltrace2.counted(said).expect_err(said);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What a traced system call takes in each of several threads, on a CPU each: where tracers of the
+//! kernel share a lock, or a number that all CPUs count on, it takes the longer the more there are.
+//!
+//! Main invariant: a run's events have room in the buffers, so that nobody drains them meanwhile on
+//! a CPU that another thread has; and all of them must be there.
+
+use trackway_bench_engine::case::Plan;
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::ratios::ByRound;
+use trackway_bench_engine::results::{Row, SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{Entry, Sample, SuiteContext};
+
+use crate::suites::events::of_batches;
+use crate::tracers::kernel::{Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work};
+
+/// The call that is traced, and nothing else.
+const CALL: &str = "getppid";
+/// Batches of a thread, and calls of each. Their events, two of a call, fill less than half of a
+/// CPU's buffer of any tracer: perf's take most, 88 bytes each, and it is woken at the half.
+const PLAN: Plan = Plan { warm_up: 10, batches: 40 };
+const CALLS: u32 = 400;
+
+/// What else is known: of what is added to a call, beside what is where one thread calls alone.
+const OF_ONE: &str = "added, in terms of one thread";
+
+/// All that take part, the untraced first: the others are told in its terms.
+const TRACERS: [KernelTracer; 11] = [
+    KernelTracer::Untraced,
+    KernelTracer::Trackway,
+    KernelTracer::TrackwayTracefs,
+    KernelTracer::FtraceRaw,
+    KernelTracer::FtraceLocal,
+    KernelTracer::FtraceGlobal,
+    KernelTracer::FtraceCounter,
+    KernelTracer::Perf,
+    KernelTracer::Bpftrace,
+    KernelTracer::Sysdig,
+    KernelTracer::Systemtap,
+];
+
+/// Seconds that it takes about.
+pub(super) const fn seconds(settings: &Settings) -> f64 {
+    if settings.quick { 8.0 } else { 60.0 }
+}
+
+/// Names of the tracers.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TRACERS.into_iter().map(KernelTracer::name)
+}
+
+/// The rows of the kernel.
+#[derive(Debug, Default)]
+pub(super) struct InKernel {
+    tracers: Option<KernelTracers>,
+    rows: Vec<(KernelTracer, u32)>,
+}
+
+impl InKernel {
+    /// Its rows, if any of its tracers is wanted, behind so many others.
+    pub(super) fn enter(&mut self, context: &SuiteContext<'_>, first: usize) -> Result<Vec<Entry>> {
+        if !names().any(|name| context.settings.wants(name)) {
+            return Ok(Vec::new());
+        }
+        let tracers = KernelTracers::set_up(context.place)?;
+        let is_in = |tracer: &KernelTracer| {
+            *tracer == KernelTracer::Untraced || context.settings.wants(tracer.name())
+        };
+        let mut entries = Vec::new();
+        for tracer in TRACERS.into_iter().filter(is_in) {
+            context.progress.say(&format!("setting up {}", tracer.name()));
+            let absent = tracers.absence(context.place, tracer);
+            // The untraced come first, in the same order.
+            for (at, threads) in threads(context.cpus).enumerate() {
+                let beside = (tracer != KernelTracer::Untraced).then_some(first + at);
+                entries.push(Entry { absent: absent.clone(), beside, ..entry(tracer, threads) });
+                self.rows.push((tracer, threads));
+            }
+        }
+        let (tracer, threads) = self.rows[0];
+        let again = format!("{} again", tracer.name());
+        let beside = Some(first);
+        let again = Entry { tracer: again, beside, is_control: true, ..entry(tracer, threads) };
+        entries.push(again);
+        self.rows.push((tracer, threads));
+        self.tracers = Some(tracers);
+        Ok(entries)
+    }
+
+    pub(super) fn sample(&self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let (tracer, threads) = self.rows[row];
+        let tracers = self.tracers.as_ref();
+        let tracers = tracers.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
+        let numbers = [threads, PLAN.warm_up + PLAN.batches, CALLS].map(|it| it.to_string());
+        let arguments = [vec!["batches".to_owned()], numbers.into()].concat();
+        let job = Job {
+            place: context.place,
+            events: KernelEvents::OneCall(CALL),
+            keep: Keep::Flight,
+            call: CALL,
+            work: Work::Ours(&arguments),
+        };
+        sample(&tracers.run(tracer, &job)?, threads)
+    }
+}
+
+/// How many threads call, on so many CPUs: each has its own.
+fn threads(cpus: usize) -> impl Iterator<Item = u32> {
+    let doubled = std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2));
+    doubled.take_while(move |&threads| threads as usize <= cpus.max(1))
+}
+
+fn entry(tracer: KernelTracer, threads: u32) -> Entry {
+    let name = tracer.name();
+    Entry {
+        tracer: name.to_owned(),
+        case: case(threads),
+        x: Some(threads.into()),
+        unit: Some(Unit::NsPerCall),
+        records: tracer != KernelTracer::Untraced,
+        command: format!("trackway bench scaling --tracers {name}"),
+        ..Entry::default()
+    }
+}
+
+fn case(threads: u32) -> String {
+    let plural = if threads == 1 { "" } else { "s" };
+    format!("{CALL}, {threads} thread{plural}")
+}
+
+/// What a run of so many threads says.
+fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
+    // bpftrace says things of its own in between.
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("batch ")).collect();
+    let batches = workload::batches(&lines.join("\n"))?;
+    let calls = u64::from((PLAN.warm_up + PLAN.batches) * CALLS);
+    let called = workload::emitted_by_thread(&batches);
+    if called != vec![calls; threads as usize] {
+        let message = format!("{threads} threads are to make {calls} calls each, not {called:?}");
+        return Err(Error::output("workload", message));
+    }
+    // Their mean, as in the survey: CPUs may differ, and so what a median of all batches is of.
+    let of_thread = |thread| {
+        let its: Vec<Batch> = batches.iter().filter(|one| one.thread == thread).copied().collect();
+        workload::median_ns(&its, PLAN.warm_up)
+    };
+    let medians = (0..threads).map(of_thread).collect::<Result<Vec<f64>>>()?;
+    let figure = medians.iter().sum::<f64>() / f64::from(threads);
+    let emitted = 2 * calls * u64::from(threads);
+    let account = ran.found.map(|found| found.account_of_call(emitted));
+    Ok(Sample { figure, account, ..of_batches(&batches, &PLAN)? })
+}
+
+/// Adds to each row of several threads how much more is added there than in one.
+pub(super) fn complete(rows: &mut SuiteRows) {
+    let ratio = |row: &Row| {
+        let is_its = row.unit == Unit::NsPerCall && row.x.is_some_and(|threads| threads > 1.0);
+        let one = rows.row(&row.tracer, &case(1)).filter(|_| is_its)?;
+        let added = |row| ByRound::beyond(rows, Some(row));
+        Some(added(row).over(&added(one)).told()?.ratio.median)
+    };
+    let ratios: Vec<Option<f64>> = rows.rows.iter().map(ratio).collect();
+    for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
+        row.extra.extend(ratio.map(|ratio| (OF_ONE.to_owned(), ratio)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_bench_engine::results::fixtures::{row, suite};
+
+    use super::*;
+    use crate::tracers::kernel::Found;
+
+    #[test]
+    fn threads_double_up_to_one_for_each_cpu() {
+        let of = |cpus| threads(cpus).collect::<Vec<u32>>();
+        assert_eq!([of(1), of(2), of(6)], [vec![1], vec![1, 2], vec![1, 2, 4]]);
+    }
+
+    /// What the workload says of these threads, with what a tracer has found.
+    fn ran(threads: u32, batches: u32, events: u64) -> Ran {
+        let line = |thread: u32, number: u32| {
+            // Those that warm up take longer, and so does an interrupted one of the others.
+            let ns = match number {
+                ..10 => 9000,
+                20 => 70_000,
+                _ => 100 + 60 * thread,
+            } * CALLS;
+            format!("batch {thread} {number} {CALLS} {ns}\n")
+        };
+        let lines = |thread| (0..batches).map(move |number| line(thread, number));
+        let stdout = (0..threads).flat_map(lines).collect::<String>();
+        let found = Found { events, of_call: Some(events), bytes: 8 * events, ..Found::default() };
+        let stdout = format!("Attaching 2 probes...\n{stdout}");
+        Ran { stdout, found: Some(found), ..Ran::default() }
+    }
+
+    #[test]
+    fn all_threads_calls_have_a_figure_and_two_events_each() {
+        let batches = PLAN.warm_up + PLAN.batches;
+        let emitted = 2 * 3 * u64::from(batches * CALLS);
+        let found = sample(&ran(3, batches, emitted), 3).expect("all are there");
+        // The mean of the threads' medians.
+        assert_eq!(found.figure, 160.0);
+        let account = found.account.expect("an account");
+        assert!(account.is_complete() && account.recorded == emitted, "{account:?}");
+        // One that is missing, and not said to be lost.
+        let less = sample(&ran(3, batches, emitted - 1), 3).expect("figures");
+        assert!(!less.account.expect("an account").is_complete());
+        // Untraced, there is none.
+        let untraced = Ran { found: None, ..ran(1, batches, 0) };
+        assert_eq!(sample(&untraced, 1).expect("figures").account, None);
+    }
+
+    #[test]
+    fn threads_that_have_not_made_their_calls_have_no_figure() {
+        let batches = PLAN.warm_up + PLAN.batches;
+        for (ran, threads) in [(ran(2, batches, 9), 3), (ran(2, batches - 1, 9), 2)] {
+            let error = sample(&ran, threads).expect_err("too few").to_string();
+            assert!(error.contains("calls each"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_added_is_told_in_terms_of_one_thread() {
+        let ns = |tracer: KernelTracer, threads: u32, figure, beside| Row {
+            unit: Unit::NsPerCall,
+            x: Some(threads.into()),
+            beside,
+            ..row(tracer.name(), &case(threads), figure)
+        };
+        let mut rows = suite([
+            ns(KernelTracer::Untraced, 1, 100.0, None),
+            ns(KernelTracer::Untraced, 2, 110.0, None),
+            ns(KernelTracer::FtraceGlobal, 1, 150.0, Some(0)),
+            ns(KernelTracer::FtraceGlobal, 2, 310.0, Some(1)),
+        ]);
+        complete(&mut rows);
+        let found = rows.rows.iter().map(|row| row.extra.get(OF_ONE).copied());
+        assert_eq!(found.collect::<Vec<_>>(), [None, None, None, Some(4.0)]);
+    }
+}

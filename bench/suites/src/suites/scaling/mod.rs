@@ -1,0 +1,71 @@
+//! What an event costs where others are traced at the same time: a program's own events, and a
+//! system call's.
+//!
+//! ```text
+//! events::which   the program's: figures in ns of an event
+//! kernel          the call's: figures in ns of a call
+//! ```
+
+mod kernel;
+
+use trackway_bench_engine::error::Result;
+use trackway_bench_engine::results::SuiteRows;
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use crate::suites::events::Events;
+use kernel::InKernel;
+
+/// The suite.
+pub(crate) struct Scaling {
+    user: Events,
+    /// How many rows are its; those of the kernel follow.
+    of_user: usize,
+    kernel: InKernel,
+}
+
+impl Scaling {
+    pub(crate) fn new() -> Self {
+        Self { user: Events::scaling(), of_user: 0, kernel: InKernel::default() }
+    }
+}
+
+impl Suite for Scaling {
+    fn about(&self) -> About {
+        self.user.about()
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        self.user.seconds(settings) + kernel::seconds(settings)
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        let mut names = self.user.tracers();
+        let others: Vec<&str> = kernel::names().filter(|name| !names.contains(name)).collect();
+        names.extend(others);
+        names
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let mut entries = self.user.enter(context)?;
+        self.of_user = entries.len();
+        entries.extend(self.kernel.enter(context, self.of_user)?);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        match row.checked_sub(self.of_user) {
+            Some(row) => self.kernel.sample(context, row),
+            None => self.user.sample(context, row),
+        }
+    }
+
+    fn complete(&self, rows: &mut SuiteRows) {
+        kernel::complete(rows);
+    }
+
+    fn leave(&mut self) {
+        self.user.leave();
+        self.kernel = InKernel::default();
+    }
+}

@@ -1,0 +1,191 @@
+//! What an event costs that no session wants, that one records, and that several do.
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::results::{Account, Row, SuiteRows};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::stats::Spread;
+use trackway_bench_engine::suite::Sample;
+
+use super::host::{Buffers, Host, Kind, Wanted};
+use super::programs::{batches, emitted, paced};
+use super::{OURS, THEIRS};
+
+/// How many sessions ours are measured with; a window has room for 32.
+pub(super) const OF_OURS: [u32; 4] = [1, 2, 4, 32];
+/// The same for LTTng's.
+pub(super) const OF_THEIRS: [u32; 3] = [1, 2, 4];
+/// Events of a batch that one session records. With more sessions there are fewer, so that a batch
+/// takes as long, a fraction of a millisecond, and most are not interrupted; but not too few.
+const BATCH_EVENTS: u64 = 10_000;
+const BATCH_EVENTS_MIN: u64 = 1000;
+/// Events that go round a ring.
+const ROUND_EVENTS: u64 = 200_000;
+/// Events of a batch while they are off, and batches of them that do not count.
+const OFF_EVENTS: u64 = 400_000;
+const OFF_WARM_UP: u32 = 1;
+/// Bursts to a folder that do not count.
+const DISK_WARM_UP: u32 = 10;
+/// Time from one burst to the next where a recorder drains, in µs: time enough for 32 recorders.
+const PERIOD_US: u64 = 50_000;
+
+/// What else is known of rows, from several of them.
+const EACH_FURTHER: &str = "each further session, ns";
+const IN_TERMS_OF_ONE: &str = "in terms of 1 session";
+
+/// How it is called.
+pub(super) fn case(kind: Kind, sessions: u32) -> String {
+    let plural = if sessions == 1 { "" } else { "s" };
+    format!("{sessions} session{plural}, {}", kind.words())
+}
+
+/// Batches that count.
+const fn counted(settings: &Settings, kind: Kind) -> u32 {
+    match (kind, settings.quick) {
+        (Kind::Flight, true) => 20,
+        (Kind::Flight, false) => 120,
+        (Kind::Disk, true) => 10,
+        (Kind::Disk, false) => 20,
+    }
+}
+
+/// An event that is off.
+pub(super) fn off(host: &dyn Host, settings: &Settings) -> Result<Sample> {
+    let mut command = host.program_off()?;
+    let all = OFF_WARM_UP + counted(settings, Kind::Flight);
+    command.args(["batches", "number", "1", &all.to_string(), &OFF_EVENTS.to_string()]);
+    sample(&batches(command)?, OFF_WARM_UP)
+}
+
+/// An event in so many sessions: they are made, events emitted and all of them looked for in each.
+pub(super) fn recorded(
+    host: &dyn Host,
+    settings: &Settings,
+    kind: Kind,
+    sessions: u32,
+) -> Result<Sample> {
+    let names: Vec<String> = (1..=sessions).map(|number| format!("lab-{number}")).collect();
+    for name in &names {
+        host.create(name, Wanted { buffers: Buffers::Ring, ..Wanted::of(kind) })?;
+    }
+    let (warm_up, events) = (warm_up(kind, sessions), events(sessions));
+    let all = warm_up + counted(settings, kind);
+    let mut command = host.program();
+    let command = match kind {
+        Kind::Flight => {
+            command.args(["batches", "number", "1", &all.to_string(), &events.to_string()]);
+            command
+        }
+        Kind::Disk => paced(command, all.into(), events, PERIOD_US),
+    };
+    let batches = batches(command)?;
+    let mut account = Account::default();
+    for name in &names {
+        let of_one = host.end(name, kind, emitted(&batches))?;
+        if !of_one.is_complete() {
+            // What one has too many must not make up for what another lacks.
+            let message = format!("events do not add up: {}", of_one.words());
+            return Err(Error::output(name, message));
+        }
+        account.add(&of_one);
+    }
+    Ok(Sample { account: Some(account), ..sample(&batches, warm_up)? })
+}
+
+fn sample(batches: &[Batch], warm_up: u32) -> Result<Sample> {
+    let figure = workload::median_ns(batches, warm_up)?;
+    Ok(Sample { figure, ..Sample::default() })
+}
+
+/// Events of a batch.
+fn events(sessions: u32) -> u64 {
+    (BATCH_EVENTS / u64::from(sessions)).max(BATCH_EVENTS_MIN)
+}
+
+/// Batches that do not count: until rings that are overwritten have come round, and others have
+/// been written to.
+fn warm_up(kind: Kind, sessions: u32) -> u32 {
+    match kind {
+        Kind::Flight => ROUND_EVENTS.div_ceil(events(sessions)) as u32,
+        Kind::Disk => DISK_WARM_UP,
+    }
+}
+
+/// Adds what a further session costs, and each row in terms of one session in the same round.
+pub(super) fn complete(suite: &mut SuiteRows) {
+    for (tracer, kind) in [OURS, THEIRS].iter().flat_map(|one| Kind::ALL.map(|kind| (*one, kind))) {
+        let is_one = |row: &Row| row.tracer == tracer && row.case == case(kind, 1);
+        let Some(one) = suite.rows.iter().find(|row| is_one(row)).cloned() else { continue };
+        let mut points = Vec::new();
+        for sessions in OF_OURS {
+            let case = case(kind, sessions);
+            let of_case = |row: &&mut Row| row.tracer == tracer && row.case == case;
+            let Some(row) = suite.rows.iter_mut().find(of_case) else { continue };
+            points.extend(row.median().map(|ns| (f64::from(sessions), ns)));
+            if let Some(times) = times(&row.samples, &one.samples).filter(|_| sessions > 1) {
+                row.extra.insert(IN_TERMS_OF_ONE.to_owned(), times);
+            }
+        }
+        if let (Some(ns), Some(one)) =
+            (slope(&points), suite.rows.iter_mut().find(|row| is_one(row)))
+        {
+            one.extra.insert(EACH_FURTHER.to_owned(), ns);
+        }
+    }
+}
+
+/// Figures in terms of others of the same round.
+fn times(figures: &[Option<f64>], others: &[Option<f64>]) -> Option<f64> {
+    let pairs = figures.iter().zip(others);
+    let times: Vec<f64> = pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect();
+    Spread::of(&times).map(|spread| spread.median)
+}
+
+/// The slope of the line with the least squares of distances; `None` if there is not one.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let over: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let under: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    (under > 0.0).then(|| over / under)
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_bench_engine::results::fixtures::{row, suite};
+
+    use super::*;
+
+    #[test]
+    fn the_slope_is_that_of_the_line() {
+        assert_eq!(slope(&[(1.0, 25.0), (2.0, 45.0), (4.0, 85.0), (32.0, 645.0)]), Some(20.0));
+        assert_eq!(slope(&[(1.0, 3.0), (2.0, 4.0), (3.0, 3.0), (4.0, 6.0)]), Some(0.8));
+        assert_eq!(slope(&[(1.0, 25.0)]), None);
+        assert_eq!(slope(&[]), None);
+    }
+
+    #[test]
+    fn rings_come_round_before_batches_count() {
+        assert_eq!((events(1), warm_up(Kind::Flight, 1)), (10_000, 20));
+        assert_eq!((events(32), warm_up(Kind::Flight, 32)), (1000, 200));
+        assert_eq!(warm_up(Kind::Disk, 32), 10);
+    }
+
+    #[test]
+    fn further_sessions_are_told_in_terms_of_one_of_the_same_round() {
+        let of = |sessions, samples: &[Option<f64>]| Row {
+            samples: samples.to_vec(),
+            ..row(OURS, &case(Kind::Flight, sessions), 20.0 * f64::from(sessions))
+        };
+        let mut rows = suite([
+            of(1, &[Some(10.0), Some(20.0), None]),
+            of(2, &[Some(30.0), Some(60.0), Some(500.0)]),
+            of(4, &[None, None, Some(1.0)]),
+        ]);
+        complete(&mut rows);
+        assert!((rows.rows[0].extra[EACH_FURTHER] - 20.0).abs() < 1e-9);
+        assert_eq!(rows.rows[1].extra, [(IN_TERMS_OF_ONE.to_owned(), 3.0)].into());
+        assert!(rows.rows[2].extra.is_empty());
+    }
+}

@@ -1,0 +1,162 @@
+//! Short-lived processes: as many a second as the machine can start, up to a thousand, each with a
+//! few events. None may be missing, and nothing may be left. Programs that are started take most
+//! machines longer than that; children that a program forks do not.
+
+use std::process::Command;
+use std::time::Duration;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child::Running;
+use trackway_bench_engine::host::workload;
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::suite::Sample;
+
+use super::host::{Host as _, Kind, SESSION, Wanted};
+use super::trackway::TrackwaySessions;
+use super::usage::{self, KIB};
+use crate::trace_check;
+
+/// Processes a second that are asked for.
+const RATE: u64 = 1000;
+/// Events of each.
+const EVENTS: u64 = 5;
+/// Most of them at a time.
+const ALIVE_MAX: u64 = 16;
+/// How long processes are started, in seconds, and before anything is held against what is left.
+const SECONDS: u64 = 5;
+const WARM_UP_S: u64 = 1;
+/// Until the recorder has looked at everything that it looks at.
+const REST: Duration = Duration::from_secs(1);
+/// How much longer than it should a run may take, in seconds.
+const SPARE_S: u64 = 60;
+
+/// What else is known of it: what there should be none of.
+pub(super) const NOT_COUNTED: &str = "greatest number not counted";
+pub(super) const PLACES: &str = "greatest number of places kept";
+pub(super) const DESCRIPTORS: &str = "greatest number of descriptors left";
+pub(super) const LEFT_KIB: &str = "greatest KiB left";
+
+/// How short-lived processes begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    /// As programs that are started.
+    Programs,
+    /// As children of one program.
+    Children,
+}
+
+impl Starts {
+    pub(super) const ALL: [Self; 2] = [Self::Programs, Self::Children];
+
+    /// What the processes are.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Programs => "after programs that were started",
+            Self::Children => "after children that were forked",
+        }
+    }
+}
+
+/// What the launcher says.
+struct Launched {
+    processes: u64,
+    ns: u64,
+}
+
+/// What could be left behind by processes that have ended.
+struct Left {
+    /// The window, and what is the recorder's own.
+    bytes: u64,
+    /// Descriptors that the recorder has open.
+    descriptors: u64,
+    /// Places in the table of processes, after it was swept.
+    places: u64,
+}
+
+/// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
+pub(super) fn measure(ours: &TrackwaySessions<'_>, starts: Starts) -> Result<Sample> {
+    ours.create(SESSION, Wanted::of(Kind::Disk))?;
+    let warm_up = launch(ours, starts, WARM_UP_S)?;
+    let before = left(ours)?;
+    // Their numbers begin anew.
+    let launched = launch(ours, starts, SECONDS)?;
+    let after = left(ours)?;
+    let processes = warm_up.processes + launched.processes;
+    let counted = ours.status(SESSION)?.counts.processes;
+    let account = ours.end(SESSION, Kind::Disk, processes * EVENTS)?;
+    let missing = missing(&trace_check::numbers(&ours.trace(SESSION))?, &[&warm_up, &launched]);
+    // A number that is there twice makes up for none that is missing.
+    let recorded = account.recorded.saturating_sub(missing);
+    let extra = vec![
+        ("processes a second", launched.processes as f64 / (launched.ns as f64 / 1e9)),
+        (NOT_COUNTED, processes.abs_diff(counted) as f64),
+        (PLACES, after.places as f64),
+        (DESCRIPTORS, after.descriptors.saturating_sub(before.descriptors) as f64),
+        (LEFT_KIB, after.bytes.saturating_sub(before.bytes) as f64 / KIB),
+    ];
+    Ok(Sample {
+        figure: after.bytes as f64 / KIB,
+        account: Some(Account { recorded, ..account }),
+        extra,
+        ..Sample::default()
+    })
+}
+
+fn launch(ours: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
+    let mut command: Command = match starts {
+        Starts::Programs => ours.launcher_of_programs(),
+        Starts::Children => ours.launcher_of_children(),
+    };
+    command.args([RATE, seconds, EVENTS, ALIVE_MAX].map(|number| number.to_string()));
+    let running = Running::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;
+    let said = running.finish()?.stdout;
+    let [processes, failed, ns] = workload::numbers(said.trim_end(), "crowd")?;
+    match failed {
+        0 => Ok(Launched { processes, ns }),
+        _ => Err(Error::output("short-lived processes", format_args!("{failed} have failed"))),
+    }
+}
+
+/// How many of the processes' events are not in the trace as often as they must be.
+fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
+    let most = runs.iter().map(|run| run.processes * EVENTS).max().unwrap_or_default();
+    let mut owed = vec![0_i64; most as usize];
+    for run in runs {
+        owed.iter_mut().take((run.processes * EVENTS) as usize).for_each(|number| *number += 1);
+    }
+    let mut strange = 0;
+    for &(_, number) in found {
+        match owed.get_mut(number as usize) {
+            Some(owed) => *owed -= 1,
+            None => strange += 1,
+        }
+    }
+    owed.iter().map(|owed| owed.unsigned_abs()).sum::<u64>() + strange
+}
+
+/// What there is while nothing happens.
+fn left(ours: &TrackwaySessions<'_>) -> Result<Left> {
+    std::thread::sleep(REST);
+    let pid = ours.status(SESSION)?.pid;
+    Ok(Left {
+        bytes: ours.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
+        descriptors: usage::descriptors(pid)?,
+        places: ours.listed_processes()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_owed_once_for_each_run() {
+        let run = |processes| Launched { processes, ns: 1 };
+        let (first, second) = (run(1), run(2));
+        let all: Vec<(u64, u64)> = (0..5).chain(0..10).map(|number| (0, number)).collect();
+        assert_eq!(missing(&all, &[&first, &second]), 0);
+        assert_eq!(missing(&all[1..], &[&first, &second]), 1);
+        let doubled: Vec<(u64, u64)> = all.iter().copied().chain([(0, 7), (0, 99)]).collect();
+        assert_eq!(missing(&doubled, &[&first, &second]), 2);
+    }
+}

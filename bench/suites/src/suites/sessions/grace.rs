@@ -1,0 +1,95 @@
+//! How long changes take that need a grace period: a session's stop, and other buffers for a
+//! channel, while a program emits a million events a second; and the visit to every CPU alone.
+
+use std::time::{Duration, Instant};
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::machine::allowed_cpus;
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::suite::Sample;
+use trackway_sys::thread::CpuSet;
+
+use super::host::{Host, Kind, SESSION, Wanted};
+use super::programs::beside_one_that_emits;
+use super::trackway::TrackwaySessions;
+use super::{TURNS, median, of_turns};
+use crate::trace_check;
+
+/// How long is waited to see that a stopped session records nothing: some bursts.
+const SILENCE: Duration = Duration::from_millis(5);
+
+/// A session's stops; after each, nothing more is recorded, if that can be asked.
+pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
+    let created_us = timed_us(|| host.create(SESSION, Wanted::of(Kind::Disk)))?;
+    let (mut stop_us, mut start_us) = (Vec::new(), Vec::new());
+    beside_one_that_emits(host, || {
+        for _ in 0..TURNS {
+            stop_us.push(timed_us(|| host.stop(SESSION))?);
+            let stopped = host.recorded()?;
+            std::thread::sleep(SILENCE);
+            let later = host.recorded()?;
+            if later != stopped {
+                let what = format!("{later:?} some time after it was stopped with {stopped:?}");
+                return Err(Error::output(SESSION, what));
+            }
+            start_us.push(timed_us(|| host.start())?);
+        }
+        Ok(())
+    })?;
+    host.stop(SESSION)?;
+    // What was emitted while it was stopped is nobody's. But what it says it has recorded must be
+    // in its trace.
+    let events = trace_check::count(&host.trace(SESSION))?.unwrap_or_default().events;
+    let account = host.end(SESSION, Kind::Disk, events)?;
+    let account = Account { emitted: account.recorded + account.lost, ..account };
+    let extra = vec![("made, µs", created_us), ("started again, µs", median(&start_us)?)];
+    Ok(Sample { account: Some(account), extra, ..of_turns(&stop_us)? })
+}
+
+/// Other contexts for the channel, which gives it other buffers: no event is lost or doubled.
+pub(super) fn replacements(ours: &TrackwaySessions<'_>) -> Result<Sample> {
+    beside_a_session(ours, || {
+        let contexts = ["vtid", "none"].into_iter().cycle().take(TURNS as usize);
+        contexts.map(|context| timed_us(|| ours.set_context(context))).collect()
+    })
+}
+
+/// What the recorder does to know that no sequence of before is alive: it runs on every CPU once,
+/// here by ourselves.
+pub(super) fn visits(ours: &TrackwaySessions<'_>) -> Result<Sample> {
+    beside_a_session(ours, || (0..TURNS).map(|_| visit_us()).collect())
+}
+
+/// What takes so many µs each time, while a session records every event of a program.
+fn beside_a_session(
+    host: &dyn Host,
+    something: impl FnOnce() -> Result<Vec<f64>>,
+) -> Result<Sample> {
+    host.create(SESSION, Wanted::of(Kind::Disk))?;
+    let (us, emitted) = beside_one_that_emits(host, something)?;
+    let account = host.end(SESSION, Kind::Disk, emitted)?;
+    Ok(Sample { account: Some(account), ..of_turns(&us)? })
+}
+
+fn visit_us() -> Result<f64> {
+    let fail = |errno: trackway_sys::Errno| {
+        Error::io("cannot move to another CPU")(std::io::Error::from_raw_os_error(errno.0))
+    };
+    let cpus = allowed_cpus()?;
+    let before = CpuSet::current().map_err(fail)?;
+    let us = timed_us(|| {
+        for &cpu in &cpus {
+            CpuSet::only(cpu as u32).apply().map_err(fail)?;
+        }
+        before.apply().map_err(fail)
+    });
+    // As it was before, also after a failure.
+    before.apply().map_err(fail)?;
+    us
+}
+
+fn timed_us<T>(act: impl FnOnce() -> Result<T>) -> Result<f64> {
+    let begin = Instant::now();
+    act()?;
+    Ok(begin.elapsed().as_secs_f64() * 1e6)
+}

@@ -1,0 +1,109 @@
+//! The interface through which sessions of either tracer are made, changed and ended.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::error::Result;
+use trackway_bench_engine::results::Account;
+
+/// Name of the session, where there is one.
+pub(super) const SESSION: &str = "lab";
+
+/// Kinds of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A flight recorder; LTTng's snapshot session.
+    Flight,
+    /// Into a folder, as it comes; what finds no room is discarded.
+    Disk,
+}
+
+impl Kind {
+    /// Both.
+    pub(super) const ALL: [Self; 2] = [Self::Flight, Self::Disk];
+
+    /// In words.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Flight => "flight recorder",
+            Self::Disk => "to a folder",
+        }
+    }
+}
+
+/// Buffers of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Buffers {
+    /// [`crate::tracers::RING_BYTES`] for each CPU.
+    Ring,
+    /// What a user gets who says nothing.
+    Default,
+}
+
+/// A session that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Of which kind.
+    pub(super) kind: Kind,
+    /// With which buffers.
+    pub(super) buffers: Buffers,
+    /// Whether `lab:number` is on from the beginning.
+    pub(super) is_on: bool,
+    /// As on a machine that could have so many CPUs; `None`: as it is.
+    pub(super) possible_cpus: Option<u32>,
+}
+
+impl Wanted {
+    /// With buffers as they are by default, recording.
+    pub(super) const fn of(kind: Kind) -> Self {
+        Self { kind, buffers: Buffers::Default, is_on: true, possible_cpus: None }
+    }
+}
+
+/// What holds sessions: ours or LTTng's.
+pub(super) trait Host {
+    /// Makes a session, and starts it.
+    fn create(&self, session: &str, wanted: Wanted) -> Result<()>;
+
+    /// Switches `lab:number` on in [`SESSION`].
+    fn event_on(&self) -> Result<()>;
+
+    /// Switches it off.
+    fn event_off(&self) -> Result<()>;
+
+    /// Lets a session record no more; all that it has is in the trace, if that is a file.
+    fn stop(&self, session: &str) -> Result<()>;
+
+    /// Lets [`SESSION`] record again.
+    fn start(&self) -> Result<()>;
+
+    /// How many events [`SESSION`] has recorded, if it can be asked.
+    fn recorded(&self) -> Result<Option<u64>>;
+
+    /// Ends a session: what became of its events, by its trace, which stays until the next session
+    /// of that name.
+    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account>;
+
+    /// Folder of a session's trace.
+    fn trace(&self, session: &str) -> PathBuf;
+
+    /// Ids of the processes that record [`SESSION`].
+    fn recorders(&self) -> Result<Vec<u32>>;
+
+    /// Bytes of shared memory that all sessions take.
+    fn shared_bytes(&self) -> Result<u64>;
+
+    /// The workload, in sight of the sessions.
+    fn program(&self) -> Command;
+
+    /// The workload where no session is.
+    fn program_off(&self) -> Result<Command>;
+
+    /// Ends all sessions that there are, as after a failure.
+    fn clear(&self);
+}
+
+/// A path as an argument.
+pub(super) fn text(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,119 @@
+//! How long it takes from an event to its line before the eyes of who follows the session.
+
+use std::process::Command;
+use std::time::Duration;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::suite::Sample;
+use trackway_sys::clock::monotonic_ns;
+
+use super::host::{Host as _, Kind, SESSION, Wanted};
+use super::of_turns;
+use super::trackway::TrackwaySessions;
+
+/// What else is known: lines whose event happened before that of the line above.
+pub(super) const OUT_OF_ORDER: &str = "greatest number out of order";
+/// Programs that emit while a session is followed.
+const PROGRAMS: u64 = 50;
+/// Events of each program, which runs wherever the kernel puts it.
+const EVENTS: u64 = 3;
+/// Between one program's end and the next one's start: no multiple of the recorder's interval.
+const PAUSE: Duration = Duration::from_micros(7300);
+/// Longest time that the follower has, in seconds.
+const LIMIT_S: u64 = 120;
+
+/// A line of the follower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line {
+    /// When the event happened, in CLOCK_MONOTONIC ns.
+    event_ns: u64,
+    /// When its line was there.
+    seen_ns: u64,
+}
+
+/// Follows a session while programs emit.
+pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
+    ours.create(SESSION, Wanted::of(Kind::Disk))?;
+    let mut command = ours.command();
+    command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
+    let mut follower = Running::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
+    // What is there before the follower is there is none of its delay.
+    let first = few(ours, 0).and_then(|()| next(&mut follower));
+    let lines = std::thread::scope(|scope| {
+        let emitting = scope.spawn(|| emit(ours));
+        let lines = first.and_then(|_| all(&mut follower));
+        if lines.is_err() {
+            follower.terminate();
+        }
+        let emitted = emitting.join().unwrap_or_else(|_| Err(Error::output("workload", "gone")));
+        emitted.and(lines)
+    });
+    let ended = ours.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
+    if ended.is_err() {
+        follower.terminate();
+    }
+    let finished = follower.finish();
+    let (lines, account) = (lines?, ended?);
+    finished?;
+    let us = |line: &Line| line.seen_ns.saturating_sub(line.event_ns) as f64 / 1e3;
+    let delays: Vec<f64> = lines.iter().map(us).collect();
+    let extra = vec![(OUT_OF_ORDER, out_of_order(&lines) as f64)];
+    Ok(Sample { account: Some(account), extra, ..of_turns(&delays)? })
+}
+
+fn emit(ours: &TrackwaySessions<'_>) -> Result<()> {
+    for program in 1..=PROGRAMS {
+        std::thread::sleep(PAUSE);
+        few(ours, program)?;
+    }
+    Ok(())
+}
+
+/// A program that emits a few events and ends.
+fn few(ours: &TrackwaySessions<'_>, program: u64) -> Result<()> {
+    let mut command: Command = ours.program();
+    command.args(["few", &(program * EVENTS).to_string(), &EVENTS.to_string()]);
+    child::run(&mut command, "a program that emits").map(|_| ())
+}
+
+/// The lines of all programs but the first, of which one was read.
+fn all(follower: &mut Running) -> Result<Vec<Line>> {
+    for _ in 1..EVENTS {
+        next(follower)?;
+    }
+    (0..PROGRAMS * EVENTS).map(|_| next(follower)).collect()
+}
+
+fn next(follower: &mut Running) -> Result<Line> {
+    let line = follower.line()?;
+    let seen_ns = monotonic_ns();
+    let event_ns = event_ns(&line)
+        .ok_or_else(|| Error::output("trackway print", format_args!("'{line}' is no event")))?;
+    Ok(Line { event_ns, seen_ns })
+}
+
+/// The time that a line begins with: `[00000000819576267967] …`.
+fn event_ns(line: &str) -> Option<u64> {
+    line.strip_prefix('[')?.split_once(']')?.0.parse().ok()
+}
+
+/// How many lines tell of an event that happened before that of the line above.
+fn out_of_order(lines: &[Line]) -> u64 {
+    lines.windows(2).filter(|pair| pair[1].event_ns < pair[0].event_ns).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_compared() {
+        let line = "[00000000819576267967] vm lab:number: { cpu_id = 0 }, { value = 3 }";
+        assert_eq!(event_ns(line), Some(819_576_267_967));
+        assert_eq!(event_ns(""), None);
+        assert_eq!(event_ns("[x] vm"), None);
+        let at = |event_ns| Line { event_ns, seen_ns: 9 };
+        assert_eq!(out_of_order(&[at(1), at(3), at(2), at(2), at(4)]), 1);
+    }
+}

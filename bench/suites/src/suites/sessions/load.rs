@@ -1,0 +1,62 @@
+//! What recording takes of the CPUs besides the program: while it emits a million events a second,
+//! and while it emits none.
+
+use std::time::{Duration, Instant};
+
+use trackway_bench_engine::error::Result;
+use trackway_bench_engine::suite::Sample;
+
+use super::host::{Host, Kind, SESSION, Wanted};
+use super::programs::{self, BURSTS_PER_SECOND};
+use super::usage;
+
+/// How long each is looked at, in ms, and how much longer a program that emits nothing is there.
+const SECOND_MS: u64 = 1000;
+const SPARE_MS: u64 = 200;
+
+/// Percent of one CPU that a session's recorders take while a program emits.
+pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
+    host.create(SESSION, Wanted::of(kind))?;
+    let recorders = host.recorders()?;
+    let idle = programs::beside_one_that_sleeps(host, SECOND_MS + SPARE_MS, || {
+        let before = Moment::now(&recorders)?;
+        std::thread::sleep(Duration::from_millis(SECOND_MS));
+        before.until_now(&recorders)
+    })?;
+    let before = Moment::now(&recorders)?;
+    let batches = programs::batches(programs::million(host, BURSTS_PER_SECOND))?;
+    let busy = before.until_now(&recorders)?;
+    let emitted = programs::emitted(&batches);
+    let account = host.end(SESSION, kind, emitted)?;
+    let extra = vec![
+        ("while nothing happens, %", idle.percent),
+        ("events a second", emitted as f64 / busy.seconds),
+    ];
+    Ok(Sample { figure: busy.percent, account: Some(account), extra, ..Sample::default() })
+}
+
+/// Time, and time on CPUs.
+struct Moment {
+    at: Instant,
+    cpu_ns: u64,
+}
+
+/// What was between two moments.
+struct Since {
+    seconds: f64,
+    /// Of one CPU.
+    percent: f64,
+}
+
+impl Moment {
+    fn now(pids: &[u32]) -> Result<Self> {
+        Ok(Self { at: Instant::now(), cpu_ns: usage::cpu_ns(pids)? })
+    }
+
+    fn until_now(&self, pids: &[u32]) -> Result<Since> {
+        let now = Self::now(pids)?;
+        let seconds = (now.at - self.at).as_secs_f64();
+        let cpu_seconds = now.cpu_ns.saturating_sub(self.cpu_ns) as f64 / 1e9;
+        Ok(Since { seconds, percent: cpu_seconds / seconds * 100.0 })
+    }
+}

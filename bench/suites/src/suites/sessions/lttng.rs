@@ -1,0 +1,115 @@
+//! LTTng-UST's sessions, with a session daemon of the bench's own.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::results::Account;
+
+use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
+use crate::trace_check::{self, Size};
+use crate::tracers::RING_BYTES;
+use crate::tracers::daemon::Daemon;
+use crate::tracers::lttng::shared_bytes;
+use crate::tracers::ust_session::{self, SUB_BUFFERS, UstSession, rings};
+
+/// The workload.
+const PROGRAM: &str = "sessions-lttng";
+/// Its event.
+const EVENT: &str = "lab:number";
+
+/// LTTng's sessions.
+#[derive(Debug)]
+pub(super) struct LttngSessions<'a> {
+    place: &'a Place,
+    daemon: &'a Daemon,
+}
+
+impl<'a> LttngSessions<'a> {
+    /// Compiles the workload, and starts the daemon.
+    pub(super) fn set_up(place: &Place) -> Result<Daemon> {
+        let provider = text(&place.path("lttng-provider.c"));
+        place.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
+        Daemon::start(place)
+    }
+
+    /// Those of a daemon.
+    pub(super) const fn new(place: &'a Place, daemon: &'a Daemon) -> Self {
+        Self { place, daemon }
+    }
+}
+
+impl Host for LttngSessions<'_> {
+    fn create(&self, session: &str, wanted: Wanted) -> Result<()> {
+        let folder = self.trace(session);
+        // One may be left from the round before.
+        let _ = std::fs::remove_dir_all(&folder);
+        let rings = rings(RING_BYTES, SUB_BUFFERS);
+        let session = UstSession {
+            name: session,
+            is_snapshot: wanted.kind == Kind::Flight,
+            channel: if wanted.buffers == Buffers::Ring { &rings } else { &[] },
+            rules: if wanted.is_on { &[EVENT] } else { &[] },
+            filter: None,
+            contexts: &[],
+        };
+        session.begin(self.daemon, &folder)
+    }
+
+    fn event_on(&self) -> Result<()> {
+        ust_session::events(self.daemon, "enable-event", SESSION, EVENT, None)
+    }
+
+    fn event_off(&self) -> Result<()> {
+        ust_session::events(self.daemon, "disable-event", SESSION, EVENT, None)
+    }
+
+    fn stop(&self, session: &str) -> Result<()> {
+        self.daemon.lttng(&["stop", session])
+    }
+
+    fn start(&self) -> Result<()> {
+        self.daemon.lttng(&["start", SESSION])
+    }
+
+    fn recorded(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
+        ust_session::end(self.daemon, session, kind == Kind::Flight)?;
+        let trace = self.trace(session);
+        match kind {
+            Kind::Flight => trace_check::overwritten(&trace, &[emitted], Size::Same),
+            // Processes that each number their own, or only some of the numbers.
+            Kind::Disk => trace_check::counted(&trace, emitted),
+        }
+    }
+
+    fn trace(&self, session: &str) -> PathBuf {
+        self.place.path(&format!("lttng-{session}"))
+    }
+
+    fn recorders(&self) -> Result<Vec<u32>> {
+        Ok(self.daemon.processes())
+    }
+
+    fn shared_bytes(&self) -> Result<u64> {
+        let bytes = shared_bytes(&self.daemon.processes());
+        bytes.ok_or_else(|| Error::output("lttng-sessiond", "its files may not be looked at"))
+    }
+
+    fn program(&self) -> Command {
+        self.daemon.command(&self.place.path(PROGRAM))
+    }
+
+    fn program_off(&self) -> Result<Command> {
+        Ok(self.program())
+    }
+
+    fn clear(&self) {
+        // Fails if there is none, which is as well.
+        let _ = self.daemon.lttng(&["destroy", "--all"]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Memory of a session in which a program takes part that emits nothing.
+
+use std::time::Duration;
+
+use trackway_bench_engine::error::Result;
+use trackway_bench_engine::suite::Sample;
+
+use super::host::{Host, SESSION, Wanted};
+use super::programs;
+use super::usage::{self, KIB};
+
+/// How long the program is there, in ms.
+const STAY_MS: u64 = 500;
+/// Events of another one afterwards, which show that the session would have recorded.
+const EVENTS: u64 = 100;
+
+/// Makes a session, and looks: KiB of shared memory beyond what there was before, and of its
+/// recorders' own.
+pub(super) fn measure(host: &dyn Host, wanted: Wanted) -> Result<Sample> {
+    let before = settled_bytes(host)?;
+    host.create(SESSION, wanted)?;
+    let (shared_bytes, resident) = programs::beside_one_that_sleeps(host, STAY_MS, || {
+        Ok((host.shared_bytes()?, usage::resident(&host.recorders()?)?))
+    })?;
+    let batches = programs::batches(programs::paced(host.program(), 1, EVENTS, 1))?;
+    let account = host.end(SESSION, wanted.kind, programs::emitted(&batches))?;
+    let shared = shared_bytes.saturating_sub(before) as f64 / KIB;
+    let own = resident.own_bytes as f64 / KIB;
+    let extra = vec![
+        ("shared memory, KiB", shared),
+        ("recorders' own, KiB", own),
+        ("recorders, resident, KiB", resident.all_bytes as f64 / KIB),
+    ];
+    Ok(Sample { figure: shared + own, account: Some(account), extra, ..Sample::default() })
+}
+
+/// Shared memory while there is no session. What the one before had may be given back somewhat
+/// later: so the least of a second's readings.
+fn settled_bytes(host: &dyn Host) -> Result<u64> {
+    let mut least = host.shared_bytes()?;
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(100));
+        least = least.min(host.shared_bytes()?);
+    }
+    Ok(least)
+}

@@ -1,0 +1,320 @@
+//! What sessions cost: an event that several record, an event switched on, recorders, changes that
+//! need a grace period, short-lived processes, memory; beside LTTng's sessions where it has such.
+//!
+//! ```text
+//! host      the interface; trackway, lttng: the two that have it
+//! programs  what takes part in sessions meanwhile
+//! cost      an event in 1, 2, 4 and 32 sessions
+//! switch    from `event on` to the first event
+//! load      what recorders take of the CPUs (usage)
+//! grace     a session stopped, a channel given other buffers
+//! live      an event's way to who follows the session
+//! crowd     short-lived processes
+//! memory    of a session in which nothing happens
+//! goals     what all this is to reach
+//! ```
+//!
+//! Main invariant: every session's trace is read: its events must add up to those emitted, or,
+//! where nobody knows how many these were (a session that is stopped meanwhile), to what it says of
+//! itself.
+
+mod cost;
+mod crowd;
+mod goals;
+mod grace;
+mod host;
+mod live;
+mod load;
+mod lttng;
+mod memory;
+mod programs;
+mod switch;
+mod trackway;
+mod usage;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workspace::has;
+use trackway_bench_engine::results::{SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::stats::{Spread, merged};
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_bench_engine::tracer::Availability;
+
+use crate::tracers::command_tracer::Ust;
+use crate::tracers::daemon::Daemon;
+use crate::tracers::name::{LTTNG as THEIRS, LTTNG_OFF, TRACKWAY as OURS, TRACKWAY_OFF};
+use crate::tracers::trackway::availability;
+use host::{Host, Kind, Wanted};
+use lttng::LttngSessions;
+use trackway::{By, TrackwaySessions};
+
+pub(crate) use goals::bars;
+
+/// The suite's name.
+const NAME: &str = "sessions";
+/// Ours, asked by the recorder's socket: what is left without the command's start.
+const SOCKET: &str = "trackway-socket";
+/// How often an event is switched on, and a session changed, in a round.
+const TURNS: u32 = 5;
+/// CPUs of the large machine that an idle session's memory is looked at on, too.
+const MANY_CPUS: u32 = 256;
+
+/// What a row measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// An event that is off.
+    Off,
+    /// An event in so many sessions.
+    Event(Kind, u32),
+    /// An event switched on.
+    Switch,
+    /// What recorders take of the CPUs.
+    Load(Kind),
+    /// A session stopped.
+    Stop,
+    /// A channel given other buffers.
+    Replace,
+    /// Nothing but the visit to every CPU that these need.
+    Visit,
+    /// A session that is followed.
+    Live,
+    /// Short-lived processes.
+    Crowd(crowd::Starts),
+    /// Memory of a session in which nothing happens, on a machine that could have so many CPUs.
+    Memory(Kind, Option<u32>),
+}
+
+impl Work {
+    fn case(self) -> String {
+        match self {
+            Self::Off => "no session".to_owned(),
+            Self::Event(kind, sessions) => cost::case(kind, sessions),
+            Self::Switch => "event on, to the first event".to_owned(),
+            Self::Load(kind) => format!("recorders at a million events/s, {}", kind.words()),
+            Self::Stop => "session stopped".to_owned(),
+            Self::Replace => "channel given other buffers".to_owned(),
+            Self::Visit => "visit to every CPU, alone".to_owned(),
+            Self::Live => "followed: event to line".to_owned(),
+            Self::Crowd(starts) => format!("memory {}", starts.words()),
+            Self::Memory(kind, None) => format!("memory of an idle session, {}", kind.words()),
+            Self::Memory(kind, Some(cpus)) => {
+                format!("memory as if with {cpus} CPUs, {}", kind.words())
+            }
+        }
+    }
+
+    const fn unit(self) -> Unit {
+        match self {
+            Self::Off | Self::Event(..) => Unit::NsPerEvent,
+            Self::Load(_) => Unit::PercentOfCpu,
+            Self::Switch | Self::Stop | Self::Replace | Self::Visit | Self::Live => Unit::Us,
+            Self::Crowd(_) | Self::Memory(..) => Unit::Kib,
+        }
+    }
+
+    /// How many sessions record the event.
+    const fn sessions(self) -> Option<u32> {
+        match self {
+            Self::Event(_, sessions) => Some(sessions),
+            _ => None,
+        }
+    }
+}
+
+/// All rows: ours first, so that others can be told in terms of them.
+fn all() -> Vec<(&'static str, Work)> {
+    let kinds = |of: fn(Kind) -> Work| Kind::ALL.map(of);
+    let mut ours = Vec::new();
+    ours.extend(Kind::ALL.map(|kind| cost::OF_OURS.map(|some| Work::Event(kind, some))).concat());
+    ours.extend([Work::Switch, Work::Stop, Work::Replace, Work::Visit, Work::Live]);
+    ours.extend(kinds(Work::Load));
+    ours.extend(crowd::Starts::ALL.map(Work::Crowd));
+    ours.extend(kinds(|kind| Work::Memory(kind, None)));
+    ours.extend(kinds(|kind| Work::Memory(kind, Some(MANY_CPUS))));
+    let mut theirs = Kind::ALL.map(|kind| cost::OF_THEIRS.map(|some| Work::Event(kind, some)));
+    let mut theirs = theirs.as_mut_slice().concat();
+    theirs.extend([Work::Switch, Work::Stop]);
+    theirs.extend(kinds(Work::Load));
+    theirs.extend(kinds(|kind| Work::Memory(kind, None)));
+    let mut all: Vec<(&str, Work)> = ours.into_iter().map(|work| (OURS, work)).collect();
+    all.extend([Work::Switch, Work::Stop, Work::Replace].map(|work| (SOCKET, work)));
+    all.extend([(TRACKWAY_OFF, Work::Off), (LTTNG_OFF, Work::Off)]);
+    all.extend(theirs.into_iter().map(|work| (THEIRS, work)));
+    all
+}
+
+fn is_theirs(tracer: &str) -> bool {
+    [THEIRS, LTTNG_OFF].contains(&tracer)
+}
+
+/// The suite.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    daemon: Option<Daemon>,
+    rows: Vec<(&'static str, Work)>,
+}
+
+impl Suite for Sessions {
+    fn about(&self) -> About {
+        About {
+            name: NAME,
+            title: "What sessions cost",
+            repeats: "LTTng's sessions",
+            unit: Unit::NsPerEvent,
+            x_axis: "sessions",
+        }
+    }
+
+    fn is_only_by_name(&self) -> bool {
+        true
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 60.0 } else { 540.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        vec![OURS, SOCKET, TRACKWAY_OFF, LTTNG_OFF, THEIRS]
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        context.progress.say("setting up");
+        let wants =
+            |tracer: &str| [OURS, TRACKWAY_OFF].contains(&tracer) || context.settings.wants(tracer);
+        self.rows = all().into_iter().filter(|(tracer, _)| wants(tracer)).collect();
+        let ours = set_up(availability(&context.place.tools, has("cc")), || {
+            TrackwaySessions::set_up(context.place)
+        })?;
+        let mut theirs = Entry::default();
+        if self.rows.iter().any(|(tracer, _)| is_theirs(tracer)) {
+            let absence = Ust::absence(context.place);
+            let there = absence.map_or(Availability::Ready, Availability::Missing);
+            theirs = set_up(there, || {
+                self.daemon = Some(LttngSessions::set_up(context.place)?);
+                Ok(())
+            })?;
+        }
+        let entry = |&(tracer, work): &(&str, Work)| {
+            let same = |other: &(&str, Work)| other.1 == work;
+            let beside = self.rows.iter().position(same);
+            let host = if is_theirs(tracer) { &theirs } else { &ours };
+            Entry {
+                tracer: tracer.to_owned(),
+                case: work.case(),
+                x: work.sessions().map(f64::from),
+                unit: Some(work.unit()),
+                records: work != Work::Off,
+                beside: beside.filter(|&at| self.rows[at].0 != tracer),
+                command: format!("trackway bench {NAME} --tracers {tracer}"),
+                ..host.clone()
+            }
+        };
+        let mut entries: Vec<Entry> = self.rows.iter().map(entry).collect();
+        if let Some(first) = entries.first().filter(|first| first.can_be_measured()) {
+            let tracer = format!("{} again", first.tracer);
+            entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first.clone() });
+            self.rows.push(self.rows[0]);
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let (tracer, work) = self.rows[row];
+        if is_theirs(tracer) {
+            let daemon = self.daemon.as_ref();
+            let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "not running"))?;
+            let theirs = LttngSessions::new(context.place, daemon);
+            return or_clear(&theirs, either(&theirs, context.settings, work));
+        }
+        let by = if tracer == SOCKET { By::Socket } else { By::Command };
+        let ours = TrackwaySessions::new(context.place, by);
+        let sample = match work {
+            Work::Replace => grace::replacements(&ours),
+            Work::Visit => grace::visits(&ours),
+            Work::Live => live::measure(&ours),
+            Work::Crowd(starts) => crowd::measure(&ours, starts),
+            _ => either(&ours, context.settings, work),
+        };
+        or_clear(&ours, sample)
+    }
+
+    fn complete(&self, rows: &mut SuiteRows) {
+        cost::complete(rows);
+    }
+
+    fn leave(&mut self) {
+        self.daemon = None;
+        self.rows.clear();
+    }
+}
+
+/// Makes something ready that is there: why it is absent, or has failed, if it is or has.
+fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entry> {
+    if let Availability::Missing(reason) = there {
+        return Ok(Entry { absent: Some(reason), ..Entry::default() });
+    }
+    match make() {
+        Ok(()) => Ok(Entry::default()),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
+    }
+}
+
+/// What both have.
+fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
+    match work {
+        Work::Off => cost::off(host, settings),
+        Work::Event(kind, sessions) => cost::recorded(host, settings, kind, sessions),
+        Work::Switch => switch::measure(host),
+        Work::Load(kind) => load::measure(host, kind),
+        Work::Stop => grace::stops(host),
+        Work::Memory(kind, possible_cpus) => {
+            memory::measure(host, Wanted { possible_cpus, ..Wanted::of(kind) })
+        }
+        Work::Replace | Work::Visit | Work::Live | Work::Crowd(_) => {
+            Err(Error::output(NAME, format_args!("there is no '{}' of these", work.case())))
+        }
+    }
+}
+
+/// After a failure, ends the sessions that it has left.
+fn or_clear(host: &dyn Host, sample: Result<Sample>) -> Result<Sample> {
+    sample.inspect_err(|_| host.clear())
+}
+
+/// What a round of several turns comes to: the median, and each by itself.
+fn of_turns(figures: &[f64]) -> Result<Sample> {
+    let single: Vec<(f64, u64)> = figures.iter().map(|&figure| (figure, 1)).collect();
+    Ok(Sample { figure: median(figures)?, histogram: merged(&single), ..Sample::default() })
+}
+
+fn median(figures: &[f64]) -> Result<f64> {
+    let spread = Spread::of(figures);
+    spread.map(|spread| spread.median).ok_or_else(|| Error::output(NAME, "there were no turns"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_have_nothing_that_ours_do_not_have() {
+        let all = all();
+        let ours: Vec<Work> = all.iter().filter(|row| row.0 == OURS).map(|row| row.1).collect();
+        for (tracer, work) in &all {
+            let has_off = *work == Work::Off && !ours.contains(work);
+            assert!(ours.contains(work) || has_off, "{tracer}: {work:?}");
+        }
+        // Each once, and by names of its own.
+        let names: std::collections::BTreeSet<(&str, String)> =
+            all.iter().map(|(tracer, work)| (*tracer, work.case())).collect();
+        assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn turns_are_told_one_by_one_and_by_their_median() {
+        let found = of_turns(&[3.0, 1.0, 3.0]).expect("three");
+        assert_eq!((found.figure, found.histogram), (3.0, vec![(1.0, 1), (3.0, 2)]));
+        assert!(of_turns(&[]).is_err());
+    }
+}

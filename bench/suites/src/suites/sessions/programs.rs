@@ -1,0 +1,81 @@
+//! Programs that take part in sessions while something is measured.
+
+use std::process::Command;
+use std::time::Duration;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::host::workload::{self, Batch};
+
+use super::host::Host;
+
+/// Events of a burst, and time from one to the next, in µs: a million events a second.
+const BURST_EVENTS: u64 = 1000;
+const PERIOD_US: u64 = 1000;
+/// Bursts in a second.
+pub(super) const BURSTS_PER_SECOND: u64 = 1_000_000 / PERIOD_US;
+/// Longest time that a program has beside which something is done, in seconds, and its bursts
+/// until then: it is ended before.
+const LIMIT_S: u64 = 120;
+const BURSTS: u64 = 100_000;
+/// Until such a program has begun: else what is done first would find nothing to wait for.
+const BEGINNING: Duration = Duration::from_millis(100);
+
+/// `PROGRAM paced`: so many bursts of so many events, one every so many µs.
+pub(super) fn paced(mut command: Command, bursts: u64, events: u64, period_us: u64) -> Command {
+    command.arg("paced").args([bursts, events, period_us].map(|number| number.to_string()));
+    command
+}
+
+/// A million events a second, in so many bursts.
+pub(super) fn million(host: &dyn Host, bursts: u64) -> Command {
+    paced(host.program(), bursts, BURST_EVENTS, PERIOD_US)
+}
+
+/// Runs what prints batches.
+pub(super) fn batches(mut command: Command) -> Result<Vec<Batch>> {
+    workload::batches(&child::run(&mut command, "a program that emits")?.stdout)
+}
+
+/// Events of all batches.
+pub(super) fn emitted(batches: &[Batch]) -> u64 {
+    batches.iter().map(|batch| batch.events).sum()
+}
+
+/// Does something while a program emits a million events a second; what came of it, and how many
+/// events there were.
+pub(super) fn beside_one_that_emits<T>(
+    host: &dyn Host,
+    something: impl FnOnce() -> Result<T>,
+) -> Result<(T, u64)> {
+    let running = Running::start_for(&mut million(host, BURSTS), "a program that emits", LIMIT_S)?;
+    std::thread::sleep(BEGINNING);
+    let done = something();
+    running.terminate();
+    let finished = running.finish();
+    let done = done?;
+    Ok((done, emitted(&workload::batches(&finished?.stdout)?)))
+}
+
+/// Does something while a program is there that emits nothing, and stays for so many ms.
+pub(super) fn beside_one_that_sleeps<T>(
+    host: &dyn Host,
+    milliseconds: u64,
+    something: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let mut command = host.program();
+    command.arg("idle").arg(milliseconds.to_string());
+    let mut running = Running::start(&mut command, "a program that sleeps")?;
+    let done = expect(&mut running, "ready").and_then(|()| something());
+    running.finish()?;
+    done
+}
+
+/// Whether the next line of a program is this.
+pub(super) fn expect(running: &mut Running, expected: &str) -> Result<()> {
+    let found = running.line()?;
+    match found == expected {
+        true => Ok(()),
+        false => Err(Error::output("workload", format_args!("'{found}' is not '{expected}'"))),
+    }
+}

@@ -1,0 +1,337 @@
+//! Trackway's sessions, through its own commands and, where the command is not what is measured,
+//! through the recorder's socket.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child::{self, Finished};
+use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::signals;
+
+use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
+use crate::trace_check;
+use crate::tracers::RING_BYTES;
+use crate::tracers::trackway::{allocated_bytes, in_window, link_flags, off_window_dir};
+
+/// The workload, and what starts it again and again.
+const PROGRAM: &str = "sessions";
+const LAUNCHER: &str = "crowd";
+/// Folder of the recorders' sockets, in the scratch folder.
+const RUN_DIR: &str = "run";
+/// The events that there are.
+const RULE: &str = "lab:*";
+/// The only channel that there is.
+const CHANNEL: &str = "channel0";
+/// How long a recorder has to answer, and how much it may say.
+const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// How often it is looked meanwhile whether the user wants us to end.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a recorder has until its account is as it must be; it looks ten times a second.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked meanwhile.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// How something is asked of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// By the command that users have.
+    Command,
+    /// By the recorder's socket, as the command does it.
+    Socket,
+}
+
+/// Our sessions, in a window and a folder of sockets of the bench's own.
+#[derive(Debug)]
+pub(super) struct TrackwaySessions<'place> {
+    place: &'place Place,
+    by: By,
+}
+
+/// How a session goes: what the bench needs of `trackway session status --format json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Status {
+    /// The recorder.
+    pub(super) pid: u32,
+    pub(super) counts: Counts,
+}
+
+/// Numbers of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) struct Counts {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
+    /// Processes that took part.
+    pub(super) processes: u64,
+}
+
+impl<'place> TrackwaySessions<'place> {
+    /// Compiles the programs.
+    pub(super) fn set_up(place: &Place) -> Result<()> {
+        make_dir(&place.path(RUN_DIR))?;
+        let flags = link_flags(place)?;
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        place.compile(PROGRAM, &flags)?;
+        place.compile(LAUNCHER, &[]).map(drop)
+    }
+
+    /// Those of a place that was set up, asked in one way.
+    pub(super) const fn new(place: &'place Place, by: By) -> Self {
+        Self { place, by }
+    }
+
+    /// What starts the workload again and again, as a program.
+    pub(super) fn launcher_of_programs(&self) -> Command {
+        let mut command = Command::new(self.place.path(LAUNCHER));
+        command.arg(self.place.path(PROGRAM));
+        self.enter(&mut command);
+        command
+    }
+
+    /// The same as its own child.
+    pub(super) fn launcher_of_children(&self) -> Command {
+        let mut command = self.program();
+        command.arg("children");
+        command
+    }
+
+    /// Makes `command` see our sessions, and no others.
+    fn enter(&self, command: &mut Command) {
+        in_window(command, self.place.window_dir());
+        command.env("TRACKWAY_RUN_DIR", self.place.path(RUN_DIR));
+    }
+
+    /// `trackway`, in sight of the sessions.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.place.tools.trackway);
+        self.enter(&mut command);
+        command
+    }
+
+    /// `trackway ARGUMENTS`.
+    fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
+        let mut command = self.command();
+        let what = format!("trackway {}", arguments.join(" "));
+        child::run(command.args(arguments), &what)
+    }
+
+    /// Asks for something in the one way or the other.
+    fn change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
+        match self.by {
+            By::Command => self.trackway(arguments).map(drop),
+            By::Socket => self.ask(session, request).map(drop),
+        }
+    }
+
+    /// Gives the channel this context, or `none`, and so other buffers.
+    pub(super) fn set_context(&self, context: &str) -> Result<()> {
+        let contexts = if context == "none" { json!([]) } else { json!([context]) };
+        let request = json!({ "ask": "set-channel", "channel": CHANNEL, "contexts": contexts });
+        self.change(SESSION, &["channel", "set", SESSION, CHANNEL, "--context", context], request)
+    }
+
+    /// How a session goes.
+    pub(super) fn status(&self, session: &str) -> Result<Status> {
+        let answer = self.ask(session, json!({ "ask": "status" }))?;
+        serde_json::from_value(answer).map_err(|error| Error::output(session, error))
+    }
+
+    /// The same once it is as it should be, or will not be any more.
+    fn status_once(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
+        let begin = Instant::now();
+        loop {
+            let status = self.status(session)?;
+            if is_good(&status) || begin.elapsed() > PATIENCE {
+                return Ok(status);
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Asks a session's recorder by its socket, and waits for the answer.
+    fn ask(&self, session: &str, mut request: Value) -> Result<Value> {
+        let fail = || Error::io(format!("cannot ask the recorder of {session}"));
+        request["version"] = json!(1);
+        let path = self.place.path(RUN_DIR).join(format!("{session}.sock"));
+        let mut stream = UnixStream::connect(path).map_err(fail())?;
+        stream.set_read_timeout(Some(LOOK)).map_err(fail())?;
+        stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
+        let line = answer(stream).map_err(fail())?.ok_or(Error::Interrupted)?;
+        let answer: Value =
+            serde_json::from_slice(&line).map_err(|error| Error::output(session, error))?;
+        if answer["answer"] == "refused" {
+            return Err(Error::output(session, format_args!("refused: {}", answer["why"])));
+        }
+        Ok(answer)
+    }
+
+    /// How many processes the window's table still has.
+    pub(super) fn listed_processes(&self) -> Result<u64> {
+        let listed = self.trackway(&["list", "--format", "json"])?.stdout;
+        let listed: Value =
+            serde_json::from_str(&listed).map_err(|error| Error::output("trackway list", error))?;
+        let processes = listed["processes"].as_array();
+        let processes =
+            processes.ok_or_else(|| Error::output("trackway list", "it lists no processes"))?;
+        Ok(processes.len() as u64)
+    }
+
+    /// What is in a flight recorder, counted.
+    fn flight_account(&self, session: &str, status: &Status, emitted: u64) -> Result<Account> {
+        let folder = self.trace(session).join("snapshot-lab");
+        self.trackway(&["session", "snapshot", session, "-o", &text(&folder)])?;
+        let counted = trace_check::count(&folder)?.unwrap_or_default();
+        if counted.gaps > 0 {
+            let message = format!("{} numbers are missing within its snapshot", counted.gaps);
+            return Err(Error::output(session, message));
+        }
+        Ok(Account {
+            emitted,
+            recorded: counted.events,
+            lost: status.counts.lost,
+            overwritten: status.counts.recorded.saturating_sub(counted.events),
+            record_bytes: counted.record_bytes,
+        })
+    }
+}
+
+impl Host for TrackwaySessions<'_> {
+    fn create(&self, session: &str, wanted: Wanted) -> Result<()> {
+        let folder = self.trace(session);
+        // One may be left from the round before.
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut command = self.command();
+        command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
+        command.args(["--on", if wanted.is_on { RULE } else { "!lab:*" }]);
+        if wanted.kind == Kind::Flight {
+            command.arg("--flight-recorder");
+        }
+        if wanted.buffers == Buffers::Ring {
+            command.args(["--buffer-size", &RING_BYTES.to_string()]);
+        }
+        if let Some(cpus) = wanted.possible_cpus {
+            command.env("TRACKWAY_TEST_CPUS", cpus.to_string());
+        }
+        child::run(&mut command, &format!("trackway session create {session}")).map(drop)
+    }
+
+    fn event_on(&self) -> Result<()> {
+        let request = json!({ "ask": "events-on", "rules": [RULE] });
+        self.change(SESSION, &["event", "on", SESSION, RULE], request)
+    }
+
+    fn event_off(&self) -> Result<()> {
+        let request = json!({ "ask": "events-off", "patterns": [RULE] });
+        self.change(SESSION, &["event", "off", SESSION, RULE], request)
+    }
+
+    fn stop(&self, session: &str) -> Result<()> {
+        self.change(session, &["session", "stop", session], json!({ "ask": "stop" }))
+    }
+
+    fn start(&self) -> Result<()> {
+        self.change(SESSION, &["session", "start", SESSION], json!({ "ask": "start" }))
+    }
+
+    fn recorded(&self) -> Result<Option<u64>> {
+        Ok(Some(self.status(SESSION)?.counts.recorded))
+    }
+
+    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
+        let all = |status: &Status| status.counts.recorded + status.counts.lost == emitted;
+        if kind == Kind::Flight {
+            let status = self.status_once(session, all)?;
+            let account = self.flight_account(session, &status, emitted)?;
+            self.trackway(&["session", "destroy", session])?;
+            return Ok(account);
+        }
+        self.stop(session)?;
+        let status = self.status_once(session, all)?;
+        self.trackway(&["session", "destroy", session])?;
+        let counted = trace_check::count(&self.trace(session))?.unwrap_or_default();
+        if counted.events != status.counts.recorded {
+            let said = status.counts.recorded;
+            let message = format!("its recorder said {said} events, its trace has {counted:?}");
+            return Err(Error::output(session, message));
+        }
+        Ok(Account {
+            emitted,
+            recorded: counted.events,
+            lost: status.counts.lost,
+            overwritten: 0,
+            record_bytes: counted.record_bytes,
+        })
+    }
+
+    fn trace(&self, session: &str) -> PathBuf {
+        self.place.path(&format!("trackway-{session}"))
+    }
+
+    fn recorders(&self) -> Result<Vec<u32>> {
+        Ok(vec![self.status(SESSION)?.pid])
+    }
+
+    fn shared_bytes(&self) -> Result<u64> {
+        allocated_bytes(self.place.window_dir())
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(self.place.path(PROGRAM));
+        self.enter(&mut command);
+        command
+    }
+
+    fn program_off(&self) -> Result<Command> {
+        let mut command = Command::new(self.place.path(PROGRAM));
+        // Where no session ever was, as in other suites.
+        in_window(&mut command, &off_window_dir(self.place)?);
+        Ok(command)
+    }
+
+    fn clear(&self) {
+        // Not by `child::run`, which does nothing after Ctrl-C.
+        let mut command = self.command();
+        command.args(["session", "destroy", "--all"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // There is nobody left to be told.
+        let _ = command.status();
+    }
+}
+
+/// A recorder's answer, a line; `None` if the user wants us to end before there is one.
+fn answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
+    let begin = Instant::now();
+    let mut line = Vec::new();
+    let mut input = BufReader::new(stream.take(ANSWER_BYTES_MAX));
+    loop {
+        match input.read_until(b'\n', &mut line) {
+            Ok(_) => return Ok(Some(line)),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) if signals::stopped() => return Ok(None),
+            Err(error) if begin.elapsed() > ANSWER => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_of_a_status_is_read() {
+        let text = r#"{"answer":"status","name":"lab","pid":7,"memory-bytes":9,"channels":[],
+            "counts":{"recorded":5,"lost":1,"overwritten":0,"bytes":3,"processes":2}}"#;
+        let status: Status = serde_json::from_str(text).expect("a status");
+        assert_eq!(status.pid, 7);
+        assert_eq!(status.counts, Counts { recorded: 5, lost: 1, processes: 2 });
+    }
+}

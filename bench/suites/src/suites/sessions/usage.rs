@@ -1,0 +1,106 @@
+//! What processes that are not ours take: time on CPUs, memory, descriptors.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use trackway_bench_engine::error::{Error, Result};
+
+/// Bytes of a KiB.
+pub(super) const KIB: f64 = 1024.0;
+
+/// Time that all threads of these processes have had on CPUs, in ns, in user and kernel mode.
+pub(super) fn cpu_ns(pids: &[u32]) -> Result<u64> {
+    pids.iter().map(|&pid| cpu_ns_of(pid)).sum()
+}
+
+fn cpu_ns_of(pid: u32) -> Result<u64> {
+    let mut clock = 0;
+    // SAFETY: `clock` is a live variable of the right type.
+    let result = unsafe { libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) };
+    let fail = || Error::io(format!("cannot read the CPU time of process {pid}"));
+    if result != 0 {
+        return Err(fail()(io::Error::from_raw_os_error(result)));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live variable of the right type.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(fail()(io::Error::last_os_error()));
+    }
+    Ok(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+/// Resident memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Resident {
+    /// All of it, what it shares included.
+    pub(super) all_bytes: u64,
+    /// What is its own: neither of files nor shared.
+    pub(super) own_bytes: u64,
+}
+
+/// Resident memory of these processes together.
+pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
+    let mut sum = Resident::default();
+    for pid in pids {
+        let path = format!("/proc/{pid}/status");
+        let status = fs::read_to_string(&path).map_err(Error::io(format!("cannot read {path}")))?;
+        let one = resident_of(&status).ok_or_else(|| Error::output(path, "it has no RSS"))?;
+        sum.all_bytes += one.all_bytes;
+        sum.own_bytes += one.own_bytes;
+    }
+    Ok(sum)
+}
+
+/// From proc_pid_status(5).
+fn resident_of(status: &str) -> Option<Resident> {
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib << 10)
+    };
+    Some(Resident { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
+}
+
+/// Descriptors that a process has open, but for those that it has for a moment: the fewest of
+/// several looks.
+pub(super) fn descriptors(pid: u32) -> Result<u64> {
+    const LOOKS: u32 = 5;
+    const BETWEEN: Duration = Duration::from_millis(30);
+    let path = format!("/proc/{pid}/fd");
+    let mut fewest = u64::MAX;
+    for _ in 0..LOOKS {
+        let entries = fs::read_dir(&path).map_err(Error::io(format!("cannot read {path}")))?;
+        fewest = fewest.min(entries.count() as u64);
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(fewest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_s_own_usage_grows() {
+        let me = [std::process::id()];
+        let before = cpu_ns(&me).expect("a clock");
+        let mut sum = 0_u64;
+        while cpu_ns(&me).expect("a clock") <= before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        let file = fs::File::open("/proc/self/status").expect("a file");
+        assert!(descriptors(me[0]).expect("descriptors") >= 1);
+        drop(file);
+        let resident = resident(&me).expect("memory");
+        assert!(resident.all_bytes >= resident.own_bytes && resident.own_bytes > 0);
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let status = "Name:\ta\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\nRssFile:\t 4 kB\n";
+        let expected = Resident { all_bytes: 2 << 20, own_bytes: 512 << 10 };
+        assert_eq!(resident_of(status), Some(expected));
+        assert_eq!(resident_of("Name:\tkthreadd\n"), None);
+    }
+}

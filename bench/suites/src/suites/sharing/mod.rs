@@ -1,0 +1,237 @@
+//! What it costs to share data with the kernel's programs: an element of one of their arrays, read
+//! and updated in user space by each of the ways that there are. Sharma and Dagenais: *Enhanced
+//! Userspace and In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), table 2.
+//!
+//! ```text
+//! bpf   the system call, the mapping, the kernel's programs
+//! ways  who reads and updates a thousand elements, and how that is checked
+//! ```
+//!
+//! Main invariant: what is read must be what somebody else has written, and what is written must be
+//! found by somebody else; a figure of a pass in which one value was wrong does not exist.
+
+mod bpf;
+mod ways;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::affinity::thread_cpu_ns;
+use trackway_bench_engine::ratios::{ByRound, Form, least};
+use trackway_bench_engine::results::{Bar, SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::signals;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use ways::{Shared, Way};
+
+/// Least time of what is between two readings of the clock, in ns, so that reading it does not
+/// count.
+const GROUP_NS: u64 = 20_000;
+/// Most passes between two readings.
+const PASSES_MAX: u32 = 1 << 12;
+/// How long a row is measured in a round, in ns.
+const ROUND_NS: u64 = 20_000_000;
+const ROUND_NS_QUICK: u64 = 4_000_000;
+/// Fewest and most readings of a round.
+const GROUPS: std::ops::RangeInclusive<usize> = 5..=200;
+
+/// How many times as long as a mapping bpf(2) must take: as many as in the paper.
+const TIMES: f64 = 99.0;
+
+/// What a turn is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    way: Way,
+    is_update: bool,
+}
+
+impl Turn {
+    const fn case(self) -> &'static str {
+        if self.is_update { UPDATED } else { READ }
+    }
+}
+
+const READ: &str = "one of 1000 elements read";
+const UPDATED: &str = "one of 1000 elements updated";
+
+/// The suite.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    shared: Option<Shared>,
+    turns: Vec<Turn>,
+    /// Samples so far: what is written differs in each.
+    samples: u64,
+}
+
+impl Suite for Sharing {
+    fn about(&self) -> About {
+        About {
+            name: "sharing",
+            title: "Data shared with the kernel's programs",
+            repeats: "2015 paper, Table 2",
+            unit: Unit::Ns,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 1.0 } else { 30.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        Way::ALL.map(Way::name).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let shared = Shared::new();
+        let mut entries = Vec::new();
+        for is_update in [false, true] {
+            let from = entries.len();
+            let is_wanted = |way: &&Way| **way == Way::Memory || context.settings.wants(way.name());
+            for &way in Way::ALL.iter().filter(is_wanted) {
+                if is_update && !way.updates() {
+                    continue;
+                }
+                let turn = Turn { way, is_update };
+                let (absent, failed) = match shared.lacks(way) {
+                    Some(lack) if lack.is_failure => (None, Some(lack.words.clone())),
+                    lack => (lack.map(|lack| lack.words.clone()), None),
+                };
+                entries.push(Entry {
+                    tracer: way.name().to_owned(),
+                    case: turn.case().to_owned(),
+                    absent,
+                    failed,
+                    beside: (way != Way::Memory).then_some(from),
+                    command: format!("trackway bench sharing --tracers {}", way.name()),
+                    ..Entry::default()
+                });
+                self.turns.push(turn);
+            }
+        }
+        // The first row, which is that of memory, a second time.
+        let again = format!("{} again", Way::Memory.name());
+        let first = entries[0].clone();
+        entries.push(Entry { tracer: again, beside: Some(0), is_control: true, ..first });
+        self.turns.push(self.turns[0]);
+        self.shared = Some(shared);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        if signals::stopped() {
+            return Err(Error::Interrupted);
+        }
+        let missing = || Error::output("sharing", "there is no such row");
+        let turn = *self.turns.get(row).ok_or_else(missing)?;
+        let shared = self.shared.as_mut().ok_or_else(missing)?;
+        self.samples += 1;
+        let round_ns = if context.settings.quick { ROUND_NS_QUICK } else { ROUND_NS };
+        let figures = if turn.is_update {
+            let timing = &mut |pass: &mut dyn FnMut() -> _| timed(round_ns, pass);
+            let figures = shared.update(turn.way, self.samples, timing)?;
+            shared.check_updated(turn.way)?;
+            figures
+        } else {
+            shared.write(turn.way, self.samples)?;
+            shared.read(turn.way, &mut |pass| timed(round_ns, pass))?
+        };
+        let mut sorted = figures;
+        sorted.sort_by(f64::total_cmp);
+        let figure = *sorted.get(sorted.len() / 2).ok_or_else(missing)?;
+        let histogram = sorted.into_iter().map(|figure| (rounded(figure), 1)).collect();
+        Ok(Sample { figure, histogram, ..Sample::default() })
+    }
+
+    fn leave(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// To three digits: single times differ in more, and say no more.
+fn rounded(figure: f64) -> f64 {
+    if figure <= 0.0 {
+        return figure;
+    }
+    let unit = 10_f64.powf(figure.log10().floor() - 2.0);
+    (figure / unit).round() * unit
+}
+
+/// Passes over all elements, as often as there is time for: ns of an element, by groups of passes.
+/// A pass may say what it took itself, in ns of an element; else it is time of the thread on its
+/// CPU.
+fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
+    let mut passes = 1;
+    // The first passes do not count: how many make a group.
+    loop {
+        let begin = thread_cpu_ns();
+        for _ in 0..passes {
+            pass()?;
+        }
+        if thread_cpu_ns() - begin >= GROUP_NS || passes >= PASSES_MAX {
+            break;
+        }
+        passes *= 2;
+    }
+    let (begin, mut figures) = (thread_cpu_ns(), Vec::new());
+    while figures.len() < *GROUPS.start()
+        || (figures.len() < *GROUPS.end() && thread_cpu_ns() - begin < round_ns)
+    {
+        let (from, mut said) = (thread_cpu_ns(), None);
+        for _ in 0..passes {
+            said = pass()?;
+        }
+        let ns = (thread_cpu_ns() - from) as f64;
+        figures.push(said.unwrap_or(ns / f64::from(passes) / f64::from(ways::ELEMENTS)));
+    }
+    Ok(figures)
+}
+
+/// What sharing set out to reach. Reported, never asserted.
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+    let ns = |way: Way| ByRound::of(suite.row(way.name(), READ));
+    let bar = |of: &str, way| {
+        let what = format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
+        least(&what, ns(Way::Syscall).over(&ns(way)).told(), TIMES, Form::of(0, "times"))
+    };
+    vec![bar("BPF map element", Way::Mmap), bar("the recorder's counter", Way::Recorder)]
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_bench_engine::results::Verdict;
+    use trackway_bench_engine::results::fixtures::{steady, suite};
+
+    use super::*;
+
+    #[test]
+    fn bars_are_about_how_elements_are_read() {
+        let rows = [steady("bpf-syscall", READ, 555.0), steady("mmap", READ, 0.7)];
+        let bars = bars(&suite(rows));
+        assert_eq!(bars[0].measured, "793 times (793 to 793)");
+        assert_eq!(
+            [bars[0].verdict, bars[1].verdict],
+            [Verdict::Holds, Verdict::Unknown],
+            "{bars:?}"
+        );
+    }
+
+    #[test]
+    fn groups_are_long_enough_for_the_clock_and_wrong_passes_end_them() {
+        let mut passes = 0;
+        let figures = timed(0, &mut || {
+            passes += 1;
+            Ok(None)
+        });
+        assert_eq!(figures.expect("figures").len(), *GROUPS.start());
+        assert!(passes > 100, "{passes} passes of nothing");
+        let said = timed(0, &mut || Ok(Some(2.5))).expect("figures");
+        assert_eq!(said, [2.5; 5]);
+        timed(0, &mut || Err(Error::output("it", "a wrong value"))).unwrap_err();
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!((rounded(555.4), rounded(0.0), rounded(12_345.0)), (555.0, 0.0, 12_300.0));
+        assert!((rounded(0.71234) - 0.712).abs() < 1e-12);
+    }
+}

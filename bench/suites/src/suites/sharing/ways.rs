@@ -1,0 +1,402 @@
+//! Who reads and updates a thousand elements: a pass does it once with each.
+//!
+//! Main invariant: the values of each sample are others than those of the sample before, and every
+//! pass of readers is held against their sum; what was updated is looked for by another way.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_console::IoError;
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::Layout;
+
+use super::bpf::{Map, Mapped, Program, set_first};
+
+/// Elements that are read and updated, as in the paper.
+pub(super) const ELEMENTS: u32 = 1000;
+/// Elements of the map: a multiple of what a page holds.
+const MAP_ELEMENTS: u32 = 1024;
+/// Element with the first value, for the program that writes.
+const SEED: u32 = MAP_ELEMENTS - 1;
+/// What each value is more than the one before.
+const STRIDE: i32 = 7919;
+/// How often a program runs in one call.
+const RUNS: u32 = 20;
+/// Sub-buffers of the recorder's map, as powers of two: as small as can be, since nothing is
+/// recorded.
+const SUB_SHIFT: u32 = 12;
+const COUNT_SHIFT: u32 = 1;
+
+/// What the kernel says of calls that a map does not have, among its own numbers.
+const ENOTSUPP: i32 = 524;
+
+/// A way to an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// An array in memory of our own: the baseline.
+    Memory,
+    /// The map, mapped.
+    Mmap,
+    /// bpf(2), one element a call.
+    Syscall,
+    /// bpf(2), all elements in a call.
+    Batch,
+    /// A program in the kernel.
+    Program,
+    /// The recorder's code that reads the counters of its programs.
+    Recorder,
+}
+
+impl Way {
+    /// All of them.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Memory, Self::Mmap, Self::Recorder, Self::Program, Self::Batch, Self::Syscall];
+
+    /// Its row.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Mmap => "mmap",
+            Self::Syscall => "bpf-syscall",
+            Self::Batch => "bpf-batch",
+            Self::Program => "bpf-program",
+            Self::Recorder => "trackway-recorder",
+        }
+    }
+
+    /// Whether it writes: the recorder has its programs count, and only reads.
+    pub(super) const fn updates(self) -> bool {
+        !matches!(self, Self::Recorder)
+    }
+}
+
+/// Why a way cannot be had.
+#[derive(Debug, Clone)]
+pub(super) struct Lack {
+    pub(super) words: String,
+    /// Whether it should have worked.
+    pub(super) is_failure: bool,
+}
+
+impl Lack {
+    /// Not allowed, or not known to this kernel; anything else is a mistake.
+    fn of(what: &str, error: &io::Error) -> Self {
+        let words = format!("{what}: {}", IoError::text(error));
+        let code = error.raw_os_error();
+        let is_absent = matches!(code, Some(libc::EPERM | libc::ENOSYS | libc::EINVAL | ENOTSUPP));
+        Self { words, is_failure: !is_absent }
+    }
+
+    /// The same of a program: what the verifier refuses is a mistake, too.
+    fn of_program(error: &io::Error) -> Self {
+        let lack = Self::of("the kernel takes no program of ours", error);
+        Self { is_failure: lack.is_failure || error.raw_os_error() == Some(libc::EINVAL), ..lack }
+    }
+}
+
+/// A thing, or why it cannot be had.
+type Had<T> = std::result::Result<T, Lack>;
+
+fn had<T>(what: &str, tried: io::Result<T>) -> Had<T> {
+    tried.map_err(|error| Lack::of(what, &error))
+}
+
+/// What a pass is timed by: gets passes, gives ns of an element.
+pub(super) type Timing<'t> =
+    &'t mut dyn FnMut(&mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>>;
+
+/// All that elements are in.
+pub(super) struct Shared {
+    memory: Vec<AtomicU64>,
+    map: Had<Map>,
+    mapped: Had<Mapped>,
+    adding: Had<Program>,
+    filling: Had<Program>,
+    batch: Had<()>,
+    buffers: Had<Buffers>,
+    /// What is in it since the latest sample, from the first on.
+    first: u64,
+}
+
+impl Shared {
+    /// Makes what can be had here.
+    pub(super) fn new() -> Self {
+        let map = had("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
+        let with = |map: &Had<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
+        let lack = with(&map);
+        let program = |make: &dyn Fn(&Map) -> io::Result<Program>| match &map {
+            Ok(map) => make(map).map_err(|error| Lack::of_program(&error)),
+            Err(lack) => Err(lack.clone()),
+        };
+        let adding = program(&|map| Program::adding(map, ELEMENTS));
+        let filling = program(&|map| Program::filling(map, ELEMENTS, SEED, STRIDE));
+        let mapped = match &map {
+            Ok(map) => had("the map cannot be mapped", map.mapped()),
+            Err(lack) => Err(lack.clone()),
+        };
+        let batch = match &map {
+            Ok(map) => {
+                let (mut keys, mut values) = ([0; 2], [0; 2]);
+                had("there are no batches", map.get_many(&mut keys, &mut values).map(drop))
+            }
+            Err(_) => lack,
+        };
+        let memory = (0..ELEMENTS).map(|_| AtomicU64::new(0)).collect();
+        Self { memory, map, mapped, adding, filling, batch, buffers: buffers(), first: 0 }
+    }
+
+    /// Why a way cannot be had, if it cannot.
+    pub(super) fn lacks(&self, way: Way) -> Option<&Lack> {
+        match way {
+            Way::Memory => None,
+            Way::Mmap => self.mapped.as_ref().err(),
+            Way::Syscall => self.map.as_ref().err(),
+            Way::Batch => self.batch.as_ref().err(),
+            Way::Program => self.adding.as_ref().err().or(self.filling.as_ref().err()),
+            Way::Recorder => self.buffers.as_ref().err(),
+        }
+    }
+
+    /// The values that there are to be from now on.
+    fn values(&self) -> impl Iterator<Item = u64> + use<> {
+        let first = self.first;
+        (0..u64::from(ELEMENTS)).map(move |at| value(first, at))
+    }
+
+    /// Has others write new values to what `way` will read.
+    pub(super) fn write(&mut self, way: Way, sample: u64) -> Result<()> {
+        self.first = first(sample);
+        if way == Way::Memory {
+            self.values().zip(&self.memory).for_each(|(value, word)| {
+                word.store(value, Ordering::Relaxed);
+            });
+            return Ok(());
+        }
+        if way == Way::Recorder {
+            return self.write_counters();
+        }
+        let map = self.map.as_ref().map_err(failed)?;
+        // A program of the kernel's in one sample, a call for each in the next.
+        match &self.filling {
+            Ok(filling) if way != Way::Program && sample.is_multiple_of(2) => {
+                map.set(SEED, self.first).map_err(io)?;
+                filling.run(1).map_err(io).map(drop)
+            }
+            _ => (0..ELEMENTS)
+                .zip(self.values())
+                .try_for_each(|(key, value)| map.set(key, value).map_err(io)),
+        }
+    }
+
+    fn write_counters(&self) -> Result<()> {
+        let buffers = self.buffers.as_ref().map_err(failed)?;
+        let layout = buffers.layout();
+        let mut bytes = vec![0; layout.cpu_bytes()];
+        for (event, value) in self.values().enumerate() {
+            let at = layout.lost(event);
+            let word = bytes.get_mut(at..at + 8).ok_or_else(|| wrong("a counter is not there"))?;
+            word.copy_from_slice(&value.to_ne_bytes());
+        }
+        set_first(buffers.map_fd(), &mut bytes).map_err(io)
+    }
+
+    /// Reads all elements by `way`, as `timing` says.
+    pub(super) fn read(&mut self, way: Way, timing: Timing<'_>) -> Result<Vec<f64>> {
+        let expected = self.values().fold(0, u64::wrapping_add);
+        let check = |sum: u64| {
+            let is_right = sum == expected;
+            if is_right { Ok(None) } else { Err(wrong("what is read was not written")) }
+        };
+        match way {
+            Way::Memory => timing(&mut || check(sum(black_box(&self.memory)))),
+            Way::Mmap => {
+                let words = self.mapped.as_ref().map_err(failed)?.words();
+                let words = &words[..ELEMENTS as usize];
+                timing(&mut || check(sum(black_box(words))))
+            }
+            Way::Syscall => {
+                let map = self.map.as_ref().map_err(failed)?;
+                timing(&mut || {
+                    let mut sum = 0_u64;
+                    for key in 0..ELEMENTS {
+                        sum = sum.wrapping_add(map.get(key).map_err(io)?);
+                    }
+                    check(sum)
+                })
+            }
+            Way::Batch => {
+                let map = self.map.as_ref().map_err(failed)?;
+                let mut keys = vec![0; ELEMENTS as usize];
+                let mut values = vec![0; ELEMENTS as usize];
+                timing(&mut || {
+                    if !map.get_many(&mut keys, &mut values).map_err(io)? {
+                        return Err(wrong("not all elements were read"));
+                    }
+                    check(values.iter().copied().fold(0, u64::wrapping_add))
+                })
+            }
+            Way::Program => {
+                let adding = self.adding.as_ref().map_err(failed)?;
+                timing(&mut || {
+                    let ran = adding.run(RUNS).map_err(io)?;
+                    if ran.answer != expected as u32 {
+                        return Err(wrong("what is read was not written"));
+                    }
+                    Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
+                })
+            }
+            Way::Recorder => {
+                let buffers = self.buffers.as_ref().map_err(failed)?;
+                timing(&mut || {
+                    let events = 0..ELEMENTS as usize;
+                    check(events.fold(0, |sum, event| {
+                        u64::wrapping_add(sum, buffers.lost(black_box(event)))
+                    }))
+                })
+            }
+        }
+    }
+
+    /// Updates all elements by `way`, as `timing` says: with other values in each sample.
+    pub(super) fn update(&mut self, way: Way, sample: u64, timing: Timing<'_>) -> Result<Vec<f64>> {
+        let first = first(sample);
+        self.first = first;
+        let fill = |words: &[AtomicU64]| {
+            for (at, word) in words.iter().enumerate() {
+                word.store(value(first, at as u64), Ordering::Relaxed);
+            }
+            Ok(None)
+        };
+        match way {
+            Way::Memory => timing(&mut || fill(black_box(&self.memory))),
+            Way::Mmap => {
+                let words = self.mapped.as_ref().map_err(failed)?.words();
+                let words = &words[..ELEMENTS as usize];
+                timing(&mut || fill(black_box(words)))
+            }
+            Way::Syscall => {
+                let map = self.map.as_ref().map_err(failed)?;
+                timing(&mut || {
+                    let all = (0..ELEMENTS).zip(self.values());
+                    for (key, value) in all {
+                        map.set(key, value).map_err(io)?;
+                    }
+                    Ok(None)
+                })
+            }
+            Way::Batch => {
+                let map = self.map.as_ref().map_err(failed)?;
+                let mut keys: Vec<u32> = (0..ELEMENTS).collect();
+                let mut values: Vec<u64> = self.values().collect();
+                timing(&mut || match map.set_many(&mut keys, &mut values).map_err(io)? {
+                    true => Ok(None),
+                    false => Err(wrong("not all elements were updated")),
+                })
+            }
+            Way::Program => {
+                let filling = self.filling.as_ref().map_err(failed)?;
+                self.map.as_ref().map_err(failed)?.set(SEED, first).map_err(io)?;
+                timing(&mut || {
+                    let ran = filling.run(RUNS).map_err(io)?;
+                    Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
+                })
+            }
+            Way::Recorder => Err(wrong("the recorder only reads")),
+        }
+    }
+
+    /// Looks for what `way` has just written, by another way.
+    pub(super) fn check_updated(&self, way: Way) -> Result<()> {
+        let of = |words: &[AtomicU64]| -> Vec<u64> {
+            words.iter().take(ELEMENTS as usize).map(|word| word.load(Ordering::Relaxed)).collect()
+        };
+        let found = match (way, &self.map, &self.mapped) {
+            (Way::Memory, ..) => of(&self.memory),
+            (Way::Syscall | Way::Batch | Way::Program, _, Ok(mapped)) => of(mapped.words()),
+            (_, Ok(map), _) => {
+                (0..ELEMENTS).map(|key| map.get(key).map_err(io)).collect::<Result<_>>()?
+            }
+            (_, Err(lack), _) => return Err(failed(lack)),
+        };
+        let is_right = found.into_iter().eq(self.values());
+        if is_right { Ok(()) } else { Err(wrong("what was updated is not there")) }
+    }
+}
+
+/// The first value of a sample: none that was there before, and more than 32 bits of it.
+const fn first(sample: u64) -> u64 {
+    sample.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The value of an element.
+const fn value(first: u64, at: u64) -> u64 {
+    first.wrapping_add(at * STRIDE as u64)
+}
+
+/// One load for each: they are atomics, which no compiler reads several at a time.
+#[inline(never)]
+fn sum(words: &[AtomicU64]) -> u64 {
+    words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
+}
+
+/// The recorder's map of one CPU, with a counter for each element.
+fn buffers() -> Had<Buffers> {
+    let layout = Layout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
+    let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
+    had("the kernel gives no map for events", layout.and_then(|it| Buffers::new(it, 1, true)))
+}
+
+fn failed(lack: &Lack) -> Error {
+    wrong(&lack.words)
+}
+
+fn io(error: io::Error) -> Error {
+    Error::io("bpf(2)")(error)
+}
+
+fn wrong(message: &str) -> Error {
+    Error::output("sharing", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn once(pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
+        pass().map(|said| vec![said.unwrap_or(1.0)])
+    }
+
+    #[test]
+    fn every_way_reads_what_others_wrote_and_others_find_what_it_writes() {
+        let mut shared = Shared::new();
+        for (number, way) in Way::ALL.into_iter().enumerate() {
+            if let Some(lack) = shared.lacks(way) {
+                assert!(!lack.is_failure, "{lack:?}");
+                eprintln!("skipped, because {}: {}", lack.words, way.name());
+                continue;
+            }
+            let sample = 2 * number as u64;
+            for sample in [sample, sample + 1] {
+                shared.write(way, sample).expect("written");
+                shared.read(way, &mut once).expect("what was written");
+            }
+            if way.updates() {
+                shared.update(way, sample + 100, &mut once).expect("updated");
+                shared.check_updated(way).expect("what was updated");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_found() {
+        let mut shared = Shared::new();
+        shared.write(Way::Memory, 1).expect("written");
+        shared.memory[999].fetch_add(1, Ordering::Relaxed);
+        shared.read(Way::Memory, &mut once).expect_err("one value is another");
+        shared.update(Way::Memory, 2, &mut once).expect("updated");
+        shared.memory[0].fetch_add(1, Ordering::Relaxed);
+        shared.check_updated(Way::Memory).expect_err("one value is another");
+    }
+}

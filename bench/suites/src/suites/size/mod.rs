@@ -1,0 +1,327 @@
+//! Bytes on disk for the same events in every tracer that writes files.
+//!
+//! Each writes two traces, one with four times as many events as the other: what the larger one has
+//! more, for each event that it has more, is what an event takes, with its part of what packets,
+//! pages and indexes take; what is left of a trace without its events is there once.
+
+mod written;
+
+use std::process::Command;
+
+use trackway_bench_engine::case::{Case, Mode, Payload, Plan};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workload;
+use trackway_bench_engine::host::workspace::has;
+use trackway_bench_engine::ratios::at_most;
+use trackway_bench_engine::ratios::{ByRound, Form, most};
+use trackway_bench_engine::results::{Account, Bar, SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+use trackway_bench_engine::tracer::{Availability, Tracer};
+
+use crate::tracers::{self, Trackway, name, paced_arguments};
+use written::{ONCE, Written, bytes_of, sample};
+
+/// Its name.
+const NAME: &str = "size";
+/// Events of a batch, and the rest after it in µs, so that no recorder loses any.
+const BATCH_EVENTS: u64 = 2500;
+const REST_US: u64 = 1000;
+/// Batches of the smaller trace, and how many times as many the larger one has.
+const BATCHES: u32 = 10;
+const TIMES: u32 = 4;
+
+/// Text of a trace of ours, as babeltrace2 writes it: what anything binary is for.
+const TEXT: &str = "babeltrace2-text";
+/// The case of an event that has more than thirty before it, whose header has an id of its own.
+const AMONG_MANY: &str = "u32, after 30 others";
+
+/// Tracers that write files, and how they are told to keep everything.
+const WRITERS: [(&str, Mode); 8] = [
+    (name::TRACKWAY, Mode::Steady),
+    (name::TRACKWAY_PRINTF, Mode::Steady),
+    (name::LTTNG, Mode::Steady),
+    (name::TRACEF, Mode::Steady),
+    (name::UFTRACE, Mode::Steady),
+    (name::FTRACE_MARKER, Mode::Producer),
+    (name::FTRACE_UPROBE, Mode::Producer),
+    (name::PERF, Mode::Steady),
+];
+
+/// What each of them writes, if it can, and how it is called.
+fn cases() -> [(Case, &'static str); 3] {
+    let record = Case { payload: Payload::Record, ..Case::SIMPLEST };
+    [Case::SIMPLEST, record, Case::PRINTF].map(|case| (case, case.payload.title()))
+}
+
+/// A row: which tracer writes what, and whether it is turned into text.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    tracer: usize,
+    mode: Mode,
+    case: Case,
+    is_text: bool,
+    /// Whether numbers are digits: later ones have more of them, so that nothing can be said of
+    /// what is there once.
+    has_digits: bool,
+}
+
+/// The suite.
+#[derive(Default)]
+pub(crate) struct Size {
+    tracers: Vec<Box<dyn Tracer>>,
+    rows: Vec<Row>,
+}
+
+impl Suite for Size {
+    fn about(&self) -> About {
+        About {
+            name: NAME,
+            title: "Bytes on disk of an event",
+            repeats: "design, bars",
+            unit: Unit::BytesPerEvent,
+            x_axis: "",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 8.0 } else { 60.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        WRITERS.iter().map(|writer| writer.0).chain([TEXT]).collect()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for tracer in tracers::all() {
+            let writer = WRITERS.iter().find(|writer| writer.0 == tracer.name());
+            let Some(&(name, mode)) = writer else { continue };
+            if context.settings.wants(name) || is_ours(name) {
+                self.add(context, tracer, mode, &cases(), &mut entries)?;
+            }
+            if name == name::TRACKWAY {
+                let many = Box::new(Trackway::among_many());
+                self.add(context, many, mode, &[(Case::SIMPLEST, AMONG_MANY)], &mut entries)?;
+            }
+        }
+        // Text stands below what it is text of.
+        let (rows, mut entries) = last_text(std::mem::take(&mut self.rows), entries);
+        self.rows = rows;
+        self.add_control(&mut entries);
+        tell_beside(&mut entries);
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let row = self.rows[row];
+        let tracer = self.tracers[row.tracer].as_mut();
+        let few = row.write(tracer, context, BATCHES)?;
+        let many = row.write(tracer, context, BATCHES * TIMES)?;
+        let mut found = sample(tracer.name(), &few, &many)?;
+        if row.has_digits {
+            found.extra.retain(|extra| extra.0 != ONCE);
+        }
+        Ok(found)
+    }
+
+    fn leave(&mut self) {
+        for tracer in &mut self.tracers {
+            tracer.tear_down();
+        }
+        self.tracers.clear();
+        self.rows.clear();
+    }
+}
+
+impl Size {
+    /// Rows of a tracer.
+    fn add(
+        &mut self,
+        context: &SuiteContext<'_>,
+        mut tracer: Box<dyn Tracer>,
+        mode: Mode,
+        cases: &[(Case, &str)],
+        entries: &mut Vec<Entry>,
+    ) -> Result<()> {
+        let ready = set_up(context, tracer.as_mut())?;
+        let name = tracer.name();
+        for &(case, title) in cases.iter().filter(|(case, _)| tracer.supports(case)) {
+            // Our traces are also read.
+            let is_read = is_ours(name) && title != AMONG_MANY && context.settings.wants(TEXT);
+            let texts: &[bool] = if is_read { &[false, true] } else { &[false] };
+            for &is_text in texts {
+                let tracer = if is_text { TEXT } else { name };
+                let mut entry = Entry {
+                    tracer: tracer.to_owned(),
+                    case: title.to_owned(),
+                    command: format!("trackway bench {NAME} --tracers {tracer}"),
+                    ..ready.clone()
+                };
+                if is_text && !has("babeltrace2") {
+                    entry.absent = Some("babeltrace2 is not installed".to_owned());
+                }
+                entries.push(entry);
+                let is_formatted = case == Case::PRINTF || name == name::FTRACE_MARKER;
+                let (tracer, has_digits) = (self.tracers.len(), is_text || is_formatted);
+                self.rows.push(Row { tracer, mode, case, is_text, has_digits });
+            }
+        }
+        self.tracers.push(tracer);
+        Ok(())
+    }
+
+    /// The first row a second time.
+    fn add_control(&mut self, entries: &mut Vec<Entry>) {
+        let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
+        let tracer = format!("{} again", first.tracer);
+        entries.push(Entry { is_control: true, beside: Some(0), tracer, ..first.clone() });
+        self.rows.push(self.rows[0]);
+    }
+}
+
+/// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> {
+    context.progress.say(&format!("setting up {}", tracer.name()));
+    let ready = Entry { records: true, ..Entry::default() };
+    match tracer.availability(context.place) {
+        Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..ready }),
+        Availability::Ready => match tracer.set_up(context.place) {
+            Ok(()) => Ok(ready),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error) => Ok(Entry { failed: Some(error.to_string()), ..ready }),
+        },
+    }
+}
+
+/// Whether it is what others are told in terms of.
+fn is_ours(name: &str) -> bool {
+    [name::TRACKWAY, name::TRACKWAY_PRINTF].contains(&name)
+}
+
+/// Rows and entries with those of text at the end.
+fn last_text(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
+    let both = rows.into_iter().zip(entries);
+    let (text, others): (Vec<_>, Vec<_>) = both.partition(|one| one.0.is_text);
+    others.into_iter().chain(text).unzip()
+}
+
+/// Each row beside ours of the same case: of text, that of `trackway_printf`.
+fn tell_beside(entries: &mut [Entry]) {
+    for at in 0..entries.len() {
+        let entry = &entries[at];
+        let is_it =
+            |one: &Entry| is_ours(&one.tracer) && one.case == entry.case && one.can_be_measured();
+        let ours = entries.iter().position(is_it).filter(|_| !is_ours(&entry.tracer));
+        entries[at].beside = entry.beside.or(ours);
+    }
+}
+
+impl Row {
+    /// Writes a trace of so many batches.
+    fn write(
+        self,
+        tracer: &mut dyn Tracer,
+        context: &SuiteContext<'_>,
+        batches: u32,
+    ) -> Result<Written> {
+        let place = context.place;
+        let plan = Plan { warm_up: 0, batches };
+        let pace = (BATCH_EVENTS, REST_US);
+        let arguments = paced_arguments(self.case.payload.work(), &self.case, &plan, pace);
+        let output = tracer.emit(place, &self.case, self.mode, &arguments)?;
+        let emitted = workload::emitted_by_thread(&workload::batches(&output)?);
+        let account = tracer.account(place, &emitted)?;
+        let account = account.ok_or_else(|| Error::output(tracer.name(), "it says nothing"))?;
+        let output = tracer.output(place);
+        let output = output.ok_or_else(|| Error::output(tracer.name(), "it writes no files"))?;
+        if !self.is_text {
+            return Ok(Written { bytes: bytes_of(&output, 0)?, account });
+        }
+        let mut command = Command::new("babeltrace2");
+        let text = child::run(command.arg(&output), TEXT)?.stdout;
+        let (bytes, lines) = (text.len() as u64, text.lines().count() as u64);
+        Ok(Written { bytes, account: Account { recorded: lines, record_bytes: 0, ..account } })
+    }
+}
+
+/// Most bytes that the record of an event with one `u32` may take, if it is among the first thirty
+/// kinds of a channel, and if not.
+const RECORD_BYTES: f64 = 8.0;
+const LATER_RECORD_BYTES: f64 = 10.0;
+
+/// What Trackway set out to reach that this suite shows.
+pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+    let one = Case::SIMPLEST.payload.title();
+    // The long header, once in so many records, is not what is asked about.
+    let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
+    let ours = |case: &str| suite.row(name::TRACKWAY, case).filter(|row| row.spread.is_some());
+    let record = |case: &str| ours(case).and_then(|row| row.bytes_per_event).map(round);
+    let on_disk = |tracer: &str| ByRound::of(suite.row(tracer, one));
+    let words = |bytes: f64| format!("{bytes:.2}");
+    vec![
+        at_most(
+            &format!("record of an event with one u32: at most {RECORD_BYTES} bytes"),
+            record(one),
+            RECORD_BYTES,
+            words,
+        ),
+        at_most(
+            &format!("the same after thirty other kinds: at most {LATER_RECORD_BYTES} bytes"),
+            record(AMONG_MANY),
+            LATER_RECORD_BYTES,
+            words,
+        ),
+        most(
+            "on disk, with packets and all: less than LTTng-UST's",
+            on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).told(),
+            1.0,
+            Form::PART,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_bench_engine::results::Row as Figures;
+    use trackway_bench_engine::results::Verdict;
+    use trackway_bench_engine::results::fixtures::{steady, suite};
+
+    use super::*;
+
+    #[test]
+    fn text_stands_beside_ours_of_the_same_case() {
+        let entry = |tracer: &str, case: &str| Entry {
+            tracer: tracer.to_owned(),
+            case: case.to_owned(),
+            ..Entry::default()
+        };
+        let mut entries = [
+            entry(name::TRACKWAY, "u32"),
+            entry(name::TRACKWAY_PRINTF, "text"),
+            entry(TEXT, "u32"),
+            entry(name::TRACEF, "text"),
+            entry(name::PERF, "other"),
+        ];
+        tell_beside(&mut entries);
+        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
+        assert_eq!(beside, [None, None, Some(0), Some(1), None]);
+    }
+
+    #[test]
+    fn bars_are_of_records_and_of_files() {
+        let ours = Figures { bytes_per_event: Some(8.004), ..steady(name::TRACKWAY, "u32", 8.02) };
+        let later =
+            Figures { bytes_per_event: Some(10.3), ..steady(name::TRACKWAY, AMONG_MANY, 10.4) };
+        let bars = bars(&suite([ours, later, steady(name::LTTNG, "u32", 10.03)]));
+        let found: Vec<(&str, Verdict)> =
+            bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
+        let expected = [
+            ("8.00", Verdict::Holds),
+            ("10.30", Verdict::Misses),
+            ("0.80 of it (0.80 to 0.80)", Verdict::Holds),
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,94 @@
+//! Traces that were written: their bytes, and the straight line through two of them.
+
+use std::fs;
+use std::path::Path;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::suite::Sample;
+
+/// Deepest folder of a trace.
+const DEPTH_MAX: u32 = 8;
+/// What a trace has besides its events, in bytes.
+pub(super) const ONCE: &str = "bytes once";
+/// Its bytes for each event, all in all, of the larger one.
+const ALL: &str = "bytes/event of 100,000, all in all";
+
+/// A trace that was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// All of its files.
+    pub(super) bytes: u64,
+    /// What became of the events.
+    pub(super) account: Account,
+}
+
+/// Bytes of a file, or of all files in a folder and below.
+pub(super) fn bytes_of(path: &Path, depth: u32) -> Result<u64> {
+    let what = || format!("cannot look at {path:?}");
+    let metadata = fs::symlink_metadata(path).map_err(Error::io(what()))?;
+    if !metadata.is_dir() {
+        return Ok(if metadata.is_file() { metadata.len() } else { 0 });
+    }
+    if depth == DEPTH_MAX {
+        return Err(Error::output(path.display().to_string(), "it is too deep for a trace"));
+    }
+    let mut sum = 0;
+    for entry in fs::read_dir(path).map_err(Error::io(what()))? {
+        sum += bytes_of(&entry.map_err(Error::io(what()))?.path(), depth + 1)?;
+    }
+    Ok(sum)
+}
+
+/// The straight line through two traces: its slope is the figure.
+pub(super) fn sample(tracer: &str, few: &Written, many: &Written) -> Result<Sample> {
+    let more = many.account.recorded.saturating_sub(few.account.recorded);
+    if more == 0 || many.bytes <= few.bytes {
+        let message = format!(
+            "{} events take {} bytes, {} take {}",
+            few.account.recorded, few.bytes, many.account.recorded, many.bytes
+        );
+        return Err(Error::output(tracer, message));
+    }
+    let slope = (many.bytes - few.bytes) as f64 / more as f64;
+    let once = few.bytes as f64 - slope * few.account.recorded as f64;
+    let mut account = few.account;
+    account.add(&many.account);
+    let all = many.bytes as f64 / many.account.recorded as f64;
+    let extra = vec![(ONCE, once), (ALL, all)];
+    Ok(Sample { figure: slope, account: Some(account), extra, ..Sample::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(bytes: u64, recorded: u64) -> Written {
+        Written { bytes, account: Account { emitted: recorded, recorded, ..Account::default() } }
+    }
+
+    #[test]
+    fn what_is_there_once_is_told_from_what_each_event_takes() {
+        let found = sample("it", &written(1800, 100), &written(4200, 400)).expect("a line");
+        assert_eq!(found.figure, 8.0);
+        assert_eq!(found.extra, [(ONCE, 1000.0), (ALL, 10.5)]);
+        assert_eq!(found.account.map(|account| account.recorded), Some(500));
+        for (few, many) in [((10, 1), (10, 2)), ((10, 2), (20, 2)), ((0, 0), (0, 0))] {
+            assert!(sample("it", &written(few.0, few.1), &written(many.0, many.1)).is_err());
+        }
+    }
+
+    #[test]
+    fn all_files_of_a_trace_count() {
+        let dir = std::env::temp_dir().join(format!("trackway-size-{}", std::process::id()));
+        fs::create_dir_all(dir.join("trace/index")).expect("folders");
+        for (file, bytes) in [("trace/stream", 100), ("trace/index/stream", 10), ("metadata", 1)] {
+            fs::write(dir.join(file), vec![0; bytes]).expect("a file");
+        }
+        std::os::unix::fs::symlink("/etc/passwd", dir.join("link")).expect("a link");
+        assert_eq!(bytes_of(&dir, 0).expect("bytes"), 111);
+        assert_eq!(bytes_of(&dir.join("trace/stream"), 0).expect("bytes"), 100);
+        assert!(bytes_of(&dir.join("none"), 0).is_err() && bytes_of(&dir, DEPTH_MAX).is_err());
+        fs::remove_dir_all(dir).expect("removed");
+    }
+}

@@ -1,0 +1,433 @@
+//! What tracing system calls costs: getppid(2), and openat(2) of longer and longer names, one after
+//! another; and how much of it recorders bring to disk.
+//!
+//! A tracer's run of openat has all lengths, one behind the other: its rows of a round are of the
+//! same run.
+
+mod goals;
+
+use std::collections::BTreeMap;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::results::{Account, Row, SuiteRows, Unit};
+use trackway_bench_engine::settings::Settings;
+use trackway_bench_engine::stats::{self, Spread};
+use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
+
+use crate::tracers::kernel::{
+    Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
+};
+
+pub(crate) use goals::bars;
+
+/// Batches of a run, of which the first do not count.
+const BATCHES: u64 = 150;
+const WARM_UP: u64 = 25;
+/// Calls of a batch: a fraction of a millisecond, so that most batches are not interrupted, even
+/// where others compete for the CPUs.
+const GETPPID_EVENTS: u64 = 1000;
+const OPENAT_EVENTS: u64 = 200;
+/// Calls that are measured one by one.
+const SINGLES: u64 = 20_000;
+/// By how much fewer calls strace is given, because each takes so much longer.
+const STRACE_LESS: u64 = 100;
+/// Lengths of names that openat(2) gets, as the workload has them.
+const NAME_BYTES: [u64; 6] = [0, 15, 31, 63, 127, 255];
+/// Calls in a turn of the paced workload, of a millisecond: a million events a second.
+const PACED_CALLS: u64 = 500;
+const PACED_US: u64 = 1000;
+/// How long recorders drain, in ms.
+const DRAIN_MS: u64 = 1000;
+const DRAIN_MS_QUICK: u64 = 300;
+/// The case that bars are about, and what its calls are.
+const GETPPID: &str = "getppid";
+const PACED: &str = "a million events/s asked for, to disk";
+const FLAT_OUT: &str = "as many events/s as can be, to disk";
+
+/// What else is known: of what was added, beside ftrace's in the same round;
+const OF_FTRACE: &str = "added, in terms of what ftrace adds";
+/// of an event's bytes in another layout;
+const IN_LTTNGS: &str = "bytes of an event in LTTng's layout";
+const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
+/// of recorders: percent of a CPU, and events a second that there were.
+const RECORDER: &str = "recorder, % of a CPU";
+const EMITTED: &str = "events/s emitted";
+/// Of the events that it has in the end, percent that were still in buffers when the last was made.
+const LATER: &str = "written after the program's end, %";
+/// What was taken out of each single call: reading the clock twice.
+const CLOCK: &str = "measuring a single call, ns";
+/// Events that the tracer says it has lost, of everything that it traced.
+const LOST: &str = "lost, of everything that was traced";
+
+/// All that take part, the untraced first: the others are told in its terms.
+const TRACERS: [KernelTracer; 11] = [
+    KernelTracer::Untraced,
+    KernelTracer::Trackway,
+    KernelTracer::TrackwayTree,
+    KernelTracer::TrackwayTracefs,
+    KernelTracer::FtraceRaw,
+    KernelTracer::FtraceSyscalls,
+    KernelTracer::Perf,
+    KernelTracer::Bpftrace,
+    KernelTracer::Strace,
+    KernelTracer::Sysdig,
+    KernelTracer::Systemtap,
+];
+/// Those that keep events on disk.
+const RECORDERS: [KernelTracer; 4] = [
+    KernelTracer::Trackway,
+    KernelTracer::TrackwayTracefs,
+    KernelTracer::FtraceRaw,
+    KernelTracer::Perf,
+];
+
+/// What a row's turn is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// getppid(2): ns of a call.
+    Getppid,
+    /// openat(2) of a name of so many bytes, by its place in [`NAME_BYTES`]: ns of a call.
+    Openat(usize),
+    /// A million events a second, to disk.
+    Paced,
+    /// As many as threads on all CPUs make.
+    FlatOut,
+}
+
+impl Turn {
+    fn words(self) -> String {
+        match self {
+            Self::Getppid => GETPPID.to_owned(),
+            Self::Openat(at) => format!("openat, a name of {} bytes", NAME_BYTES[at]),
+            Self::Paced => PACED.to_owned(),
+            Self::FlatOut => FLAT_OUT.to_owned(),
+        }
+    }
+
+    const fn is_call(self) -> bool {
+        matches!(self, Self::Getppid | Self::Openat(_))
+    }
+
+    fn of(tracer: KernelTracer) -> Vec<Self> {
+        let mut turns = vec![Self::Getppid];
+        turns.extend((0..NAME_BYTES.len()).map(Self::Openat));
+        if RECORDERS.contains(&tracer) {
+            turns.extend([Self::Paced, Self::FlatOut]);
+        }
+        turns
+    }
+}
+
+/// A row: who does what. `again` is the untraced one's second, the control.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    tracer: KernelTracer,
+    turn: Turn,
+    again: bool,
+}
+
+/// What a run of openat left for the other lengths' rows.
+type Left = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
+
+/// The suite.
+#[derive(Debug, Default)]
+pub(crate) struct Syscall {
+    tracers: Option<KernelTracers>,
+    rows: Vec<Place>,
+    left: Left,
+}
+
+impl Syscall {
+    fn set_up(&mut self, context: &SuiteContext<'_>) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for tracer in TRACERS {
+            let name = tracer.name();
+            if tracer != KernelTracer::Untraced && !context.settings.wants(name) {
+                continue;
+            }
+            context.progress.say(&format!("setting up {name}"));
+            let absent = self.tracers.as_ref().and_then(|all| all.absence(context.place, tracer));
+            // What is absent is so once.
+            let turns = if absent.is_some() { vec![Turn::Getppid] } else { Turn::of(tracer) };
+            for turn in turns {
+                entries.push(entry(tracer, turn, absent.clone()));
+                self.rows.push(Place { tracer, turn, again: false });
+            }
+        }
+        let control = Entry {
+            tracer: format!("{} again", KernelTracer::Untraced.name()),
+            is_control: true,
+            ..entry(KernelTracer::Untraced, Turn::Getppid, None)
+        };
+        entries.push(control);
+        let (tracer, turn) = (KernelTracer::Untraced, Turn::Getppid);
+        self.rows.push(Place { tracer, turn, again: true });
+        entries
+    }
+
+    /// For each row, the one that it is told in terms of: of the same case, untraced, or, of what
+    /// arrives on disk, ours.
+    fn beside(&self) -> Vec<Option<usize>> {
+        let other = |row: &Place| {
+            let tracer =
+                if row.turn.is_call() { KernelTracer::Untraced } else { KernelTracer::Trackway };
+            let is_it =
+                |other: &Place| other.tracer == tracer && other.turn == row.turn && !other.again;
+            let found = self.rows.iter().position(is_it)?;
+            (tracer != row.tracer || row.again).then_some(found)
+        };
+        self.rows.iter().map(other).collect()
+    }
+
+    fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+        let tracers = self.tracers.as_ref();
+        let tracers = tracers.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
+        tracers.run(tracer, job)
+    }
+
+    fn getppid(&self, context: &SuiteContext<'_>, tracer: KernelTracer) -> Result<Sample> {
+        let less = less(tracer, context.settings);
+        let (events, singles) = ((GETPPID_EVENTS / less).max(10), SINGLES / less);
+        let arguments = words(GETPPID, &[BATCHES, events, singles]);
+        let job = calls(context, &arguments, GETPPID);
+        let ran = self.run(tracer, &job)?;
+        let mut medians = medians(&ran)?;
+        let figure = medians.remove(&0).ok_or_else(|| Error::output("workload", "no batches"))?;
+        let emitted = 2 * (BATCHES * events + singles);
+        let (histogram, clock_ns) = single_calls(&ran)?;
+        let (account, mut extra) = told(&ran, emitted);
+        extra.extend(clock_ns.map(|ns| (CLOCK, ns)));
+        Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
+    }
+
+    /// The row of one length; the run's others are kept for their rows.
+    fn openat(
+        &mut self,
+        context: &SuiteContext<'_>,
+        tracer: KernelTracer,
+        again: bool,
+        at: usize,
+    ) -> Result<Sample> {
+        let key = (tracer, again);
+        if let Some(sample) = self.left.get_mut(&key).and_then(|left| left[at].take()) {
+            return Ok(sample);
+        }
+        let events = (OPENAT_EVENTS / less(tracer, context.settings)).max(10);
+        let arguments = words("openat", &[BATCHES, events]);
+        let job = calls(context, &arguments, "openat");
+        let ran = self.run(tracer, &job)?;
+        let mut samples = shared(&ran, 2 * BATCHES * events)?;
+        let sample = samples[at].take();
+        self.left.insert(key, samples);
+        sample.ok_or_else(|| Error::output("workload", "no batches of that length"))
+    }
+
+    fn drain(
+        &self,
+        context: &SuiteContext<'_>,
+        tracer: KernelTracer,
+        turn: Turn,
+    ) -> Result<Sample> {
+        let ms = if context.settings.quick { DRAIN_MS_QUICK } else { DRAIN_MS };
+        let arguments = if turn == Turn::Paced {
+            words("paced", &[ms * 1000 / PACED_US, PACED_CALLS, PACED_US])
+        } else {
+            words("for", &[context.cpus as u64, ms])
+        };
+        let program = context.place.path(PROGRAM).display().to_string();
+        let folder = context.place.path("").display().to_string();
+        let before = [program.clone(), "written".to_owned(), folder];
+        let after = [&[program], arguments.as_slice()].concat();
+        let job = Job {
+            events: KernelEvents::OneCall(GETPPID),
+            work: Work::Whole(&before, &after),
+            ..calls(context, &[], GETPPID)
+        };
+        drained(&self.run(tracer, &job)?)
+    }
+}
+
+fn entry(tracer: KernelTracer, turn: Turn, absent: Option<String>) -> Entry {
+    let name = tracer.name();
+    Entry {
+        tracer: name.to_owned(),
+        case: turn.words(),
+        x: match turn {
+            Turn::Openat(at) => Some(NAME_BYTES[at] as f64),
+            _ => None,
+        },
+        absent,
+        unit: (!turn.is_call()).then_some(Unit::EventsPerSecond),
+        records: tracer != KernelTracer::Untraced,
+        command: format!("trackway bench syscall --tracers {name}"),
+        ..Entry::default()
+    }
+}
+
+/// By how much fewer calls there are.
+fn less(tracer: KernelTracer, settings: &Settings) -> u64 {
+    let strace = if tracer == KernelTracer::Strace { STRACE_LESS } else { 1 };
+    strace * if settings.quick { 5 } else { 1 }
+}
+
+fn words(word: &str, numbers: &[u64]) -> Vec<String> {
+    [word.to_owned()].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
+}
+
+/// Calls one after another, all system calls being traced.
+fn calls<'a>(context: &SuiteContext<'a>, arguments: &'a [String], call: &'a str) -> Job<'a> {
+    let work = Work::Ours(arguments);
+    Job { place: context.place, events: KernelEvents::Calls, keep: Keep::Disk, call, work }
+}
+
+/// Medians of batches, in ns of a call, by the bytes of names.
+fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
+    let mut all: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for line in ran.stdout.lines().filter(|line| line.starts_with("batch ")) {
+        let [bytes, number, events, ns] =
+            trackway_bench_engine::host::workload::numbers(line, "batch")?;
+        if number >= WARM_UP && events > 0 {
+            all.entry(bytes).or_default().push(ns as f64 / events as f64);
+        }
+    }
+    let median = |(bytes, all): (u64, Vec<f64>)| Some((bytes, Spread::of(&all)?.median));
+    Ok(all.into_iter().filter_map(median).collect())
+}
+
+/// How often which figure was seen.
+type Histogram = Vec<(f64, u64)>;
+
+/// Times of single calls, less what measuring one takes; that, if the workload says so. What is
+/// left can be less than nothing, by as much as readings of the clock differ.
+fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
+    if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
+        return Ok((Vec::new(), None));
+    }
+    let [clock] = ran.numbers("clock")?;
+    let clock_ns = clock as f64;
+    let mut histogram = Vec::new();
+    for line in ran.stdout.lines().filter(|line| line.starts_with("single ")) {
+        let [ns, count] = trackway_bench_engine::host::workload::numbers(line, "single")?;
+        histogram.push((stats::placed(ns as f64 - clock_ns), count));
+    }
+    Ok((histogram, Some(clock_ns)))
+}
+
+/// What became of so many events, and what else the tracer says.
+fn told(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
+    let Some(found) = ran.found else { return (None, Vec::new()) };
+    let mut extra = vec![(LOST, found.lost as f64)];
+    if let Some(bytes) = found.lttng_bytes {
+        extra.push((IN_LTTNGS, bytes as f64 / found.events.max(1) as f64));
+        // Of the same run: how far events lie apart is what others do, and differs between rounds.
+        extra.push((OF_LTTNGS, found.bytes as f64 / bytes.max(1) as f64));
+    }
+    (Some(found.account_of_call(emitted)), extra)
+}
+
+/// The samples of all lengths. No tracer says which of its events had which: each length has its
+/// part of them.
+fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.len()]> {
+    let count = NAME_BYTES.len() as u64;
+    let (account, extra) = told(ran, emitted_each * count);
+    if let Some(account) = account.filter(|account| !account.is_complete()) {
+        let message = format!("events do not add up: {}", account.words());
+        return Err(Error::output("openat", message));
+    }
+    let mut medians = medians(ran)?;
+    let mut samples = [const { None }; NAME_BYTES.len()];
+    for (at, bytes) in NAME_BYTES.iter().enumerate() {
+        let Some(figure) = medians.remove(bytes) else { continue };
+        let part = |of: u64| of / count + u64::from((at as u64) < of % count);
+        let account = account.map(|all| Account {
+            emitted: emitted_each,
+            recorded: part(all.recorded),
+            lost: emitted_each - part(all.recorded),
+            overwritten: 0,
+            record_bytes: part(all.record_bytes),
+        });
+        samples[at] = Some(Sample { figure, account, extra: extra.clone(), ..Sample::default() });
+    }
+    Ok(samples)
+}
+
+/// What arrived on disk, of a second: until the program had ended, by the part of the tracer's
+/// bytes that was written then. The rest was in buffers, which are written in no time of the
+/// program's.
+fn drained(ran: &Ran) -> Result<Sample> {
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
+    let threads = trackway_bench_engine::host::workload::emitted(&lines.join("\n"))?;
+    let emitted = 2 * threads.iter().map(|thread| thread.events).sum::<u64>();
+    let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or(0).max(1);
+    let [ns, _, tracers_ns] = ran.numbers("load")?;
+    let [written] = ran.numbers("written")?;
+    let found = ran.found.unwrap_or_default();
+    let account = found.account_of_call(emitted);
+    // Headers of packets are written, too, and are in no event's bytes.
+    let in_time = (written as f64 / found.bytes.max(1) as f64).min(1.0);
+    let each_second = |events: f64| events / (longest_ns as f64 / 1e9);
+    Ok(Sample {
+        figure: each_second(account.recorded as f64 * in_time),
+        account: Some(account),
+        extra: vec![
+            (EMITTED, each_second(emitted as f64)),
+            (LATER, (1.0 - in_time) * 100.0),
+            (RECORDER, tracers_ns as f64 / ns.max(1) as f64 * 100.0),
+        ],
+        ..Sample::default()
+    })
+}
+
+impl Suite for Syscall {
+    fn about(&self) -> About {
+        About {
+            name: "syscall",
+            title: "What tracing system calls costs",
+            repeats: "survey, Table V and Figure 9",
+            unit: Unit::NsPerCall,
+            x_axis: "bytes of the name",
+        }
+    }
+
+    fn seconds(&self, settings: &Settings) -> f64 {
+        if settings.quick { 15.0 } else { 170.0 }
+    }
+
+    fn tracers(&self) -> Vec<&'static str> {
+        TRACERS.map(KernelTracer::name).into()
+    }
+
+    fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+        self.tracers = Some(KernelTracers::set_up(context.place)?);
+        let mut entries = self.set_up(context);
+        for (entry, beside) in entries.iter_mut().zip(self.beside()) {
+            entry.beside = beside;
+        }
+        Ok(entries)
+    }
+
+    fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        let Place { tracer, turn, again } = self.rows[row];
+        match turn {
+            Turn::Getppid => self.getppid(context, tracer),
+            Turn::Openat(at) => self.openat(context, tracer, again, at),
+            Turn::Paced | Turn::FlatOut => self.drain(context, tracer, turn),
+        }
+    }
+
+    fn complete(&self, rows: &mut SuiteRows) {
+        let added =
+            |rows: &SuiteRows, row: &Row| goals::of_ftrace(rows, row).map(|told| told.ratio.median);
+        let ratios: Vec<Option<f64>> = rows.rows.iter().map(|row| added(rows, row)).collect();
+        for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
+            row.extra.extend(ratio.map(|ratio| (OF_FTRACE.to_owned(), ratio)));
+        }
+    }
+
+    fn leave(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;

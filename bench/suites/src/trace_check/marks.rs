@@ -1,0 +1,407 @@
+//! Marks that commands make of their begin, their end, and the time between: by them a tracer's
+//! own output shows that it was on, and whose events it has. What they are is in `marks.h`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use trackway_ctf::read::{Body, DecodeError, Enumeration, EventSink, Integer, Scope, Sink};
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::results::Account;
+
+/// The call that marks make; nobody else has its argument.
+pub(crate) const CALL_NUMBER: u64 = libc::SYS_getpgid.cast_unsigned();
+/// What their threads' names begin with.
+pub(crate) const NAME: &str = "mark-";
+/// Beyond what allocations of marks ask for so many bytes as their argument of the call says.
+const ALLOCATION: u64 = 1 << 62;
+/// Bits of a mark's number in the argument; the run's nonce is above.
+const NUMBER_BITS: u32 = 16;
+
+/// What becomes of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// They go to a file as they come.
+    Disk,
+    /// The newest stay in memory, until the command has ended.
+    Flight,
+}
+
+/// Where a mark can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    /// Its system call.
+    Call,
+    /// The end of its thread, by the scheduler's event.
+    Exit,
+    /// What it asks of the allocator.
+    Allocation,
+}
+
+impl Side {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Call => "calls",
+            Self::Exit => "exits",
+            Self::Allocation => "allocations",
+        }
+    }
+}
+
+/// Those that a tracer's output shows, of whatever run.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Seen(BTreeSet<(Side, u32, u32)>);
+
+impl Seen {
+    /// What another trace of the same run shows, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// A call has this argument; nothing, if it is no mark's.
+    pub(crate) fn call(&mut self, argument: u64) {
+        self.number(Side::Call, argument);
+    }
+
+    /// A thread of this name has ended.
+    pub(crate) fn exit(&mut self, name: &str) {
+        let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
+        if let Some((nonce, number)) = numbers
+            && let (Ok(nonce), Ok(number)) = (nonce.parse(), number.parse())
+        {
+            self.0.insert((Side::Exit, nonce, number));
+        }
+    }
+
+    /// Somebody asked for so many bytes.
+    fn allocation(&mut self, bytes: u64) {
+        if let Some(argument) = bytes.checked_sub(ALLOCATION) {
+            self.number(Side::Allocation, argument);
+        }
+    }
+
+    fn number(&mut self, side: Side, argument: u64) {
+        if let Ok(nonce @ 1..) = u32::try_from(argument >> NUMBER_BITS) {
+            self.0.insert((side, nonce, (argument & ((1 << NUMBER_BITS) - 1)) as u32));
+        }
+    }
+
+    /// Looks at an event of a trace that is in CTF, of this name.
+    pub(crate) fn look(
+        &mut self,
+        name: &str,
+        event: &mut Body<'_, '_, '_>,
+    ) -> std::result::Result<(), DecodeError> {
+        let side = match name {
+            "syscall_entry_getpgid" => Side::Call,
+            "sched_process_exit" => Side::Exit,
+            "lttng_ust_libc:malloc" => Side::Allocation,
+            _ => return Ok(()),
+        };
+        let mut first = First::default();
+        event.look(&mut first)?;
+        match side {
+            Side::Call => self.call(first.number.unwrap_or_default()),
+            Side::Allocation => self.allocation(first.number.unwrap_or_default()),
+            Side::Exit => self.exit(&String::from_utf8_lossy(&first.text)),
+        }
+        Ok(())
+    }
+
+    /// Of the trace in `folder` or somewhere below.
+    pub(crate) fn in_trace(folder: &Path) -> Result<Self> {
+        let mut seen = Self::default();
+        let Some(folder) = super::trace_folder(folder, 0) else { return Ok(seen) };
+        let trace = super::trace(&folder)?;
+        for stream in super::streams(&folder)? {
+            let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
+            let what = stream.display().to_string();
+            super::each_packet((&trace, &what), &bytes, |_, decoder, window| {
+                while let Some(mut event) = decoder.event(window)? {
+                    if let Some(name) = event.header.class.name() {
+                        seen.look(name, &mut event)?;
+                    }
+                    event.skip()?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(seen)
+    }
+}
+
+/// The first number and the first text of an event's fields.
+#[derive(Debug, Default)]
+struct First {
+    in_fields: bool,
+    number: Option<u64>,
+    text: Vec<u8>,
+}
+
+impl EventSink for First {
+    fn begin_scope(&mut self, scope: Scope) {
+        self.in_fields = scope == Scope::Fields;
+    }
+}
+
+impl Sink for First {
+    fn integer(&mut self, _: &Integer, value: u64) {
+        if self.in_fields {
+            self.number = self.number.or(Some(value));
+        }
+    }
+    fn text(&mut self, bytes: &[u8]) {
+        if self.in_fields && self.text.is_empty() {
+            self.text = bytes.to_vec();
+        }
+    }
+    fn enumeration(&mut self, _: &Enumeration, _: u64) {}
+    fn float(&mut self, _: f64) {}
+}
+
+/// Those that a command made, as it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Made {
+    nonce: u32,
+    begin: u32,
+    during: u32,
+    end: u32,
+    /// On which CPU each of them was.
+    cpus: Vec<u32>,
+}
+
+impl Made {
+    /// Of a command's output; `None` if it makes none.
+    pub(crate) fn of(stdout: &str) -> Result<Option<Self>> {
+        let mut lines = stdout.lines().skip_while(|line| !line.starts_with("marks "));
+        let Some(line) = lines.next() else { return Ok(None) };
+        let wrong = || Error::output("workload", format!("'{line}' and its CPUs"));
+        let numbers = trackway_bench_engine::host::workload::numbers::<4>(line, "marks")?;
+        let [nonce, begin, during, end] = numbers.map(u32::try_from);
+        let cpus = lines.next().and_then(|line| line.strip_prefix("mark-cpus "));
+        let cpus = cpus.ok_or_else(wrong)?.split(' ').map(str::parse);
+        let made = Self {
+            nonce: nonce.map_err(|_| wrong())?,
+            begin: begin.map_err(|_| wrong())?,
+            during: during.map_err(|_| wrong())?,
+            end: end.map_err(|_| wrong())?,
+            cpus: cpus.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
+        };
+        if made.cpus.len() != made.count() as usize {
+            return Err(wrong());
+        }
+        Ok(Some(made))
+    }
+
+    const fn count(&self) -> u32 {
+        self.begin.saturating_add(self.during).saturating_add(self.end)
+    }
+
+    /// The number of the first one of the end.
+    const fn end_from(&self) -> u32 {
+        self.begin.saturating_add(self.during)
+    }
+
+    /// Names of their threads.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
+        let nonce = self.nonce;
+        (0..self.count()).map(move |number| format!("{NAME}{nonce}-{number}"))
+    }
+
+    /// What became of them, on these sides, where a tracer keeps events so, and says that of all
+    /// events: those that it lost or has overwritten are what may be missing. A buffer of each CPU
+    /// overwrites its oldest: so of a CPU's marks, only those before the first that is there can
+    /// have been overwritten, and what is missing between is lost, or makes an account that does
+    /// not add up.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot have been on all the time: its output shows nothing of the end, or nothing of
+    /// the begin though it keeps all, or not all of either though it says that it has lost none.
+    pub(crate) fn account(
+        &self,
+        tracer: &str,
+        (seen, sides): (&Seen, &[Side]),
+        keep: Keep,
+        all: &Account,
+    ) -> Result<Account> {
+        let (mut recorded, mut oldest) = (0, 0);
+        for &side in sides {
+            let is_seen = |number: u32| seen.0.contains(&(side, self.nonce, number));
+            let of = |numbers: Range<u32>| numbers.filter(|number| is_seen(*number)).count() as u64;
+            let begin = Part { seen: of(0..self.begin), made: self.begin.into() };
+            let end = Part { seen: of(self.end_from()..self.count()), made: self.end.into() };
+            let is_whole = end.proves(all.lost)
+                && match keep {
+                    Keep::Disk => begin.proves(all.lost),
+                    Keep::Flight => begin.seen == begin.made || all.lost + all.overwritten > 0,
+                };
+            if !is_whole {
+                let message = format!(
+                    "it was not on all the time: of the marks' {} it has {begin} at the begin and \
+                     {end} at the end; of all events it says: {}",
+                    side.words(),
+                    all.words()
+                );
+                return Err(Error::output(tracer, message));
+            }
+            recorded += of(0..self.count());
+            oldest += self.before_first(is_seen);
+        }
+        let emitted = u64::from(self.count()) * sides.len() as u64;
+        let overwritten = oldest.min(all.overwritten);
+        Ok(Account {
+            emitted,
+            recorded,
+            lost: (emitted - recorded - overwritten).min(all.lost),
+            overwritten,
+            record_bytes: all.bytes_of(recorded),
+        })
+    }
+
+    /// How many there are before the first that is seen of their CPU. Those of the end are none of
+    /// them: the newest go last.
+    fn before_first(&self, is_seen: impl Fn(u32) -> bool) -> u64 {
+        let (mut begun, mut before) = (BTreeSet::new(), 0);
+        for (number, cpu) in (0..self.end_from()).zip(&self.cpus) {
+            if is_seen(number) {
+                begun.insert(cpu);
+            }
+            before += u64::from(!begun.contains(cpu));
+        }
+        before
+    }
+}
+
+/// Marks of the begin, or of the end.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    seen: u64,
+    made: u64,
+}
+
+impl Part {
+    /// Whether the tracer was on then, if it says that it has lost so many.
+    const fn proves(self, lost: u64) -> bool {
+        self.seen > 0 && (self.seen == self.made || lost > 0)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.seen, self.made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIDES: [Side; 2] = [Side::Call, Side::Exit];
+
+    fn made() -> Made {
+        let stdout = "noise\nmarks 20000 2 3 4\nmark-cpus 0 1 0 0 1 0 1 0 1\nload 1 2 3\n";
+        Made::of(stdout).expect("numbers").expect("marks")
+    }
+
+    /// What is seen of these marks, by a tracer that says so of all events.
+    fn account(
+        numbers: impl IntoIterator<Item = u32>,
+        keep: Keep,
+        lost: u64,
+        overwritten: u64,
+    ) -> Result<Account> {
+        let mut seen = Seen::default();
+        for number in numbers {
+            seen.call(u64::from(20_000_u32 << NUMBER_BITS | number));
+            seen.exit(&format!("mark-20000-{number}"));
+        }
+        let all = Account { emitted: 1000, recorded: 500, lost, overwritten, record_bytes: 5000 };
+        made().account("it", (&seen, &SIDES), keep, &all)
+    }
+
+    #[test]
+    fn marks_are_what_commands_say() {
+        let cpus = vec![0, 1, 0, 0, 1, 0, 1, 0, 1];
+        assert_eq!(made(), Made { nonce: 20_000, begin: 2, during: 3, end: 4, cpus });
+        assert_eq!(made().names().last().as_deref(), Some("mark-20000-8"));
+        assert_eq!(Made::of("load 1 2 3\n").expect("nothing wrong"), None);
+        for wrong in ["marks 1 2 x 4\nmark-cpus 0", "marks 1 1 0 1", "marks 1 1 0 1\nmark-cpus 0"] {
+            assert!(Made::of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn all_that_are_seen_make_an_account() {
+        let found = account(0..9, Keep::Disk, 0, 0).expect("all of it");
+        assert_eq!((found.emitted, found.recorded, found.record_bytes), (18, 18, 180));
+        assert!(found.is_complete());
+        let some = account([0, 1, 5, 6, 7, 8], Keep::Disk, 400, 0).expect("with losses");
+        assert_eq!((some.emitted, some.recorded, some.lost), (18, 12, 6));
+    }
+
+    #[test]
+    fn what_is_overwritten_is_the_oldest_of_each_cpu() {
+        // The newest on each CPU. No mark tells a recorder that was off before from one that has
+        // overwritten so much: that it says so is all there is.
+        let found = account(4..9, Keep::Flight, 0, 900).expect("the newest");
+        assert_eq!((found.recorded, found.overwritten, found.is_complete()), (10, 8, true));
+        let none = account([1, 4, 5, 6, 7, 8], Keep::Flight, 0, 900).expect("all of one CPU");
+        assert_eq!((none.overwritten, none.is_complete()), (6, true));
+        let few = account(4..9, Keep::Flight, 0, 7).expect("fewer than are missing");
+        assert!(!few.is_complete());
+        // On at the begin, then off for a while: a hole on one CPU, or on both.
+        for numbers in [&[0, 1, 3, 4, 5, 6, 7, 8][..], &[0, 1, 5, 6, 7, 8]] {
+            let numbers = || numbers.iter().copied();
+            let hole = account(numbers(), Keep::Flight, 0, 900).expect("both ends");
+            assert!(!hole.is_complete() && hole.overwritten == 0, "{hole:?}");
+            let lost = account(numbers(), Keep::Flight, 6, 900).expect("it says so");
+            assert!(lost.is_complete());
+        }
+        account(0..8, Keep::Flight, 0, 900).expect_err("the last is not there");
+        let lost = account(4..8, Keep::Flight, 2, 900).expect("the last are lost");
+        assert_eq!((lost.lost, lost.overwritten, lost.is_complete()), (2, 8, true));
+    }
+
+    #[test]
+    fn who_was_not_on_at_the_begin_or_at_the_end_has_none() {
+        // Only the first half; only the second; of another run.
+        account(0..5, Keep::Disk, 0, 0).expect_err("the end");
+        account(0..5, Keep::Disk, 700, 0).expect_err("the end, whatever it lost");
+        account(3..9, Keep::Disk, 0, 0).expect_err("the begin");
+        account(3..9, Keep::Disk, 700, 0).expect_err("the begin, whatever it lost");
+        account(3..9, Keep::Flight, 0, 0).expect_err("the begin, of which nothing was overwritten");
+        account(0..5, Keep::Flight, 0, 700).expect_err("the newest are not there");
+        account([], Keep::Disk, 0, 0).expect_err("nothing");
+        // Off for a while between, and says nothing of it.
+        let found = account([0, 1, 5, 6, 7, 8], Keep::Disk, 0, 0).expect("begin and end");
+        assert!(!found.is_complete());
+    }
+
+    #[test]
+    fn a_side_that_was_off_shows() {
+        let mut seen = Seen::default();
+        (0..9).for_each(|number| seen.exit(&format!("mark-20000-{number}")));
+        let all = Account { emitted: 9, recorded: 9, ..Account::default() };
+        let account = |sides| made().account("it", (&seen, sides), Keep::Disk, &all);
+        assert!(account(&[Side::Exit]).is_ok());
+        let error = account(&SIDES).unwrap_err().to_string();
+        assert!(error.contains("calls it has 0 of 2 at the begin"), "{error}");
+    }
+
+    #[test]
+    fn what_others_do_is_no_mark() {
+        let mut seen = Seen::default();
+        seen.call(4711);
+        for name in ["mark-", "mark-x-1", "mark-1", "bookmark-1-2", "cc"] {
+            seen.exit(name);
+        }
+        seen.allocation(4096);
+        assert_eq!(seen, Seen::default());
+        seen.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
+        assert_eq!(seen.0.first(), Some(&(Side::Allocation, 20_000, 7)));
+    }
+}

@@ -1,0 +1,147 @@
+//! bpftrace on a probe of <sys/sdt.h>: it counts, as its users have it do, and keeps no events.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use trackway_bench_engine::case::{Case, Plan};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::tracefs::Tracefs;
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer};
+
+use super::ftrace::{PROBE_PROGRAM, probes};
+use super::{batch_arguments, name};
+
+/// What it writes, in the scratch folder.
+const OUTPUT: &str = "bpftrace.json";
+
+/// The adapter.
+#[derive(Debug, Default)]
+pub(crate) struct Bpftrace {
+    emitted: u64,
+}
+
+impl Tracer for Bpftrace {
+    fn name(&self) -> &'static str {
+        name::BPFTRACE
+    }
+
+    fn availability(&self, _place: &Place) -> Availability {
+        if !has("bpftrace") {
+            return Availability::Missing("bpftrace is not installed".to_owned());
+        }
+        match Tracefs::find() {
+            Err(_) => Availability::Missing("only root can use it, where tracefs is".to_owned()),
+            Ok(_) => probes(),
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        *case == Case::SIMPLEST
+    }
+
+    fn batch_events(&self) -> u64 {
+        1_000
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        place.compile(PROBE_PROGRAM, &[]).map(|_| ())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let program = place.path(PROBE_PROGRAM).display().to_string();
+        if program.contains([' ', '\t', ':', '"']) {
+            let message = format!("it cannot be told of a program at '{program}'");
+            return Err(Error::output(self.name(), message));
+        }
+        let script = format!("usdt:{program}:lab:number {{ @ = count(); }}");
+        let mut words = vec![program];
+        words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
+        let mut command = command(&script, &words, &place.path(OUTPUT));
+        let finished = child::run(&mut command, self.name())?;
+        // It says things of its own in between.
+        let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
+        let batches = workload::batches(&lines.collect::<Vec<&str>>().join("\n"))?;
+        self.emitted = batches.iter().map(|batch| batch.events).sum();
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        let said = Said::take(&place.path(OUTPUT))?;
+        let (recorded, lost) = (said.count("@"), said.lost);
+        Ok(Some(Account { emitted: self.emitted, recorded, lost, ..Account::default() }))
+    }
+
+    fn tear_down(&mut self) {}
+}
+
+/// bpftrace with a script, which runs these words, taken apart at spaces, and writes lines of JSON.
+pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command {
+    let mut command = Command::new("bpftrace");
+    command.args(["-f", "json", "-e", script, "-c", &words.join(" "), "-o"]).arg(output);
+    command
+}
+
+/// What it wrote.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its maps, by their names.
+    maps: serde_json::Map<String, Value>,
+    /// Events that it says it has lost.
+    pub(super) lost: u64,
+}
+
+impl Said {
+    /// Reads it, and removes it: what the next run does not write must not be there.
+    pub(super) fn take(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(Error::io("cannot read what bpftrace wrote"))?;
+        let _ = std::fs::remove_file(file);
+        Ok(Self::of(&text))
+    }
+
+    /// Of lines of JSON; it says other things in between.
+    pub(super) fn of(text: &str) -> Self {
+        let mut said = Self::default();
+        for line in text.lines() {
+            let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+            match (line["type"].as_str(), &line["data"]) {
+                (Some("map"), Value::Object(maps)) => said.maps.extend(maps.clone()),
+                (Some("lost_events"), data) => said.lost += data["events"].as_u64().unwrap_or(0),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    /// What a map without keys counted.
+    pub(super) fn count(&self, map: &str) -> u64 {
+        self.maps.get(map).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// What a map counted, by its keys.
+    pub(super) fn counts(&self, map: &str) -> impl Iterator<Item = (&str, u64)> {
+        let counts = self.maps.get(map).and_then(Value::as_object).into_iter().flatten();
+        counts.filter_map(|(key, count)| Some((key.as_str(), count.as_u64()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_map_is_read() {
+        let text = "{\"type\": \"attached_probes\", \"data\": {\"probes\": 1}}\n\
+                    {\"type\": \"map\", \"data\": {\"@\": 280000}}\n";
+        let said = Said::of(text);
+        assert_eq!((said.count("@"), said.count("@none"), said.lost), (280_000, 0, 0));
+        let said = Said::of("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n");
+        assert_eq!((said.count("@"), said.lost), (0, 3));
+        assert_eq!(Said::of("no JSON"), Said::default());
+    }
+}

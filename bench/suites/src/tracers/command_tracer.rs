@@ -1,0 +1,176 @@
+//! Tracers of user space around whole commands: what a command's events became, of however many
+//! processes, recorded to disk or into flight recorders.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child::{self, Finished};
+use trackway_bench_engine::host::workspace::{BuildTools, Place};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer as _};
+
+use super::daemon::Daemon;
+use super::kernel::Keep;
+use super::lttng::Lttng;
+use super::trackway::{account, in_window, write_to};
+use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::trace_check;
+use crate::trace_check::marks::{Made, Seen, Side};
+
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "whole-trace";
+/// Longest that a command has, in seconds.
+const LIMIT_S: u64 = 60;
+/// LTTng's library that traces what programs ask of the allocator, wherever the loader finds it.
+pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
+
+/// Why there are no events of the allocator, if our helper is not here.
+pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
+
+/// Our helper that does, if it is here.
+pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
+    let helper = tools.library.as_ref()?.with_file_name("libtrackway-libc.so");
+    helper.is_file().then_some(helper)
+}
+
+/// What is known of the events of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Known {
+    /// How many there are.
+    Count(u64),
+    /// Its marks, which are among what it asks of the allocator.
+    Marks(Keep),
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub(crate) struct CommandTracer {
+    pub(crate) finished: Finished,
+    /// What became of what is known of its events.
+    pub(crate) account: Account,
+    /// Events that there were by what the tracer says.
+    pub(crate) events: u64,
+}
+
+impl CommandTracer {
+    /// Of a command whose trace is in a folder, by `tracer`, which says what became of all events.
+    fn new(
+        tracer: &str,
+        trace: &Path,
+        finished: Finished,
+        known: Known,
+        all: Account,
+    ) -> Result<Self> {
+        let events = all.recorded + all.lost + all.overwritten;
+        let all = Account { emitted: events, ..all };
+        let account = match known {
+            Known::Count(emitted) => Account { emitted, ..all },
+            Known::Marks(keep) => {
+                let made = Made::of(&finished.stdout)?;
+                let made = made.ok_or_else(|| Error::output("workload", "it makes no marks"))?;
+                let seen = Seen::in_trace(trace)?;
+                made.account(tracer, (&seen, &[Side::Allocation]), keep, &all)?
+            }
+        };
+        Ok(Self { finished, account, events })
+    }
+}
+
+/// Runs a command under `trackway record OPTIONS`, with so many bytes of buffers for each CPU.
+pub(crate) fn trackway(
+    place: &Place,
+    options: &[&str],
+    bytes: u64,
+    words: &[String],
+    known: Known,
+) -> Result<CommandTracer> {
+    place.clear(TRACE);
+    let trace = place.path(TRACE);
+    let mut command = Command::new(&place.tools.trackway);
+    in_window(&mut command, place.window_dir());
+    command.env("TRACKWAY_RUN_DIR", place.path("run"));
+    command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
+    write_to(&mut command, &trace);
+    command.arg("--").args(words);
+    let finished = child::run_for(&mut command, "trackway record", LIMIT_S)?;
+    let all = account(&trace, 0)?;
+    let whole = CommandTracer::new("trackway record", &trace, finished, known, all);
+    place.clear(TRACE);
+    whole
+}
+
+/// LTTng-UST's daemon, and sessions that write to disk.
+#[derive(Debug)]
+pub(crate) struct Ust(Daemon);
+
+impl Ust {
+    /// Why it cannot be had, if it cannot.
+    pub(crate) fn absence(place: &Place) -> Option<String> {
+        match Lttng::alone().availability(place) {
+            Availability::Ready => None,
+            Availability::Missing(reason) => Some(reason),
+        }
+    }
+
+    /// The same of its library for the allocator: the loader says so if it is not there, and goes
+    /// on without.
+    pub(crate) fn absence_of_libc(place: &Place) -> Option<String> {
+        let loads = || {
+            let [program, nothing] = place.tools.nothing();
+            let mut command = Command::new(program);
+            let tried = child::run(command.arg(nothing).env("LD_PRELOAD", LTTNG_LIBC), LTTNG_LIBC);
+            tried.is_ok_and(|finished| finished.stderr.is_empty())
+        };
+        let missing = || (!loads()).then(|| format!("{LTTNG_LIBC} is not installed"));
+        Self::absence(place).or_else(missing)
+    }
+
+    /// Starts the daemon.
+    pub(crate) fn start(place: &Place) -> Result<Self> {
+        Daemon::start(place).map(Self)
+    }
+
+    /// Its processes, as the workloads' `load` takes them.
+    pub(crate) fn processes(&self) -> String {
+        let pids: Vec<String> = self.0.processes().iter().map(u32::to_string).collect();
+        pids.join(",")
+    }
+
+    /// Runs a command, with this library in front of it, while a session records what `rule`
+    /// selects to disk.
+    pub(crate) fn record(
+        &self,
+        place: &Place,
+        (rule, preload, bytes): (&str, Option<&str>, u64),
+        words: &[String],
+        known: Known,
+    ) -> Result<CommandTracer> {
+        place.clear(TRACE);
+        let trace = place.path(TRACE);
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: false,
+            channel: &rings(bytes, SUB_BUFFERS),
+            rules: &[rule],
+            filter: None,
+            contexts: &[],
+        };
+        let begun = session.begin_anew(&self.0, &trace);
+        let run = begun.and_then(|()| {
+            let mut command = self.0.command(Path::new(&words[0]));
+            command.args(&words[1..]);
+            if let Some(preload) = preload {
+                command.env("LD_PRELOAD", preload);
+            }
+            child::run_for(&mut command, "lttng-ust", LIMIT_S)
+        });
+        let ended = ust_session::end(&self.0, SESSION, false);
+        let finished = run?;
+        ended?;
+        let all = trace_check::counted(&trace, 0)?;
+        let whole = CommandTracer::new("lttng-ust", &trace, finished, known, all);
+        place.clear(TRACE);
+        whole
+    }
+}

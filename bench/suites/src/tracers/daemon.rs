@@ -1,0 +1,204 @@
+//! LTTng's session daemon, private to the bench: started, spoken to and ended by us, unseen by any
+//! other that runs.
+//!
+//! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
+//! behind it, and lttng-sessiond aborts where one is longer than an address has room for
+//! (unix(7)). Root's has its sockets in /var/run/lttng, which cannot be configured, and there may
+//! be only one: so each of our processes gets a mount namespace of its own, in which a folder of
+//! ours lies over /var/run. Not over /var/run/lttng: who removes that, as another bench or daemon
+//! may, takes away what lies over it in all namespaces, and a daemon that begins then fails an
+//! assertion (lttng-tools 2.13, `notification_thread_command_list_triggers`).
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::cleanup_shell::CleanupShell;
+use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::signals;
+
+/// Where root's folder of sockets is.
+const RUN: &CStr = c"/var/run";
+/// Most bytes of LTTNG_HOME: the longest name of a socket in it is
+/// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
+const HOME_BYTES_MAX: usize = 64;
+/// How long the daemon may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is asked meanwhile.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Where our LTTng processes find each other.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    home: PathBuf,
+    /// It, where `home` is a name that it has by this.
+    _opened: Option<Arc<File>>,
+    /// For root: the folder that lies over [`RUN`].
+    run: Option<CString>,
+}
+
+impl Home {
+    /// In the scratch folder.
+    pub(crate) fn new(place: &Place) -> Result<Self> {
+        let home = place.path("lttng-home");
+        make_dir(&home)?;
+        // SAFETY: geteuid has no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            let (home, _opened) = short(home)?;
+            return Ok(Self { home, _opened, run: None });
+        }
+        let run = place.path("lttng-run");
+        make_dir(&run)?;
+        make_dir(&run.join("lttng"))?;
+        let run = CString::new(run.as_os_str().as_bytes());
+        let run = run.map_err(|error| Error::output("scratch folder", error))?;
+        Ok(Self { home, _opened: None, run: Some(run) })
+    }
+
+    /// Makes `command` a process that finds our daemon, and no other.
+    pub(crate) fn enter(&self, command: &mut Command) {
+        command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
+        if let Some(run) = self.run.clone() {
+            // SAFETY: between fork and exec it only makes system calls, on memory made before.
+            unsafe { command.pre_exec(move || lay_over(&run, RUN)) };
+        }
+    }
+}
+
+/// A name of a folder that is short enough to have sockets in it. One that is not gets a name by
+/// the descriptor that comes with it, which lasts as long as that one and leaves nothing behind.
+fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
+    if folder.as_os_str().len() <= HOME_BYTES_MAX {
+        return Ok((folder, None));
+    }
+    let opened = File::open(&folder).map_err(Error::io(format!("cannot open {folder:?}")))?;
+    let name = format!("/proc/{}/fd/{}", std::process::id(), opened.as_raw_fd());
+    Ok((name.into(), Some(Arc::new(opened))))
+}
+
+/// Moves the calling process to a mount namespace in which `folder` is seen at `at`.
+fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    let (none, root) = (c"none".as_ptr(), c"/".as_ptr());
+    // SAFETY: all strings are NUL-terminated; the type and data of these mounts are not looked at.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, root, none, private, std::ptr::null()) == 0
+            && libc::mount(folder.as_ptr(), at.as_ptr(), none, libc::MS_BIND, std::ptr::null()) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The daemon while it runs. It ends with us, whatever we end by: a daemon in a namespace of its
+/// own would be found by nobody.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    home: Home,
+    log: PathBuf,
+    pid: u32,
+    cleanup_shell: CleanupShell,
+}
+
+impl Daemon {
+    /// Starts it, and waits until it answers.
+    pub(crate) fn start(place: &Place) -> Result<Self> {
+        let home = Home::new(place)?;
+        let log = place.path("lttng-sessiond.log");
+        let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
+        let words = ["lttng-sessiond", "--no-kernel"];
+        let (cleanup_shell, pid) =
+            CleanupShell::of_daemon(&words, file, |command| home.enter(command))?;
+        let mut daemon = Self { home, log, pid, cleanup_shell };
+        daemon.wait_until_ready()?;
+        Ok(daemon)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            match self.lttng(&["list"]) {
+                Ok(()) => return Ok(()),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(_) => {}
+            }
+            if self.cleanup_shell.has_ended() {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(Error::output("lttng-sessiond", said.trim_end()));
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// `lttng ARGUMENTS`.
+    pub(crate) fn lttng(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.command(Path::new("lttng"));
+        command.args(["--no-sessiond", "--quiet"]).args(arguments);
+        child::run(&mut command, &format!("lttng {}", arguments.join(" "))).map(|_| ())
+    }
+
+    /// A command that finds the daemon.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        self.enter(&mut command);
+        command
+    }
+
+    /// Makes `command` one that finds the daemon.
+    pub(crate) fn enter(&self, command: &mut Command) {
+        self.home.enter(command);
+    }
+
+    /// Processes of the daemon: itself and its descendants.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let mut known = vec![self.pid];
+        let parents = parents();
+        let mut at = 0;
+        while let Some(&parent) = known.get(at) {
+            known.extend(parents.iter().filter(|pair| pair.1 == parent).map(|pair| pair.0));
+            at += 1;
+        }
+        known
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if signals::stopped() {
+            self.cleanup_shell.hurry();
+        }
+    }
+}
+
+/// All processes with their parents, from proc_pid_stat(5).
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold anything, also spaces and parentheses: fields count from the last.
+        let mut fields = stat[stat.rfind(')')? + 2..].split(' ');
+        Some((pid, fields.nth(1)?.parse().ok()?))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_parent_is_among_all() {
+        let me = std::process::id();
+        assert!(parents().iter().any(|&(pid, parent)| pid == me && parent != 0));
+    }
+}

@@ -1,0 +1,291 @@
+//! ftrace in a private instance: a probe of <sys/sdt.h> with a uprobe event on it, and the marker.
+//! Its buffers are overwritten, and read only afterwards.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::tracefs::{Instance, Tracefs, Uprobe, read_pages};
+use trackway_bench_engine::host::workspace::{Place, has, make_dir};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer};
+
+use super::baseline::needs_compiler;
+use super::probe::Probe;
+use super::{PRODUCER_BYTES, RING_BYTES, name};
+use crate::trace_check::numbers::{Numbers, number_after};
+
+/// The program with the probe.
+pub(super) const PROBE_PROGRAM: &str = "usdt";
+/// The program that writes to the marker.
+const MARKER_PROGRAM: &str = "marker";
+/// Where its buffers' pages go, in the scratch folder.
+const PAGES: &str = "ftrace.pages";
+/// The probe.
+const PROBE: &str = "number";
+
+/// How events come to ftrace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By a breakpoint of the kernel's on the probe.
+    Uprobe,
+    /// By write(2).
+    Marker,
+}
+
+/// The adapter.
+#[derive(Debug)]
+pub(crate) struct Ftrace {
+    way: Way,
+    emitted: u64,
+    /// First in order: an event cannot go while an instance has it on.
+    instance: Option<Instance>,
+    uprobe: Option<Uprobe>,
+    tracefs: Option<Tracefs>,
+}
+
+impl Ftrace {
+    const fn new(way: Way) -> Self {
+        Self { way, emitted: 0, instance: None, uprobe: None, tracefs: None }
+    }
+
+    /// By a uprobe event on a probe.
+    pub(crate) const fn uprobe() -> Self {
+        Self::new(Way::Uprobe)
+    }
+
+    /// By the marker.
+    pub(crate) const fn marker() -> Self {
+        Self::new(Way::Marker)
+    }
+
+    fn instance(&self) -> Result<&Instance> {
+        self.instance.as_ref().ok_or_else(|| Error::output(self.name(), "it is not set up"))
+    }
+
+    /// Turns the probe's event on or off; the marker is always on.
+    fn switch(&self, is_on: bool) -> Result<()> {
+        let Some(uprobe) = &self.uprobe else { return Ok(()) };
+        self.instance()?.write(&uprobe.enable(), if is_on { "1" } else { "0" })
+    }
+
+    /// The workload, recorded.
+    fn record(&self, place: &Place, mode: Mode, arguments: &[String]) -> Result<String> {
+        let bytes = if mode == Mode::Overwrite { RING_BYTES } else { PRODUCER_BYTES };
+        self.instance()?.write("buffer_size_kb", &(bytes >> 10).to_string())?;
+        self.instance()?.clear()?;
+        let mut command = match self.way {
+            Way::Uprobe => Command::new(place.path(PROBE_PROGRAM)),
+            Way::Marker => {
+                let mut command = Command::new(place.path(MARKER_PROGRAM));
+                command.env("LAB_MARKER", self.instance()?.path("trace_marker"));
+                command
+            }
+        };
+        self.instance()?.write("tracing_on", "1")?;
+        self.switch(true)?;
+        let finished = child::run(command.args(arguments), self.name());
+        self.switch(false)?;
+        self.instance()?.write("tracing_on", "0")?;
+        Ok(finished?.stdout)
+    }
+
+    /// What became of the events.
+    fn found(&self) -> Result<Account> {
+        let instance = self.instance()?;
+        let stats = instance.stats()?;
+        let mut numbers = Numbers::default();
+        // The thread stayed on one CPU, so that all events are in one buffer: whole traces, which
+        // are merged, take far longer to read.
+        for cpu in instance.cpus() {
+            read(&cpu.join("trace"), &mut numbers)?;
+        }
+        if numbers.events() != stats.entries {
+            let (there, said) = (numbers.events(), stats.entries);
+            let message = format!("its buffers have {there} events, and it says {said}");
+            return Err(Error::output(self.name(), message));
+        }
+        let absent = stats.dropped + stats.overrun;
+        let account = numbers.account(self.name(), self.emitted, absent, 0)?;
+        Ok(Account {
+            lost: stats.dropped,
+            overwritten: stats.overrun,
+            record_bytes: stats.bytes,
+            ..account
+        })
+    }
+
+    /// Moves the buffers' pages to files, as trace-cmd does: as they are.
+    fn save(&self, place: &Place) -> Result<()> {
+        place.clear(PAGES);
+        make_dir(&place.path(PAGES))?;
+        for (cpu, folder) in self.instance()?.cpus().iter().enumerate() {
+            save(&folder.join("trace_pipe_raw"), &place.path(PAGES).join(cpu.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Tracer for Ftrace {
+    fn name(&self) -> &'static str {
+        match self.way {
+            Way::Uprobe => name::FTRACE_UPROBE,
+            Way::Marker => name::FTRACE_MARKER,
+        }
+    }
+
+    fn availability(&self, _place: &Place) -> Availability {
+        match self.way {
+            Way::Uprobe => uprobes(),
+            Way::Marker => match Tracefs::find() {
+                Ok(_) => needs_compiler(has("cc")),
+                Err(reason) => Availability::Missing(reason),
+            },
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        *case == Case::SIMPLEST
+    }
+
+    fn batch_events(&self) -> u64 {
+        2_000
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let tracefs = Tracefs::find().map_err(|reason| Error::output(self.name(), reason))?;
+        match self.way {
+            Way::Uprobe => self.uprobe = Some(probe(place, &tracefs, "ftrace")?),
+            Way::Marker => place.compile(MARKER_PROGRAM, &[]).map(|_| ())?,
+        }
+        self.instance = Some(Instance::new(&tracefs, self.name(), RING_BYTES >> 10)?);
+        self.tracefs = Some(tracefs);
+        Ok(())
+    }
+
+    fn remember(&mut self, emitted: &[u64]) {
+        self.emitted = emitted.iter().sum();
+    }
+
+    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+        self.found().map(Some)
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        &[Mode::Overwrite]
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        self.record(place, mode, arguments)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.remember(emitted);
+        let account = self.found()?;
+        self.save(place)?;
+        Ok(Some(account))
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(PAGES))
+    }
+
+    fn tear_down(&mut self) {
+        self.instance = None;
+        self.uprobe = None;
+        self.tracefs = None;
+    }
+}
+
+/// Adds the numbers of the events in a buffer, as text: `… number: (0x55…) value=17`.
+pub(super) fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
+    let what = || format!("cannot read {}", path.display());
+    let file = File::open(path).map_err(Error::io(what()))?;
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(Error::io(what()))?;
+        if let Some(number) = number_after(&line, " value=").filter(|_| !line.starts_with('#')) {
+            numbers.add(number);
+        }
+    }
+    Ok(())
+}
+
+/// Moves the pages of a buffer to a file, without waiting for more.
+fn save(from: &Path, to: &Path) -> Result<()> {
+    let mut pages = Vec::new();
+    read_pages(from, PRODUCER_BYTES, |page| pages.extend(page))?;
+    std::fs::write(to, pages).map_err(Error::io(format!("cannot write {}", to.display())))
+}
+
+/// What uprobe events on probes need.
+pub(super) fn uprobes() -> Availability {
+    match Tracefs::find() {
+        Err(reason) => Availability::Missing(reason),
+        Ok(tracefs) if !tracefs.has("uprobe_events") => {
+            Availability::Missing("this kernel has no uprobe events".to_owned())
+        }
+        Ok(_) => probes(),
+    }
+}
+
+/// What programs with probes need.
+pub(super) fn probes() -> Availability {
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
+    if includes.iter().any(|folder| Path::new(folder).join("sys/sdt.h").is_file()) {
+        needs_compiler(has("cc"))
+    } else {
+        Availability::Missing("systemtap-sdt-dev is not installed".to_owned())
+    }
+}
+
+/// A uprobe event of this name on the workload's probe.
+pub(super) fn probe(place: &Place, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
+    probe_of(&place.compile(PROBE_PROGRAM, &[])?, tracefs, event)
+}
+
+/// The same on that of another program.
+pub(super) fn probe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
+    let probe = Probe::find(program, PROBE)?;
+    Uprobe::new(tracefs, event, program, probe.offset, &probe.fetch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_was_silently_off_is_found_out() {
+        let tracefs = match Tracefs::find() {
+            Ok(tracefs) => tracefs,
+            Err(reason) => return eprintln!("skipped, because {reason}"),
+        };
+        let instance = Instance::new(&tracefs, "off", 64).expect("an instance");
+        let ftrace = Ftrace { emitted: 1000, instance: Some(instance), ..Ftrace::uprobe() };
+        let error = ftrace.found().unwrap_err().to_string();
+        let expected = "ftrace-uprobe: 1000 events are not there, and it says that 0 are lost";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn lines_of_events_have_numbers_and_others_do_not() {
+        let path = std::env::temp_dir().join(format!("trackway-ftrace-{}", std::process::id()));
+        let text = "# tracer: nop\n# no value=3\n  usdt-1 [000] D 5.1: number: (0x1720) value=8\n\
+                    CPU:0 [LOST 4 EVENTS]\n  marker-1 [000] . 5.2: tracing_mark_write: value=9\n";
+        std::fs::write(&path, text).expect("a file");
+        let mut numbers = Numbers::default();
+        read(&path, &mut numbers).expect("two events");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!((numbers.events(), numbers.missing(10)), (2, 0));
+    }
+}

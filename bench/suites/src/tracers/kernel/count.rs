@@ -1,0 +1,115 @@
+//! What is in a trace of ours of the kernel's events, and what LTTng would have needed for that.
+//!
+//! LTTng's kernel tracer packs fields as we do, under the same names. What differs is the header
+//! (lttng-modules, `lttng-events.c`, `lttng-ring-buffer-client.h`): *compact*, 5 bits of id and 27
+//! of time, in channels with fewer than 31 events; else *large*, 16 bits of id and 32 of time. What
+//! does not fit those has the id in 32 bits and the time in 64, behind the 5 or 16. Which of the
+//! two a channel has is decided when the session starts, by the number of its events.
+
+use std::fs;
+use std::path::Path;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_ctf::read::Trace;
+
+use super::Found;
+use crate::trace_check;
+use crate::trace_check::marks::Seen;
+
+/// Events that a channel of LTTng's with compact headers may have.
+const COMPACT_EVENTS_MAX: usize = 30;
+/// Bits of a compact header's time, and of a large one's.
+const COMPACT_TIME_BITS: u32 = 27;
+const LARGE_TIME_BITS: u32 = 32;
+/// Sizes of headers, in bits.
+const COMPACT_BITS: u64 = 32;
+const COMPACT_LONG_BITS: u64 = 8 + 32 + 64;
+const LARGE_BITS: u64 = 48;
+const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
+
+/// Counts what is in the trace in `folder`; of the events, those whose names end with `call` apart,
+/// unless that is empty. `None` if there is none.
+pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, Seen)>> {
+    if !folder.join("metadata").is_file() {
+        return Ok(None);
+    }
+    let trace = trace_check::trace(folder)?;
+    let mut found = Counted::default();
+    for path in trace_check::streams(folder)? {
+        let what = path.display().to_string();
+        let bytes = fs::read(&path).map_err(Error::io(&what))?;
+        stream((&trace, &what), &bytes, call, &mut found)?;
+    }
+    let to_bytes = |bits: u64| bits.div_ceil(8);
+    let counts = Found {
+        events: found.events,
+        of_call: (!call.is_empty()).then_some(found.of_call),
+        lost: found.lost,
+        overwritten: 0,
+        bytes: to_bytes(found.bits),
+        lttng_bytes: Some(to_bytes(found.lttng_bits)),
+    };
+    Ok(Some((counts, found.marks)))
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    events: u64,
+    of_call: u64,
+    lost: u64,
+    bits: u64,
+    lttng_bits: u64,
+    marks: Seen,
+}
+
+fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> Result<()> {
+    let (mut lost, mut last) = (0, 0);
+    trace_check::each_packet(of, bytes, |packet, decoder, window| {
+        lost = packet.events_discarded.unwrap_or(lost);
+        last = packet.timestamp_begin.unwrap_or(last);
+        let classes = decoder.class().map_or(0, |class| class.events().len());
+        let mut begin = decoder.position_bits();
+        while let Some(mut event) = decoder.event(window)? {
+            let header = event.position_bits() - begin;
+            let clock = event.header.clock;
+            found.events += 1;
+            if let Some(name) = event.header.class.name() {
+                found.of_call += u64::from(name.ends_with(call));
+                found.marks.look(name, &mut event)?;
+            }
+            event.skip()?;
+            let end = decoder.position_bits();
+            found.bits += end - begin;
+            let theirs = lttng_header_bits(classes, clock.saturating_sub(last));
+            found.lttng_bits += end - begin - header + theirs;
+            (begin, last) = (end, clock);
+        }
+        Ok(())
+    })?;
+    found.lost += lost;
+    Ok(())
+}
+
+/// Bits of LTTng's header for an event so long behind the one before, in a channel of so many.
+const fn lttng_header_bits(events: usize, passed_ns: u64) -> u64 {
+    if events <= COMPACT_EVENTS_MAX {
+        if passed_ns >> COMPACT_TIME_BITS == 0 { COMPACT_BITS } else { COMPACT_LONG_BITS }
+    } else if passed_ns >> LARGE_TIME_BITS == 0 {
+        LARGE_BITS
+    } else {
+        LARGE_LONG_BITS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_lttng_are_as_long_as_its_sources_say() {
+        assert_eq!(lttng_header_bits(2, 1000), 32);
+        assert_eq!(lttng_header_bits(30, 1 << 27), 104);
+        assert_eq!(lttng_header_bits(31, 1 << 27), 48);
+        assert_eq!(lttng_header_bits(700, 1 << 32), 112);
+    }
+}

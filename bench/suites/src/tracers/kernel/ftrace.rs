@@ -1,0 +1,144 @@
+//! ftrace, in a private instance: its events enabled, its buffers moved to files as trace-cmd does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::host::tracefs::{Instance, Tracefs, read_pages};
+use trackway_bench_engine::host::workspace::Place;
+
+use super::pages::PageScanner;
+use super::{
+    BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, LIMIT_S, PROGRAM, Ran, SUBSYSTEMS,
+};
+use crate::trace_check::marks::{Made, Seen};
+
+/// What instances of it are called.
+const NAME: &str = "kernel";
+
+/// Runs a job with ftrace's events of that kind on, by this clock.
+pub(super) fn run(
+    tracefs: &Tracefs,
+    (tracer, clock): (KernelTracer, &str),
+    job: &Job<'_>,
+) -> Result<Ran> {
+    let instance = Instance::new(tracefs, NAME, BUFFER_KIB)?;
+    instance.write("trace_clock", clock)?;
+    let drains = match job.keep {
+        Keep::Disk => drain(&instance, job.place)?,
+        Keep::Flight => Drains(Vec::new()),
+    };
+    for folder in folders(tracer, job.events) {
+        instance.write(&format!("events/{folder}/enable"), "1")?;
+    }
+    let command = job.command(&drains.pids());
+    let mut program = Command::new(&command[0]);
+    let finished = child::run_for(program.args(&command[1..]), tracer.name(), LIMIT_S);
+    instance.write("tracing_on", "0")?;
+    drop(drains);
+    let finished = finished?;
+    let has_marks = Made::of(&finished.stdout)?.is_some();
+    let (found, marks) = found(&instance, job, has_marks)?;
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user: None })
+}
+
+/// Folders of the events.
+fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
+    let calls = if tracer == KernelTracer::FtraceSyscalls { "syscalls" } else { "raw_syscalls" };
+    let folders = match events {
+        KernelEvents::Calls => vec![calls],
+        KernelEvents::OneCall(call) => {
+            return ["enter", "exit"].map(|side| format!("syscalls/sys_{side}_{call}")).into();
+        }
+        KernelEvents::Sched => vec!["sched"],
+        KernelEvents::Everything => SUBSYSTEMS.into_iter().chain([calls]).collect(),
+    };
+    folders.into_iter().map(str::to_owned).collect()
+}
+
+/// The file of a CPU's buffer, and the one that it is moved to.
+fn files(cpu: &Path, place: &Place) -> (PathBuf, PathBuf) {
+    let name = cpu.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    (cpu.join("trace_pipe_raw"), place.path(&format!("ftrace-{name}")))
+}
+
+/// Starts what moves each CPU's buffer to a file.
+fn drain(instance: &Instance, place: &Place) -> Result<Drains> {
+    let mut drains = Drains(Vec::new());
+    for cpu in instance.cpus() {
+        let (from, to) = files(cpu, place);
+        let mut command = Command::new(place.path(PROGRAM));
+        command.arg("drain").arg(from).arg(to);
+        let mut drain = Running::start_for(&mut command, "a drain", 2 * LIMIT_S)?;
+        let line = drain.line();
+        drains.0.push(drain);
+        if line? != "ready" {
+            return Err(Error::output("a drain", "it is not ready"));
+        }
+    }
+    Ok(drains)
+}
+
+/// What was recorded: by the kernel's own counts, and with bytes and marks as they came.
+fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, Seen)> {
+    let stats = instance.stats()?;
+    let mut looker =
+        if has_marks { PageScanner::new(instance, job.events)? } else { PageScanner::default() };
+    let mut bytes = 0;
+    for cpu in instance.cpus() {
+        // What was written, and pages that are not full.
+        let (from, to) = files(cpu, job.place);
+        bytes += fs::metadata(&to).map_or(0, |file| file.len());
+        if has_marks && to.is_file() {
+            looker.file(&to)?;
+        }
+        read_pages(&from, BUFFER_KIB << 10, |page| {
+            bytes += page.len() as u64;
+            looker.page(page);
+        })?;
+        let _ = fs::remove_file(to);
+    }
+    // Of a flight recorder, what does not fit is to go.
+    let (lost, overwritten) = match job.keep {
+        Keep::Disk => (stats.overrun + stats.dropped, 0),
+        Keep::Flight => (stats.dropped, stats.overrun),
+    };
+    let found = Found { events: stats.entries, lost, overwritten, bytes, ..Found::default() };
+    Ok((found, looker.seen))
+}
+
+/// What moves buffers to files, as long as this is.
+struct Drains(Vec<Running>);
+
+impl Drains {
+    fn pids(&self) -> String {
+        let pids: Vec<String> = self.0.iter().map(|drain| drain.pid().to_string()).collect();
+        pids.join(",")
+    }
+}
+
+impl Drop for Drains {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Running::terminate);
+        for drain in self.0.drain(..) {
+            // What it has not moved is read afterwards.
+            let _ = drain.finish();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_the_schedulers_events_and_calls() {
+        let folders = folders(KernelTracer::FtraceRaw, KernelEvents::Everything);
+        assert!(folders.contains(&"sched".to_owned()));
+        assert!(folders.contains(&"raw_syscalls".to_owned()));
+        let one = super::folders(KernelTracer::FtraceRaw, KernelEvents::OneCall("getppid"));
+        assert_eq!(one, ["syscalls/sys_enter_getppid", "syscalls/sys_exit_getppid"]);
+    }
+}

@@ -1,0 +1,391 @@
+//! Tracers of the kernel: ours beside ftrace, perf, bpftrace and strace, each of which runs a
+//! command and then shows what it has of it.
+//!
+//! ```text
+//! ours, ftrace, peers   the adapters
+//! pages                 ftrace's buffers, as it gives them
+//! count                 what is in our traces, and what LTTng's layout would take for it
+//! ```
+//!
+//! Main invariant: what a tracer has found is by its own output, of that run; who runs a command
+//! under it decides whether that is enough. Whatever is started ends with us: workloads die with
+//! who runs them, tracers end with their workloads, and what has a name has a
+//! [`trackway_bench_engine::host::cleanup_shell`].
+
+mod count;
+mod ftrace;
+mod ours;
+mod pages;
+mod peers;
+
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::tracefs::Tracefs;
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::Account;
+
+use crate::trace_check::marks::{Made, Seen, Side};
+
+pub(crate) use crate::trace_check::marks::Keep;
+
+/// Longest that one run of a command has, in seconds.
+const LIMIT_S: u64 = 60;
+/// The workloads' program, which also moves buffers and runs what is measured as a whole.
+pub(crate) const PROGRAM: &str = "kernel";
+/// Buffers of all tracers, in KiB for each CPU.
+pub(crate) const BUFFER_KIB: u64 = 8 << 10;
+/// Subsystems of [`KernelEvents::Everything`], besides system calls. Those that remain hardly say
+/// anything of such loads, and to detach from their tracepoints takes the kernel some 80 ms each.
+const SUBSYSTEMS: [&str; 7] = ["sched", "irq", "timer", "kmem", "exceptions", "signal", "task"];
+
+/// A tracer of the kernel, in one way of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum KernelTracer {
+    /// None.
+    Untraced,
+    /// Ours by BPF, of everything that runs.
+    Trackway,
+    /// Ours by BPF, of a command and what it starts.
+    TrackwayTree,
+    /// Ours by a private tracefs instance, as where there is no BPF.
+    TrackwayTracefs,
+    /// Ours by BPF, of everything that runs, and what the command asks of the allocator.
+    TrackwayUser,
+    /// ftrace's events of all calls at once, in an instance of their own.
+    FtraceRaw,
+    /// The same, of times that each CPU has by itself.
+    FtraceLocal,
+    /// The same, of times that no CPU has before another: behind a lock of them all.
+    FtraceGlobal,
+    /// The same, of a number that all CPUs count on instead of a time.
+    FtraceCounter,
+    /// ftrace's events of each call.
+    FtraceSyscalls,
+    /// perf record.
+    Perf,
+    /// bpftrace, which counts.
+    Bpftrace,
+    /// strace, which writes lines.
+    Strace,
+    /// sysdig.
+    Sysdig,
+    /// `SystemTap`.
+    Systemtap,
+}
+
+impl KernelTracer {
+    /// Its row in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Untraced => "untraced",
+            Self::Trackway => "trackway",
+            Self::TrackwayTree => "trackway-tree",
+            Self::TrackwayTracefs => "trackway-tracefs",
+            Self::TrackwayUser => "trackway-user-kernel",
+            Self::FtraceRaw => "ftrace",
+            Self::FtraceLocal => "ftrace-local",
+            Self::FtraceGlobal => "ftrace-global",
+            Self::FtraceCounter => "ftrace-counter",
+            Self::FtraceSyscalls => "ftrace-syscalls",
+            Self::Perf => "perf",
+            Self::Bpftrace => "bpftrace",
+            Self::Strace => "strace",
+            Self::Sysdig => "sysdig",
+            Self::Systemtap => "systemtap",
+        }
+    }
+
+    /// What must be installed for it, if anything.
+    const fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Perf => Some("perf"),
+            Self::Bpftrace => Some("bpftrace"),
+            Self::Strace => Some("strace"),
+            Self::Sysdig => Some("sysdig"),
+            Self::Systemtap => Some("stap"),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one of ours.
+    const fn is_ours(self) -> bool {
+        matches!(
+            self,
+            Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs | Self::TrackwayUser
+        )
+    }
+
+    /// The clock of ftrace's instance, if it is ftrace: unless that is what rows differ in, the one
+    /// that other tracers have.
+    const fn ftrace_clock(self) -> Option<&'static str> {
+        match self {
+            Self::FtraceRaw | Self::FtraceSyscalls => Some("mono"),
+            Self::FtraceLocal => Some("local"),
+            Self::FtraceGlobal => Some("global"),
+            Self::FtraceCounter => Some("counter"),
+            _ => None,
+        }
+    }
+}
+
+/// Which of the kernel's events are traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelEvents {
+    /// All system calls, entry and exit.
+    Calls,
+    /// One of them, entry and exit.
+    OneCall(&'static str),
+    /// The scheduler's.
+    Sched,
+    /// The subsystems that a load of processes is full of ([`SUBSYSTEMS`]), and all system calls.
+    Everything,
+}
+
+/// What is run under a tracer.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) events: KernelEvents,
+    pub(crate) keep: Keep,
+    /// The call whose events are counted apart; empty: none.
+    pub(crate) call: &'a str,
+    pub(crate) work: Work<'a>,
+}
+
+/// The command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work<'a> {
+    /// The workloads' program with these arguments.
+    Ours(&'a [String]),
+    /// These words, measured as a whole: the program is given the words in front, then the
+    /// tracer's processes, then the rest.
+    Whole(&'a [String], &'a [String]),
+    /// This program with these arguments, as they are.
+    Command(&'a [String], &'a [String]),
+}
+
+impl Job<'_> {
+    /// The command, where the tracer is these processes (0: who starts it).
+    fn command(&self, tracers: &str) -> Vec<String> {
+        match self.work {
+            Work::Ours(arguments) => {
+                let program = self.place.path(PROGRAM).display().to_string();
+                [&[program], arguments].concat()
+            }
+            Work::Command(program, arguments) => [program, arguments].concat(),
+            Work::Whole(before, after) => [before, &[tracers.to_owned()], after].concat(),
+        }
+    }
+}
+
+/// What a run left.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Ran {
+    /// What the workload printed, and maybe others.
+    pub(crate) stdout: String,
+    /// What the tracer's own output has.
+    pub(crate) found: Option<Found>,
+    /// Marks in it, if the workload makes any.
+    pub(crate) marks: Seen,
+    /// What became of a program's own events, where those are recorded, too.
+    pub(crate) of_user: Option<Account>,
+}
+
+/// What a tracer's own output has.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Events, of everything that was traced.
+    pub(crate) events: u64,
+    /// Those of the call that is counted apart, where it can be told.
+    pub(crate) of_call: Option<u64>,
+    /// Events that it says it has lost.
+    pub(crate) lost: u64,
+    /// Events that newer ones overwrote, as was asked for.
+    pub(crate) overwritten: u64,
+    /// Bytes of the events; 0: it keeps none.
+    pub(crate) bytes: u64,
+    /// Bytes that the same events would take in LTTng's layout.
+    pub(crate) lttng_bytes: Option<u64>,
+}
+
+impl Found {
+    /// What it says itself of all events: nobody else knows how many there were.
+    pub(crate) const fn account(&self) -> Account {
+        Account {
+            emitted: self.events + self.lost + self.overwritten,
+            recorded: self.events,
+            lost: self.lost,
+            overwritten: self.overwritten,
+            record_bytes: self.bytes,
+        }
+    }
+
+    /// What became of so many events of the call. What is neither there nor said to be lost makes
+    /// an account that does not add up.
+    pub(crate) fn account_of_call(&self, emitted: u64) -> Account {
+        // Where calls cannot be told apart, others' are among them.
+        let recorded = self.of_call.unwrap_or(self.events).min(emitted);
+        let missing = emitted - recorded;
+        Account {
+            emitted,
+            recorded,
+            lost: missing.min(self.lost),
+            overwritten: 0,
+            record_bytes: self.account().bytes_of(recorded),
+        }
+    }
+}
+
+impl Ran {
+    /// What became of the workload's marks, by the output of `tracer`.
+    pub(crate) fn account_of_marks(
+        &self,
+        tracer: KernelTracer,
+        events: KernelEvents,
+        keep: Keep,
+    ) -> Result<Option<Account>> {
+        let (Some(found), Some(made)) = (&self.found, Made::of(&self.stdout)?) else {
+            return Ok(None);
+        };
+        let sides: &[Side] = match events {
+            KernelEvents::Calls => &[Side::Call],
+            KernelEvents::OneCall(_) => &[],
+            KernelEvents::Sched => &[Side::Exit],
+            KernelEvents::Everything => &[Side::Call, Side::Exit],
+        };
+        let of =
+            |sides, all: Account| made.account(tracer.name(), (&self.marks, sides), keep, &all);
+        let mut account = of(sides, found.account())?;
+        // What one of the two has lost excuses nothing that the other lacks.
+        if let Some(of_user) = self.of_user {
+            account.add(&of(&[Side::Allocation], of_user)?);
+        }
+        Ok(Some(account))
+    }
+
+    /// How many events there were, by what the tracer says.
+    pub(crate) fn events(&self) -> u64 {
+        let of_kernel = self.found.map_or(0, |found| found.account().emitted);
+        of_kernel + self.of_user.map_or(0, |of_user| of_user.emitted)
+    }
+
+    /// The numbers of the line that begins with `word`.
+    pub(crate) fn numbers<const COUNT: usize>(&self, word: &str) -> Result<[u64; COUNT]> {
+        let is_it = |line: &&str| line.split(' ').next() == Some(word);
+        let line = self.stdout.lines().find(is_it);
+        let line = line.ok_or_else(|| Error::output("workload", format!("no line '{word}'")))?;
+        trackway_bench_engine::host::workload::numbers(line, word)
+    }
+}
+
+/// All of them, as far as they can be had here.
+#[derive(Debug)]
+pub(crate) struct KernelTracers {
+    tracefs: std::result::Result<Tracefs, String>,
+}
+
+impl KernelTracers {
+    /// Compiles what they need; looks for tracefs.
+    pub(crate) fn set_up(place: &Place) -> Result<Self> {
+        place.compile(PROGRAM, &[])?;
+        Ok(Self { tracefs: Tracefs::find() })
+    }
+
+    /// Why a tracer cannot be had, if it cannot.
+    pub(crate) fn absence(&self, place: &Place, tracer: KernelTracer) -> Option<String> {
+        let missing = tracer.program().filter(|program| !has(program));
+        if let Some(program) = missing {
+            return Some(format!("{program} is not installed"));
+        }
+        match tracer {
+            KernelTracer::Untraced | KernelTracer::Strace => None,
+            KernelTracer::Sysdig | KernelTracer::Systemtap => {
+                let reason = "it needs a module of the kernel, which this adapter does not load";
+                Some(reason.to_owned())
+            }
+            _ if !is_root() => Some(ONLY_ROOT.to_owned()),
+            _ if tracer.ftrace_clock().is_some() => self.tracefs.as_ref().err().cloned(),
+            _ if tracer.is_ours() => ours::availability(place, tracer).err(),
+            _ => None,
+        }
+    }
+
+    /// Runs a job under a tracer.
+    pub(crate) fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+        if let (Some(clock), Ok(tracefs)) = (tracer.ftrace_clock(), &self.tracefs) {
+            return ftrace::run(tracefs, (tracer, clock), job);
+        }
+        match tracer {
+            KernelTracer::Untraced => untraced(job),
+            KernelTracer::Perf => peers::by_perf(job),
+            KernelTracer::Bpftrace => peers::by_bpftrace(job),
+            KernelTracer::Strace => peers::by_strace(job),
+            _ if tracer.is_ours() => ours::run(tracer, job),
+            _ => Err(Error::output(tracer.name(), "it cannot be had")),
+        }
+    }
+}
+
+const ONLY_ROOT: &str = "only root traces the kernel";
+
+fn untraced(job: &Job<'_>) -> Result<Ran> {
+    let command = job.command("");
+    let mut program = Command::new(&command[0]);
+    let finished = child::run_for(program.args(&command[1..]), "untraced", LIMIT_S)?;
+    Ok(Ran { stdout: finished.stdout, ..Ran::default() })
+}
+
+fn is_root() -> bool {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tracer_that_was_off_has_no_account_that_adds_up() {
+        let off = Found::default();
+        let account = off.account_of_call(1000);
+        assert!(!account.is_complete() && account.recorded == 0);
+        // What is lost is said; what is neither there nor said is missing.
+        let some = Found { events: 900, lost: 99, bytes: 9000, ..Found::default() };
+        assert!(!some.account_of_call(1000).is_complete());
+        let some = Found { lost: 100, ..some };
+        let account = some.account_of_call(1000);
+        assert!(account.is_complete());
+        assert_eq!((account.recorded, account.bytes_per_event()), (900, Some(10.0)));
+        let others = Found { of_call: Some(10), ..some };
+        assert!(!others.account_of_call(1000).is_complete());
+    }
+
+    #[test]
+    fn events_of_others_do_not_count_as_the_calls() {
+        let found = Found { events: 3000, bytes: 24_000, lost: 5, ..Found::default() };
+        let account = found.account_of_call(1000);
+        assert_eq!((account.recorded, account.lost, account.record_bytes), (1000, 0, 8000));
+        let all = found.account();
+        assert_eq!((all.emitted, all.recorded, all.lost), (3005, 3000, 5));
+        assert!(all.is_complete());
+    }
+
+    #[test]
+    fn commands_have_the_tracers_where_they_are_asked_for() {
+        let place = Place::at("trackway".into());
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let (before, after) = (words("load"), words("sh -c"));
+        let job = Job {
+            place: &place,
+            events: KernelEvents::Sched,
+            keep: Keep::Disk,
+            call: "",
+            work: Work::Whole(&before, &after),
+        };
+        assert_eq!(job.command("1,2"), ["load", "1,2", "sh", "-c"]);
+        let ours = Job { work: Work::Ours(&after), ..job };
+        assert_eq!(ours.command("0"), ["kernel", "sh", "-c"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Trackway itself: `trackway record --kernel`.
+
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workspace::Place;
+
+use super::count;
+use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
+use crate::trace_check::marks::Seen;
+use crate::tracers::command_tracer;
+use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, write_to};
+
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "kernel-trace";
+
+/// Whether it can be had here: by doing it. Else, why not.
+pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
+    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&place.tools).is_none() {
+        return Err(command_tracer::NO_HELPER.to_owned());
+    }
+    let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
+    let tried = child::run_for(command.args(place.tools.nothing()), tracer.name(), super::LIMIT_S);
+    place.clear(TRACE);
+    tried.map(|_| ()).map_err(|error| match error {
+        Error::Program { message, .. } => reason(&message).to_owned(),
+        error => error.to_string(),
+    })
+}
+
+/// Of a status and what the recorder said, the first words that say why.
+fn reason(message: &str) -> &str {
+    let line = message.lines().nth(1).unwrap_or("it fails").trim_start_matches("trackway: ");
+    line.trim_start_matches("error: ")
+}
+
+/// What is to be recorded, up to the command.
+fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
+    let mut command = Command::new(&place.tools.trackway);
+    in_window(&mut command, place.window_dir());
+    command.env("TRACKWAY_RUN_DIR", place.path("run"));
+    write_to(command.args(["record", "--kernel", &patterns(events)]), &place.path(TRACE));
+    command.arg(format!("--buffer-size={BUFFER_KIB}K"));
+    match tracer {
+        KernelTracer::TrackwayUser => command.args(["--preload", "libc"]),
+        _ => command.arg("--kernel-only"),
+    };
+    match tracer {
+        KernelTracer::TrackwayTree => {}
+        KernelTracer::TrackwayTracefs => {
+            command.args(["--system", "--kernel-via", "tracefs"]);
+        }
+        _ => {
+            command.arg("--system");
+        }
+    }
+    if keep == Keep::Flight {
+        command.arg("--flight-recorder");
+    }
+    command.arg("--");
+    command
+}
+
+fn patterns(events: KernelEvents) -> String {
+    match events {
+        KernelEvents::Calls => "syscalls".to_owned(),
+        KernelEvents::OneCall(call) => format!("syscalls:{call}"),
+        KernelEvents::Sched => "sched".to_owned(),
+        KernelEvents::Everything => {
+            SUBSYSTEMS.into_iter().chain(["syscalls"]).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+/// Runs a job, recorded.
+pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+    job.place.clear(TRACE);
+    let mut command = record(job.place, tracer, job.events, job.keep);
+    command.args(job.command("0"));
+    let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
+    let trace = job.place.path(TRACE);
+    let found = count::count(&trace.join("kernel"), job.call)?;
+    let (mut found, mut marks) =
+        found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
+    // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
+    let said = kernel_summary(&trace)?;
+    said.agrees("recorded", said.recorded, found.events)?;
+    (found.lost, found.overwritten) = (said.lost, said.overwritten);
+    let mut of_user = None;
+    if tracer == KernelTracer::TrackwayUser {
+        let streams = trace.join("ust");
+        of_user = Some(account_in(&streams, &summary(&trace)?, 0)?);
+        marks.add(Seen::in_trace(&streams)?);
+    }
+    job.place.clear(TRACE);
+    Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_it_cannot_be_had_is_what_it_says() {
+        assert_eq!(reason("exit status: 1\ntrackway: error: no BPF\nhint: none"), "no BPF");
+        assert_eq!(reason("signal: 9"), "it fails");
+    }
+
+    #[test]
+    fn everything_is_the_same_as_for_others() {
+        let all = "sched,irq,timer,kmem,exceptions,signal,task,syscalls";
+        assert_eq!(patterns(KernelEvents::Everything), all);
+    }
+}

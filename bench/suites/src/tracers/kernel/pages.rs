@@ -1,0 +1,211 @@
+//! Marks in ftrace's buffers, page by page, as the kernel gives them.
+//!
+//! ```text
+//! page    time u64 | bytes of records, in 20 bits, of a long | records
+//! record  type 5 bits, time 27 bits | …
+//!         0: bytes u32, of it and what follows | event    1…28: event of 4 × type bytes
+//!         29: padding of bytes u32; at the end of a page, of no time    30, 31: time u32
+//! event   id u16 | …: fields, at offsets as the event's `format` says
+//! ```
+//! (Linux, `include/linux/ring_buffer.h` and `Documentation/trace/ring-buffer-design.rst`.)
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::tracefs::{Instance, page_bytes};
+
+use super::KernelEvents;
+use crate::trace_check::marks::{self, Seen};
+
+const HEADER_BYTES: usize = 16;
+const COMMIT_MASK: u64 = (1 << 20) - 1;
+/// Types of records.
+const LONG: u32 = 0;
+const PADDING: u32 = 29;
+const TIME_EXTEND: u32 = 30;
+
+/// Looks for marks.
+#[derive(Debug, Default)]
+pub(super) struct PageScanner {
+    /// Of the entry into a call: its id, and where number and first argument are.
+    call: Option<(u16, [usize; 2])>,
+    /// Of a thread's end: its id, and where its name is.
+    exit: Option<(u16, usize)>,
+    pub(super) seen: Seen,
+}
+
+impl PageScanner {
+    /// Of what these events have of marks, in an instance.
+    pub(super) fn new(instance: &Instance, events: KernelEvents) -> Result<Self> {
+        let format = |event: &str, fields: &[&str]| {
+            let path = instance.path(&format!("events/{event}/format"));
+            let text =
+                fs::read_to_string(&path).map_err(Error::io(format!("cannot read {path:?}")))?;
+            let strange = || Error::output("ftrace", format_args!("{event} has another format"));
+            offsets(&text, fields).ok_or_else(strange)
+        };
+        let mut looker = Self::default();
+        let (id, at) = format("sched/sched_process_exit", &["comm[16]"])?;
+        looker.exit = Some((id, at[0]));
+        if events == KernelEvents::Everything {
+            let (id, at) = format("raw_syscalls/sys_enter", &["id", "args[6]"])?;
+            looker.call = Some((id, [at[0], at[1]]));
+        }
+        Ok(looker)
+    }
+
+    /// In all pages of a file.
+    pub(super) fn file(&mut self, path: &Path) -> Result<()> {
+        let what = || format!("cannot read {path:?}");
+        let mut file = File::open(path).map_err(Error::io(what()))?;
+        let page_bytes = page_bytes();
+        let mut pages = vec![0; page_bytes << 6];
+        loop {
+            let mut filled = 0;
+            while filled < pages.len() {
+                match file.read(&mut pages[filled..]).map_err(Error::io(what()))? {
+                    0 => break,
+                    bytes => filled += bytes,
+                }
+            }
+            if filled == 0 {
+                return Ok(());
+            }
+            pages[..filled].chunks(page_bytes).for_each(|page| self.page(page));
+        }
+    }
+
+    /// In a page. What is no page has none.
+    pub(super) fn page(&mut self, page: &[u8]) {
+        let Some(commit) = number::<8>(page, 8).map(u64::from_le_bytes) else { return };
+        let bytes = usize::try_from(commit & COMMIT_MASK).unwrap_or(0);
+        let Some(records) = page.get(HEADER_BYTES..HEADER_BYTES + bytes) else { return };
+        let mut at = 0;
+        // Each step goes on by four bytes at least.
+        while let Some(head) = number::<4>(records, at).map(u32::from_le_bytes) {
+            let long = number::<4>(records, at + 4).map_or(0, u32::from_le_bytes) as usize;
+            let (event, size) = match head & 31 {
+                LONG => (Some(at + 8), 4 + long.max(4)),
+                PADDING if head >> 5 == 0 => return,
+                PADDING => (None, 4 + long),
+                TIME_EXTEND.. => (None, 8),
+                words => (Some(at + 4), 4 + 4 * words as usize),
+            };
+            if let Some(event) = event.and_then(|event| records.get(event..at + size)) {
+                self.event(event);
+            }
+            at += size;
+        }
+    }
+
+    fn event(&mut self, event: &[u8]) {
+        let id = number::<2>(event, 0).map(u16::from_le_bytes);
+        let at = |at| number::<8>(event, at).map(u64::from_le_bytes);
+        if let Some((_, [call, argument])) = self.call.filter(|one| Some(one.0) == id)
+            && at(call) == Some(marks::CALL_NUMBER)
+        {
+            self.seen.call(at(argument).unwrap_or_default());
+        }
+        if let Some((_, name)) = self.exit.filter(|one| Some(one.0) == id)
+            && let Some(name) = number::<16>(event, name)
+        {
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            self.seen.exit(&String::from_utf8_lossy(name));
+        }
+    }
+}
+
+/// So many bytes from there on.
+fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
+    bytes.get(at..at.checked_add(BYTES)?)?.try_into().ok()
+}
+
+/// The id of an event, and where fields of these names are, by its `format`.
+fn offsets(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
+    let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()?;
+    let offset = |name: &&str| {
+        let is_it = |line: &&str| {
+            let declared =
+                line.trim().strip_prefix("field:").and_then(|line| line.split(';').next());
+            declared.and_then(|declared| declared.split(' ').next_back()) == Some(name)
+        };
+        let line = format.lines().find(is_it)?;
+        line.split("offset:").nth(1)?.split(';').next()?.parse().ok()
+    };
+    Some((id, fields.iter().map(offset).collect::<Option<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record with this event, in words.
+    fn record(event: &[u8]) -> Vec<u8> {
+        assert!(event.len().is_multiple_of(4));
+        [&((event.len() / 4) as u32 | 5 << 5).to_le_bytes(), event].concat()
+    }
+
+    fn page(records: &[Vec<u8>]) -> Vec<u8> {
+        let records = records.concat();
+        let mut page = [0_u64.to_le_bytes(), (records.len() as u64).to_le_bytes()].concat();
+        page.extend(records);
+        page.resize(page_bytes(), 0xff);
+        page
+    }
+
+    fn looker() -> PageScanner {
+        PageScanner { call: Some((443, [8, 16])), exit: Some((369, 8)), seen: Seen::default() }
+    }
+
+    fn call(argument: u64) -> Vec<u8> {
+        let mut event = vec![0; 64];
+        event[..2].copy_from_slice(&443_u16.to_le_bytes());
+        event[8..16].copy_from_slice(&marks::CALL_NUMBER.to_le_bytes());
+        event[16..24].copy_from_slice(&argument.to_le_bytes());
+        event
+    }
+
+    #[test]
+    fn marks_are_found_among_records_of_all_types() {
+        let mut exit = vec![0; 36];
+        exit[..2].copy_from_slice(&369_u16.to_le_bytes());
+        exit[8..20].copy_from_slice(b"mark-20000-2");
+        let long = call(0x4e20_0003);
+        let long = [&[0; 4], &(4 + long.len() as u32).to_le_bytes()[..], &long].concat();
+        let time = [&30_u32.to_le_bytes()[..], &[0; 4]].concat();
+        let discarded =
+            [&(29_u32 | 1 << 5).to_le_bytes()[..], &8_u32.to_le_bytes(), &[0; 4]].concat();
+        let end = [&29_u32.to_le_bytes()[..], &record(&call(0x4e20_0009))].concat();
+        let mut found = looker();
+        found.page(&page(&[record(&call(0x4e20_0001)), time, discarded, record(&exit), long, end]));
+        let mut expected = Seen::default();
+        [0x4e20_0001, 0x4e20_0003].into_iter().for_each(|argument| expected.call(argument));
+        expected.exit("mark-20000-2");
+        assert_eq!(found.seen, expected);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_no_page_has_none() {
+        let whole = page(&[record(&call(0x4e20_0001))]);
+        for bytes in [0, 7, 15, 16, 20, 40] {
+            let mut found = looker();
+            found.page(&whole[..bytes]);
+            assert_eq!(found.seen, Seen::default(), "{bytes}");
+        }
+        let mut found = looker();
+        found.page(&vec![0xff; page_bytes()]);
+        assert_eq!(found.seen, Seen::default());
+    }
+
+    #[test]
+    fn offsets_are_those_of_the_format() {
+        let text = "name: sys_enter\nID: 443\nformat:\n\
+                    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+                    \tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
+                    \tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n";
+        assert_eq!(offsets(text, &["id", "args[6]"]), Some((443, vec![8, 16])));
+        assert_eq!(offsets(text, &["comm[16]"]), None);
+    }
+}

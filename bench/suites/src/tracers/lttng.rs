@@ -1,0 +1,366 @@
+//! LTTng-UST 2.13, set up as its own benchmark does: a snapshot session, whose rings are
+//! overwritten and read only afterwards, so that no consumer disturbs the measurement.
+
+use std::cell::{Ref, RefCell};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use trackway_bench_engine::case::{Case, Context, Mode, Payload, Plan};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::machine::Machine;
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Flow, Starts, Tracer};
+
+use super::baseline::{launch, needs_compiler};
+use super::daemon::{Daemon, Home};
+use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
+use super::{batch_arguments, flow, name};
+use crate::trace_check::{self, Size};
+
+/// The workload.
+const PROGRAM: &str = "lttng";
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "lttng-trace";
+
+/// The daemon that both adapters use; ended when the last lets go of it.
+pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
+
+/// A daemon that was not started yet.
+pub(super) fn shared_daemon() -> SharedDaemon {
+    Rc::default()
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The daemon is there, a session is not.
+    Off,
+    /// Tracepoints.
+    Tracepoint,
+    /// `lttng_ust_tracef`.
+    Tracef,
+}
+
+/// The adapter.
+pub(crate) struct Lttng {
+    way: Way,
+    daemon: SharedDaemon,
+    mode: Mode,
+    /// Of the latest run, by thread.
+    emitted: Vec<u64>,
+}
+
+impl Lttng {
+    fn new(way: Way, daemon: &SharedDaemon) -> Self {
+        Self { way, daemon: Rc::clone(daemon), mode: Mode::Overwrite, emitted: Vec::new() }
+    }
+
+    /// With the daemon, without a session.
+    pub(super) fn off(daemon: &SharedDaemon) -> Self {
+        Self::new(Way::Off, daemon)
+    }
+
+    /// Recording, with a daemon that nobody else uses.
+    pub(crate) fn alone() -> Self {
+        Self::on(&shared_daemon())
+    }
+
+    /// Recording.
+    pub(super) fn on(daemon: &SharedDaemon) -> Self {
+        Self::new(Way::Tracepoint, daemon)
+    }
+
+    /// Recording text.
+    pub(super) fn tracef(daemon: &SharedDaemon) -> Self {
+        Self::new(Way::Tracef, daemon)
+    }
+
+    fn is_on(&self) -> bool {
+        self.way != Way::Off
+    }
+
+    fn daemon(&self) -> Result<Ref<'_, Daemon>> {
+        Ref::filter_map(self.daemon.borrow(), Option::as_ref)
+            .map_err(|_| Error::output("lttng-sessiond", "it is not running"))
+    }
+
+    /// Makes and starts a session that writes to a new folder, with buffers of so many bytes for
+    /// each CPU and so many sub-buffers.
+    fn begin(
+        &self,
+        place: &Place,
+        mode: Mode,
+        (bytes, count): (u64, u64),
+        case: &Case,
+    ) -> Result<()> {
+        place.clear(TRACE);
+        let rule = if case.payload == Payload::Printf { "lttng_ust_tracef:*" } else { "lab:*" };
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: mode == Mode::Overwrite,
+            channel: &rings(bytes, count),
+            rules: &[rule],
+            filter: None,
+            contexts: if case.context == Context::Vtid { &["vtid"] } else { &[] },
+        };
+        let daemon = self.daemon()?;
+        session.begin_anew(&daemon, &place.path(TRACE))
+    }
+
+    /// Records at least so many events, numbered and with the thread's id, to `folder`, and loses
+    /// none: the program waits where it is too fast. How many there are.
+    pub(crate) fn record_all(&self, place: &Place, folder: &Path, events: u64) -> Result<u64> {
+        const BATCH_EVENTS: u64 = 10_000;
+        let threads = Machine::here().cpus.min(2) as u64;
+        let batches = events.div_ceil(threads * BATCH_EVENTS);
+        let daemon = self.daemon()?;
+        let session = UstSession {
+            name: SESSION,
+            is_snapshot: false,
+            channel: &["--num-subbuf=64", "--blocking-timeout=inf"].map(str::to_owned),
+            rules: &["lab:*"],
+            filter: None,
+            contexts: &["vtid"],
+        };
+        session.begin_anew(&daemon, folder)?;
+        let mut command = self.workload(place)?;
+        // LTTng asks the program, too, whether it may wait.
+        command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
+        command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
+        child::run(&mut command, self.name())?;
+        ust_session::end(&daemon, SESSION, false)?;
+        Ok(threads * batches * BATCH_EVENTS)
+    }
+
+    fn workload(&self, place: &Place) -> Result<Command> {
+        Ok(self.daemon()?.command(&place.path(PROGRAM)))
+    }
+}
+
+impl Tracer for Lttng {
+    fn name(&self) -> &'static str {
+        match self.way {
+            Way::Off => name::LTTNG_OFF,
+            Way::Tracepoint => name::LTTNG,
+            Way::Tracef => name::TRACEF,
+        }
+    }
+
+    fn availability(&self, place: &Place) -> Availability {
+        let missing = missing(has, |path| Path::new(path).is_file());
+        if missing != Availability::Ready {
+            return missing;
+        }
+        // Whether our processes can be kept apart from others', and see our folder then.
+        let tried = Home::new(place).and_then(|home| {
+            let mut command = Command::new("sh");
+            home.enter(command.args(["-c", "test -d \"$1\"", "sh"]).arg(place.path("")));
+            child::run(&mut command, "a mount namespace")
+        });
+        match tried {
+            Ok(_) => Availability::Ready,
+            Err(error) => Availability::Missing(format!(
+                "its daemon cannot be kept apart from others here ({error})"
+            )),
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        match self.way {
+            Way::Off => case.context == Context::None && case.payload.is_in_table(),
+            Way::Tracepoint => case.payload.is_in_table(),
+            Way::Tracef => *case == Case::PRINTF,
+        }
+    }
+
+    fn batch_events(&self) -> u64 {
+        if self.is_on() { 10_000 } else { 400_000 }
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let provider = place.path("lttng-provider.c").display().to_string();
+        place.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
+        let mut daemon = self.daemon.borrow_mut();
+        if daemon.is_none() {
+            *daemon = Some(Daemon::start(place)?);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.emitted = workload::emitted_by_thread(&batches);
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        let trace = place.path(TRACE);
+        let size = if self.way == Way::Tracef { Size::Text } else { Size::Same };
+        match (self.way, self.mode) {
+            (Way::Off, _) => Ok(None),
+            (_, Mode::Overwrite) => trace_check::overwritten(&trace, &self.emitted, size).map(Some),
+            _ => trace_check::kept(&trace, &self.emitted).map(Some),
+        }
+    }
+
+    fn records(&self) -> bool {
+        self.is_on()
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        if self.way == Way::Tracepoint { &Mode::ALL } else { &[Mode::Overwrite] }
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        self.mode = mode;
+        if self.is_on() {
+            self.begin(place, mode, buffers(mode), case)?;
+        }
+        let mut command = self.workload(place)?;
+        let finished = child::run(command.args(arguments), self.name())?;
+        if self.is_on() {
+            let daemon = self.daemon()?;
+            ust_session::end(&daemon, SESSION, mode == Mode::Overwrite)?;
+        }
+        Ok(finished.stdout)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.emitted = emitted.to_vec();
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        self.is_on().then(|| place.path(TRACE))
+    }
+
+    fn streams(&self) -> bool {
+        self.way == Way::Tracepoint
+    }
+
+    fn starts_programs(&self) -> bool {
+        !self.is_on()
+    }
+
+    fn stream(&mut self, place: &Place, bytes: u64, milliseconds: u32) -> Result<Option<Flow>> {
+        if !self.streams() {
+            return Ok(None);
+        }
+        self.begin(place, Mode::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
+        let mut command = self.workload(place)?;
+        let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
+        // It waits until all is written.
+        self.daemon()?.lttng(&["stop", SESSION])?;
+        let trace = place.path(TRACE);
+        let account = |emitted: &[u64]| {
+            let daemon = self.daemon()?;
+            ust_session::end(&daemon, SESSION, false)?;
+            trace_check::kept(&trace, emitted)
+        };
+        flow::of(&finished.stdout, &trace, account).map(Some)
+    }
+
+    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+        if self.is_on() {
+            return Ok(None);
+        }
+        let daemon = self.daemon()?;
+        launch(place, PROGRAM, count, |command| daemon.enter(command)).map(Some)
+    }
+
+    fn tear_down(&mut self) {
+        self.daemon.borrow_mut().take();
+    }
+}
+
+/// Bytes of a mode's buffers for each CPU, and how many sub-buffers these have.
+const fn buffers(mode: Mode) -> (u64, u64) {
+    match mode {
+        Mode::Overwrite => (RING_BYTES, SUB_BUFFERS),
+        Mode::Steady => (FLOW_BYTES, SUB_BUFFERS),
+        Mode::Producer => (PRODUCER_BYTES, PRODUCER_SUB_BUFFERS),
+    }
+}
+
+/// Which of LTTng's packages is missing.
+fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availability {
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
+    let has_header =
+        || includes.iter().any(|folder| is_file(&format!("{folder}/lttng/tracepoint.h")));
+    if !has("lttng") {
+        Availability::Missing("lttng is not installed".to_owned())
+    } else if !has("lttng-sessiond") {
+        Availability::Missing("lttng-sessiond is not installed".to_owned())
+    } else if !has_header() {
+        Availability::Missing("liblttng-ust-dev is not installed".to_owned())
+    } else {
+        needs_compiler(has("cc"))
+    }
+}
+
+/// Memory of the shared-memory files that these processes have open, each counted once; `None` if
+/// they may not be looked into.
+pub(crate) fn shared_bytes(pids: &[u32]) -> Option<u64> {
+    /// Unit of `st_blocks`: stat(2).
+    const BLOCK_BYTES: u64 = 512;
+    let mut files: HashMap<(u64, u64), u64> = HashMap::new();
+    for pid in pids {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        for link in entries.filter_map(|entry| entry.ok()).map(|entry| entry.path()) {
+            let target = std::fs::read_link(&link).unwrap_or_default();
+            let is_shared = is_shared_memory(&target);
+            if let Some(status) = std::fs::metadata(&link).ok().filter(|_| is_shared) {
+                files.insert((status.dev(), status.ino()), status.blocks() * BLOCK_BYTES);
+            }
+        }
+    }
+    Some(files.values().sum())
+}
+
+fn is_shared_memory(target: &Path) -> bool {
+    target.starts_with("/dev/shm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(installed: &[&str], header: bool) -> String {
+        match missing(|name| installed.contains(&name), |_| header) {
+            Availability::Missing(reason) => reason,
+            Availability::Ready => "ready".to_owned(),
+        }
+    }
+
+    #[test]
+    fn reasons_name_what_is_missing() {
+        assert_eq!(reason(&[], true), "lttng is not installed");
+        assert_eq!(reason(&["lttng"], true), "lttng-sessiond is not installed");
+        let tools = ["lttng", "lttng-sessiond", "cc"];
+        assert_eq!(reason(&tools, false), "liblttng-ust-dev is not installed");
+        assert_eq!(reason(&tools, true), "ready");
+        assert_eq!(reason(&tools[..2], true), "no C compiler (cc) is installed");
+    }
+
+    #[test]
+    fn shared_memory_is_told_by_its_path() {
+        assert!(is_shared_memory(Path::new("/dev/shm/ust-shm-consumer-1 (deleted)")));
+        assert!(!is_shared_memory(Path::new("socket:[1]")));
+    }
+}

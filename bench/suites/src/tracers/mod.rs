@@ -1,0 +1,113 @@
+//! The adapters.
+
+mod absent;
+pub(crate) mod baseline;
+mod bpftrace;
+pub(crate) mod command_tracer;
+pub(crate) mod daemon;
+pub(crate) mod external;
+mod flow;
+pub(crate) mod ftrace;
+pub(crate) mod kernel;
+pub(crate) mod lttng;
+mod peer;
+pub(crate) mod perf;
+mod probe;
+pub(crate) mod probed;
+pub(crate) mod trackway;
+pub(crate) mod uftrace;
+pub(crate) mod ust_session;
+
+use trackway_bench_engine::case::Case;
+use trackway_bench_engine::case::Plan;
+use trackway_bench_engine::tracer::{Tracer, batch_arguments};
+
+pub(crate) use baseline::Baseline;
+pub(crate) use external::is_external;
+pub(crate) use lttng::Lttng;
+pub(crate) use trackway::Trackway;
+
+/// Names of the rows, which the bars and ratios refer to. Ours begin with `trackway`.
+pub(crate) mod name {
+    /// The processor's clock.
+    pub(crate) const RDTSC: &str = "rdtsc";
+    /// The lightest tracer there could be.
+    pub(crate) const LW_UST: &str = "lw-ust";
+    /// Text in memory.
+    pub(crate) const PRINTF: &str = "printf";
+    /// Ours with the library and without a session.
+    pub(crate) const TRACKWAY_OFF: &str = "trackway-off";
+    /// Ours from Rust with the library and without a session.
+    pub(crate) const RUST_OFF: &str = "trackway-rust-off";
+    /// Ours from Rust.
+    pub(crate) const RUST: &str = "trackway-rust";
+    /// Ours from C++ with the library and without a session.
+    pub(crate) const CXX_OFF: &str = "trackway-c++-off";
+    /// Ours from C++.
+    pub(crate) const CXX: &str = "trackway-c++";
+    /// Ours without restartable sequences.
+    pub(crate) const TRACKWAY_CLAIM: &str = "trackway-claim";
+    /// Ours with the 2012 paper's buffers.
+    pub(crate) const TRACKWAY_LOCKLESS: &str = "trackway-lockless";
+    /// Ours with text.
+    pub(crate) const TRACKWAY_PRINTF: &str = "trackway-printf";
+    /// LTTng-UST with its daemon and without a session.
+    pub(crate) const LTTNG_OFF: &str = "lttng-ust-off";
+    /// LTTng-UST.
+    pub(crate) const LTTNG: &str = "lttng-ust";
+    /// LTTng-UST with text.
+    pub(crate) const TRACEF: &str = "lttng-tracef";
+    pub(crate) use super::external::name::*;
+    pub(crate) use trackway_bench_engine::results::{EMPTY_LOOP as EMPTY, TRACKWAY};
+}
+
+/// Ring of each CPU in the table's runs, in bytes: fits the second-level cache, for all tracers.
+pub(crate) const RING_BYTES: u64 = 1 << 20;
+/// Buffer of each CPU when recording at full speed, in bytes: Trackway's default.
+pub(crate) const FLOW_BYTES: u64 = 4 << 20;
+
+/// Buffer of each CPU that takes everything of a run, in bytes, and sub-buffers of it: as few as
+/// there can be, so that none is ever full, and nobody has a reason to read.
+pub(crate) const PRODUCER_BYTES: u64 = 16 << 20;
+pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
+
+/// All tracers, in the order of their rows.
+pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
+    let daemon = lttng::shared_daemon();
+    let mut all: Vec<Box<dyn Tracer>> = vec![
+        Box::new(Baseline::Empty),
+        Box::new(Baseline::Rdtsc),
+        Box::new(Trackway::off()),
+        Box::new(Trackway::cxx_off()),
+        Box::new(Trackway::rust_off()),
+        Box::new(Lttng::off(&daemon)),
+        Box::new(Baseline::LwUst),
+        Box::new(Trackway::by_sequence()),
+        Box::new(Trackway::cxx()),
+        Box::new(Trackway::rust()),
+        Box::new(Trackway::by_claim()),
+        Box::new(Trackway::lockless()),
+        Box::new(Lttng::on(&daemon)),
+        Box::new(Baseline::Printf),
+        Box::new(Trackway::printf()),
+        Box::new(Lttng::tracef(&daemon)),
+    ];
+    all.extend(external::all());
+    all
+}
+
+/// The same with so many µs of rest before each batch.
+pub(crate) fn paced_arguments(
+    work: &str,
+    case: &Case,
+    plan: &Plan,
+    (events, pause_us): (u64, u64),
+) -> Vec<String> {
+    let mut arguments = batch_arguments(work, case, plan, events).to_vec();
+    arguments.push(text(pause_us));
+    arguments
+}
+
+fn text(number: u64) -> String {
+    number.to_string()
+}

@@ -1,0 +1,223 @@
+//! `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file while it records.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::tracefs::{Tracefs, Uprobe};
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer};
+
+use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
+use super::{RING_BYTES, name};
+use crate::trace_check::numbers::{Numbers, number_after};
+
+/// What it writes, in the scratch folder.
+pub(super) const OUTPUT: &str = "perf.data";
+/// Of how many events one may be there twice: about ten times what was seen at most.
+const TWICE_SHARE_MIN: usize = 500;
+
+/// The adapter.
+#[derive(Debug, Default)]
+pub(crate) struct Perf {
+    emitted: u64,
+    uprobe: Option<Uprobe>,
+    tracefs: Option<Tracefs>,
+}
+
+impl Perf {
+    /// The workload with these arguments, recorded: what it printed.
+    fn record(&self, place: &Place, arguments: &[String]) -> Result<String> {
+        let Some(uprobe) = &self.uprobe else {
+            return Err(Error::output(name::PERF, "it is not set up"));
+        };
+        let output = place.path(OUTPUT);
+        // It would keep another one's beside its own.
+        let _ = std::fs::remove_file(&output);
+        let mut command = record(RING_BYTES, &output);
+        command
+            .args(["-e", &uprobe.for_perf()])
+            .arg("--")
+            .arg(place.path(PROBE_PROGRAM))
+            .args(arguments);
+        Ok(child::run(&mut command, "perf record")?.stdout)
+    }
+
+    /// What became of so many events.
+    pub(super) fn found(place: &Place, emitted: u64) -> Result<Account> {
+        let (samples, lost) = recorded(&place.path(OUTPUT))?;
+        let mut script = Command::new("perf");
+        script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));
+        // It shows what was recorded on one CPU and then on another by their times, which it may
+        // take for the wrong order where a thread moves: all must be there, each once.
+        let shown = child::run(&mut script, "perf script")?.stdout;
+        let found: Vec<u64> =
+            shown.lines().filter_map(|line| number_after(line, " value=")).collect();
+        let shown = found.len() as u64;
+        if shown != samples {
+            let message = format!("it shows {shown} events, and says that there are {samples}");
+            return Err(Error::output(name::PERF, message));
+        }
+        once_each(found)?.account(name::PERF, emitted, lost, 0)
+    }
+}
+
+impl Tracer for Perf {
+    fn name(&self) -> &'static str {
+        name::PERF
+    }
+
+    fn availability(&self, _place: &Place) -> Availability {
+        if !has("perf") {
+            return Availability::Missing("perf is not installed".to_owned());
+        }
+        match Tracefs::find() {
+            // perf would mount it, and leave it so.
+            Ok(tracefs) if !tracefs.is_mounted() => {
+                Availability::Missing("tracefs is not mounted, where perf looks".to_owned())
+            }
+            _ => uprobes(),
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        *case == Case::SIMPLEST
+    }
+
+    fn batch_events(&self) -> u64 {
+        500
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let tracefs = Tracefs::find().map_err(|reason| Error::output(name::PERF, reason))?;
+        self.uprobe = Some(probe(place, &tracefs, "perf")?);
+        self.tracefs = Some(tracefs);
+        Ok(())
+    }
+
+    fn remember(&mut self, emitted: &[u64]) {
+        self.emitted = emitted.iter().sum();
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        Self::found(place, self.emitted).map(Some)
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        _mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        self.record(place, arguments)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(OUTPUT))
+    }
+
+    fn tear_down(&mut self) {
+        self.uprobe = None;
+        self.tracefs = None;
+    }
+}
+
+/// `perf record` to a file, with buffers of so many bytes for each CPU; what, and of whom, is yet
+/// to be said. It keeps no list of programs' files, which others have none of either.
+pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
+    let mut command = Command::new("perf");
+    command.args(["record", "-q", "-N", "-B", "-m", &format!("{buffer_bytes}B"), "-o"]).arg(output);
+    command
+}
+
+/// What it shows, each once: of 100,000 hits of a uprobe it shows a few twice, at the same
+/// nanosecond (Linux 6.18; the authors of Orbit met that, too).
+fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
+    let shown = found.len();
+    found.sort_unstable();
+    found.dedup();
+    let twice = shown - found.len();
+    if twice > shown / TWICE_SHARE_MIN {
+        let message = format!("of {shown} events that it shows, {twice} were there before");
+        return Err(Error::output(name::PERF, message));
+    }
+    let mut numbers = Numbers::default();
+    found.into_iter().for_each(|number| numbers.add(number));
+    Ok(numbers)
+}
+
+/// How many samples are in a file of its, and how many it says it has lost.
+pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
+    let mut report = Command::new("perf");
+    report.args(["report", "--stats", "-i"]).arg(file);
+    let stats = child::run(&mut report, "perf report")?.stdout;
+    counts(&stats).ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
+}
+
+/// The same of `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
+/// under a heading of its own.
+fn counts(stats: &str) -> Option<(u64, u64)> {
+    let is_of_one = |line: &&str| line.ends_with(" stats:") && !line.starts_with("Aggregated");
+    let (mut samples, mut lost) = (None, 0);
+    for line in stats.lines().take_while(|line| !is_of_one(line)) {
+        let Some((name, rest)) = line.trim().split_once(" events:") else { continue };
+        let count: u64 = rest.split_whitespace().next()?.parse().ok()?;
+        match name {
+            "SAMPLE" => samples = Some(count),
+            // Records that say so, each of many samples: how many is said below, of each event.
+            "LOST_SAMPLES" | "LOST" => lost = lost.max(count),
+            _ => {}
+        }
+    }
+    // Of each event, where the kernel counts them (since Linux 6.0).
+    let of_each: u64 = stats
+        .lines()
+        .skip_while(|line| !is_of_one(line))
+        .filter_map(|line| line.trim().strip_prefix("LOST_SAMPLES events:"))
+        .filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .sum();
+    Some((samples?, lost.max(of_each)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_and_lost_ones_are_read() {
+        let text = "\nAggregated stats:\n           TOTAL events:     280053\n          \
+                    SAMPLE events:     280000  (100.0%)\n  FINISHED_ROUND events:         39\n\
+                    trackway_lab_1:perf stats:\n          SAMPLE events:     280000\n    \
+                    LOST_SAMPLES events:      21504\n";
+        assert_eq!(counts(text), Some((280_000, 21_504)));
+        assert_eq!(counts("Aggregated stats:\n   TOTAL events:  3\n"), None);
+    }
+
+    #[test]
+    fn few_events_may_be_shown_twice() {
+        let few = (0..2000).chain([7, 1998]).collect();
+        let numbers = once_each(few).expect("as it does");
+        let account = numbers.account("perf", 2000, 0, 0).expect("all are there");
+        assert_eq!((account.recorded, account.is_complete()), (2000, true));
+        assert!(once_each((0..2000).chain(0..5).collect()).is_err());
+        // Once each, they must still all be there.
+        let gap = once_each((0..1000).chain(1001..2000).chain([7]).collect()).expect("few");
+        assert!(gap.account("perf", 2000, 0, 0).is_err());
+    }
+
+    #[test]
+    fn samples_of_perf_are_counted_once() {
+        let text = "\nAggregated stats:\n           TOTAL events:         30\n            \
+                    LOST events:         12  ( 0.0%)\n          \
+                    SAMPLE events:         18  (98.5%)\n\
+                    sched:sched_stat_runtime stats:\n          SAMPLE events:      10\n    \
+                    LOST_SAMPLES events:      21504\nsched:sched_switch stats:\n          \
+                    SAMPLE events:      8\n    LOST_SAMPLES events:      2\n";
+        assert_eq!(counts(text), Some((18, 21506)));
+        assert_eq!(counts("nothing"), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! ftrace, perf and bpftrace around any program with the workloads' probe: its numbers are in what
+//! they write.
+
+use std::path::Path;
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::tracefs::{Instance, Tracefs};
+use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer as _};
+
+use super::bpftrace::{self, Bpftrace, Said};
+use super::ftrace::{self, Ftrace};
+use super::name;
+use super::perf::{self, Perf};
+use crate::trace_check::numbers::Numbers;
+
+/// What the event, and the instance, are called.
+const NAME: &str = "whole";
+/// What bpftrace writes, in the scratch folder.
+const OUTPUT: &str = "probed.json";
+
+/// Who hangs something on the probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prober {
+    /// ftrace, by a uprobe event in an instance of its own.
+    Ftrace,
+    /// perf record, by the same.
+    Perf,
+    /// bpftrace, which counts.
+    Bpftrace,
+}
+
+/// What is run: the program with the probe with its arguments, and what is in front of it, if
+/// anything is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probed<'a> {
+    pub(crate) before: &'a [String],
+    pub(crate) words: &'a [String],
+    /// How often it comes to the probe, which has its number from 0 on.
+    pub(crate) emitted: u64,
+    /// Buffers of each CPU.
+    pub(crate) buffer_kib: u64,
+}
+
+impl Prober {
+    /// Its row in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ftrace => name::FTRACE_UPROBE,
+            Self::Perf => name::PERF,
+            Self::Bpftrace => name::BPFTRACE,
+        }
+    }
+
+    /// Why it cannot be had, if it cannot.
+    pub(crate) fn absence(self, place: &Place) -> Option<String> {
+        let found = match self {
+            Self::Ftrace => Ftrace::uprobe().availability(place),
+            Self::Perf => Perf::default().availability(place),
+            Self::Bpftrace => Bpftrace::default().availability(place),
+        };
+        match found {
+            Availability::Missing(reason) => Some(reason),
+            Availability::Ready => None,
+        }
+    }
+
+    /// Runs it: what the program printed, and what became of its numbers.
+    pub(crate) fn run(self, place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+        match self {
+            Self::Ftrace => by_ftrace(probed),
+            Self::Perf => by_perf(place, probed),
+            Self::Bpftrace => by_bpftrace(place, probed),
+        }
+    }
+}
+
+impl Probed<'_> {
+    fn program(&self) -> &Path {
+        Path::new(self.words.first().map_or("", String::as_str))
+    }
+
+    /// These words, or others instead, behind those in front.
+    fn run(&self, words: &[String], what: &str) -> Result<String> {
+        let words = [self.before, words].concat();
+        let mut command = Command::new(&words[0]);
+        Ok(child::run(command.args(&words[1..]), what)?.stdout)
+    }
+}
+
+fn tracefs(tracer: &'static str) -> Result<Tracefs> {
+    Tracefs::find().map_err(|reason| Error::output(tracer, reason))
+}
+
+fn by_ftrace(probed: &Probed<'_>) -> Result<(String, Account)> {
+    let tracefs = tracefs(name::FTRACE_UPROBE)?;
+    // In this order: an event cannot go while an instance has it on.
+    let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
+    let instance = Instance::new(&tracefs, NAME, probed.buffer_kib)?;
+    instance.write(&uprobe.enable(), "1")?;
+    let stdout = probed.run(probed.words, name::FTRACE_UPROBE)?;
+    instance.write("tracing_on", "0")?;
+    let stats = instance.stats()?;
+    let mut numbers = Numbers::default();
+    ftrace::read(&instance.path("trace"), &mut numbers)?;
+    let (lost, overwritten) = (stats.dropped, stats.overrun);
+    let account = numbers.account(name::FTRACE_UPROBE, probed.emitted, lost, overwritten)?;
+    Ok((stdout, account))
+}
+
+fn by_perf(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+    let tracefs = tracefs(name::PERF)?;
+    let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
+    let output = place.path(perf::OUTPUT);
+    // It would keep another one's beside its own.
+    let _ = std::fs::remove_file(&output);
+    let mut command = perf::record(probed.buffer_kib << 10, &output);
+    command.args(["-e", &uprobe.for_perf()]).arg("--").args(probed.words);
+    let stdout = probed.run(&words(&command), "perf record")?;
+    Ok((stdout, Perf::found(place, probed.emitted)?))
+}
+
+fn by_bpftrace(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+    let output = place.path(OUTPUT);
+    let script = format!("usdt:{}:lab:number {{ @ = count(); }}", probed.program().display());
+    let command = bpftrace::command(&script, probed.words, &output);
+    let stdout = probed.run(&words(&command), name::BPFTRACE)?;
+    let said = Said::take(&output)?;
+    // It ends the program's lines by empty ones of its own.
+    let stdout = stdout.trim().to_owned();
+    let (emitted, recorded, lost) = (probed.emitted, said.count("@"), said.lost);
+    Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))
+}
+
+/// The words of a command.
+fn words(command: &Command) -> Vec<String> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}

@@ -1,0 +1,394 @@
+//! Trackway itself, through its own command, as a user runs it: `trackway record -- WORKLOAD`.
+
+mod parts;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use trackway_bench_engine::case::{Case, Context, Mode, Payload, Plan};
+use trackway_bench_engine::error::Result;
+use trackway_bench_engine::host::cargo_workload;
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workload::{self, Batch};
+use trackway_bench_engine::host::workspace::{Place, has, make_dir};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Flow, Starts, Tracer};
+
+use super::baseline::launch;
+use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
+use super::{batch_arguments, flow, name};
+use crate::workloads;
+
+pub(crate) use parts::{
+    account, account_in, account_of_thread, allocated_bytes, availability, in_window,
+    kernel_summary, link_flags, off_window_dir, summary, write_to,
+};
+
+/// The workload in C.
+const PROGRAM: &str = "trackway";
+/// The workload with one event among many.
+const MANY_PROGRAM: &str = "trackway-many";
+/// The workload in Rust, within the same harness.
+const RUST_PROGRAM: &str = "rust-events";
+/// The workload in C++, within the same harness.
+const CXX_PROGRAM: &str = "trackway-cxx";
+/// Where traces go, in the scratch folder.
+const TRACE: &str = "trackway-trace";
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Not at all: the library is there, a session is not.
+    Off,
+    /// By restartable sequences.
+    Sequence,
+    /// By claims, as where there are no restartable sequences.
+    Claim,
+    /// By the 2012 paper's reserve and commit.
+    Lockless,
+}
+
+impl Way {
+    /// Its name on Trackway's command line.
+    const fn reserve(self) -> &'static str {
+        match self {
+            Self::Off | Self::Sequence => "rseq",
+            Self::Claim => "claim",
+            Self::Lockless => "lockless",
+        }
+    }
+}
+
+/// What the latest run left.
+#[derive(Debug)]
+struct Latest {
+    /// By thread.
+    emitted: Vec<u64>,
+    payload: Payload,
+}
+
+impl Latest {
+    fn account(&self, place: &Place) -> Result<Account> {
+        let trace = place.path(TRACE);
+        match self.emitted.as_slice() {
+            &[emitted] if self.payload.is_numbered() => account_of_thread(&trace, emitted),
+            emitted => account(&trace, emitted.iter().sum()),
+        }
+    }
+}
+
+/// The adapter.
+#[derive(Debug)]
+pub(crate) struct Trackway {
+    way: Way,
+    /// Of the workload, by its program.
+    program: &'static str,
+    /// Whether it is measured with text, and nothing else.
+    is_printf: bool,
+    latest: Option<Latest>,
+}
+
+impl Trackway {
+    const fn new(way: Way, program: &'static str) -> Self {
+        Self { way, program, is_printf: false, latest: None }
+    }
+
+    /// With the library, without a session.
+    pub(crate) const fn off() -> Self {
+        Self::new(Way::Off, PROGRAM)
+    }
+
+    /// As it is used.
+    pub(crate) const fn by_sequence() -> Self {
+        Self::new(Way::Sequence, PROGRAM)
+    }
+
+    /// Without restartable sequences.
+    pub(crate) const fn by_claim() -> Self {
+        Self::new(Way::Claim, PROGRAM)
+    }
+
+    /// With the 2012 paper's buffers.
+    pub(crate) const fn lockless() -> Self {
+        Self::new(Way::Lockless, PROGRAM)
+    }
+
+    /// `trackway_printf`.
+    pub(crate) const fn printf() -> Self {
+        let (way, program) = (Way::Sequence, PROGRAM);
+        Self { way, program, is_printf: true, latest: None }
+    }
+
+    /// With an event that has more than thirty before it, and nothing else.
+    pub(crate) const fn among_many() -> Self {
+        Self::new(Way::Sequence, MANY_PROGRAM)
+    }
+
+    fn is_among_many(&self) -> bool {
+        self.program == MANY_PROGRAM
+    }
+
+    /// From Rust, without a session.
+    pub(crate) const fn rust_off() -> Self {
+        Self::new(Way::Off, RUST_PROGRAM)
+    }
+
+    /// From Rust, as it is used.
+    pub(crate) const fn rust() -> Self {
+        Self::new(Way::Sequence, RUST_PROGRAM)
+    }
+
+    fn is_rust(&self) -> bool {
+        self.program == RUST_PROGRAM
+    }
+
+    /// From C++, without a session.
+    pub(crate) const fn cxx_off() -> Self {
+        Self::new(Way::Off, CXX_PROGRAM)
+    }
+
+    /// From C++, as it is used.
+    pub(crate) const fn cxx() -> Self {
+        Self::new(Way::Sequence, CXX_PROGRAM)
+    }
+
+    fn is_cxx(&self) -> bool {
+        self.program == CXX_PROGRAM
+    }
+
+    /// How many events each thread of the latest run had.
+    fn set_emitted(&mut self, emitted: Vec<u64>) {
+        if let Some(latest) = &mut self.latest {
+            latest.emitted = emitted;
+        }
+    }
+
+    /// The folder of the window that it uses. Events that a window has known stay in it, and have
+    /// ids before the program has begun: so many of them are kept from others' programs, and have a
+    /// new window each time, in which they get their ids in their own order.
+    fn window_dir(&self, place: &Place) -> Result<PathBuf> {
+        if !self.is_among_many() {
+            return Ok(place.window_dir().to_owned());
+        }
+        let folder = place.window_dir().join("many");
+        // What is not there needs no removing.
+        let _ = std::fs::remove_dir_all(&folder);
+        make_dir(&folder)?;
+        Ok(folder)
+    }
+
+    /// The workload, recorded to a new folder.
+    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Result<Command> {
+        place.clear(TRACE);
+        let mut command = Command::new(&place.tools.trackway);
+        command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
+        command.args(["--reserve", self.way.reserve()]);
+        write_to(&mut command, &place.path(TRACE));
+        command.arg("--").arg(place.path(self.program));
+        in_window(&mut command, &self.window_dir(place)?);
+        Ok(command)
+    }
+}
+
+impl Tracer for Trackway {
+    fn name(&self) -> &'static str {
+        match self.way {
+            Way::Off if self.is_rust() => name::RUST_OFF,
+            Way::Off if self.is_cxx() => name::CXX_OFF,
+            Way::Off => name::TRACKWAY_OFF,
+            Way::Sequence if self.is_rust() => name::RUST,
+            Way::Sequence if self.is_cxx() => name::CXX,
+            Way::Sequence if self.is_printf => name::TRACKWAY_PRINTF,
+            Way::Sequence => name::TRACKWAY,
+            Way::Claim => name::TRACKWAY_CLAIM,
+            Way::Lockless => name::TRACKWAY_LOCKLESS,
+        }
+    }
+
+    fn availability(&self, place: &Place) -> Availability {
+        match availability(&place.tools, has("cc")) {
+            Availability::Ready if self.is_rust() => cargo_workload::availability(&place.tools),
+            Availability::Ready if self.is_cxx() && !has("c++") => {
+                Availability::Missing("no C++ compiler (c++) is installed".to_owned())
+            }
+            found => found,
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        if self.is_printf {
+            return *case == Case::PRINTF;
+        }
+        if self.is_among_many() {
+            return *case == Case::SIMPLEST;
+        }
+        match self.way {
+            // Rust has no formatted events: a `format!` is a value as any other.
+            Way::Off if self.is_rust() => {
+                case.context == Context::None && case.payload.is_in_table()
+            }
+            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
+            Way::Sequence if self.is_rust() => case.payload.is_in_table(),
+            // What the header adds to C's is in its arguments, whatever the threads and contexts.
+            Way::Sequence if self.is_cxx() => {
+                case.threads == 1
+                    && case.context == Context::None
+                    && case.payload != Payload::Printf
+            }
+            Way::Sequence => case.payload != Payload::Printf,
+            Way::Claim | Way::Lockless => case.payload.is_in_table(),
+        }
+    }
+
+    fn batch_events(&self) -> u64 {
+        if self.way == Way::Off { 400_000 } else { 10_000 }
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        let mut flags = link_flags(place)?;
+        if self.is_rust() {
+            let library = workloads::EVENTS.build(place, "")?;
+            flags.extend([library.display().to_string(), "-ldl".to_owned(), "-lm".to_owned()]);
+        }
+        if self.is_cxx() {
+            let include = place.tools.include.as_ref().map(|path| format!("-I{}", path.display()));
+            let object = place.compile_cxx(self.program, &include.unwrap_or_default())?;
+            flags.push(object.display().to_string());
+            // The C++ library within, so that loading it does not count as the program's start.
+            flags.extend(["-Wl,-Bstatic", "-lstdc++", "-Wl,-Bdynamic"].map(str::to_owned));
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        place.compile(self.program, &flags).map(|_| ())
+    }
+
+    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
+        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let batches = workload::batches(&output)?;
+        self.set_emitted(workload::emitted_by_thread(&batches));
+        Ok(batches)
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        match &self.latest {
+            Some(latest) if self.way != Way::Off => latest.account(place).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn records(&self) -> bool {
+        self.way != Way::Off
+    }
+
+    fn modes(&self) -> &'static [Mode] {
+        let is_plain = self.program == PROGRAM && !self.is_printf && self.way != Way::Off;
+        if is_plain { &Mode::ALL } else { &[Mode::Overwrite] }
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        case: &Case,
+        mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        let context = ["--context", case.context.name()];
+        let sub_buffers = PRODUCER_SUB_BUFFERS.to_string();
+        let (options, bytes) = match mode {
+            Mode::Overwrite => (vec!["--flight-recorder"], RING_BYTES),
+            Mode::Steady => (Vec::new(), FLOW_BYTES),
+            Mode::Producer => (vec!["--sub-buffers", &sub_buffers], PRODUCER_BYTES),
+        };
+        let mut command = if self.way == Way::Off {
+            let mut command = Command::new(place.path(self.program));
+            in_window(&mut command, &off_window_dir(place)?);
+            command
+        } else {
+            self.record(place, &[&context[..], &options].concat(), bytes)?
+        };
+        let finished = child::run(command.args(arguments), self.name())?;
+        self.latest = Some(Latest { emitted: Vec::new(), payload: case.payload });
+        Ok(finished.stdout)
+    }
+
+    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+        self.set_emitted(emitted.to_vec());
+        self.read_back(place)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        (self.way != Way::Off).then(|| place.path(TRACE))
+    }
+
+    fn streams(&self) -> bool {
+        self.way != Way::Off && self.program == PROGRAM && !self.is_printf
+    }
+
+    fn starts_programs(&self) -> bool {
+        self.way == Way::Off
+    }
+
+    fn stream(&mut self, place: &Place, bytes: u64, milliseconds: u32) -> Result<Option<Flow>> {
+        if !self.streams() {
+            return Ok(None);
+        }
+        let mut command = self.record(place, &["--context", "none"], bytes)?;
+        let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
+        let trace = place.path(TRACE);
+        let account = |emitted: &[u64]| account(&trace, emitted.iter().sum::<u64>());
+        flow::of(&finished.stdout, &trace, account).map(Some)
+    }
+
+    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+        if !self.starts_programs() {
+            return Ok(None);
+        }
+        let window_dir = off_window_dir(place)?;
+        launch(place, self.program, count, |command| in_window(command, &window_dir)).map(Some)
+    }
+
+    fn tear_down(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::SOURCES;
+
+    #[test]
+    fn every_way_but_off_records_everything() {
+        assert!(Trackway::printf().supports(&Case::PRINTF));
+        assert!(!Trackway::printf().supports(&Case::SIMPLEST));
+        assert!(!Trackway::by_sequence().supports(&Case::PRINTF));
+        assert!(!Trackway::off().supports(&Case::PRINTF));
+        assert!(!Trackway::rust().supports(&Case::PRINTF));
+        assert!(Trackway::off().supports(&Case::SIMPLEST));
+        for case in [Case::SIMPLEST, Case::VIEWS, Case::SCOPE] {
+            assert!(Trackway::cxx().supports(&case) && Trackway::by_sequence().supports(&case));
+        }
+        assert!(!Trackway::cxx().supports(&Case::PRINTF));
+    }
+
+    #[test]
+    fn programs_are_asked_for_what_they_can_do() {
+        let all = [
+            Trackway::off(),
+            Trackway::cxx_off(),
+            Trackway::rust_off(),
+            Trackway::by_sequence(),
+            Trackway::by_claim(),
+            Trackway::lockless(),
+            Trackway::printf(),
+            Trackway::cxx(),
+            Trackway::rust(),
+        ];
+        for tracer in all {
+            let name = format!("{}.c", tracer.program);
+            let source = SOURCES.iter().find(|source| source.name == name).expect("a source");
+            for case in Case::columns(2).into_iter().chain(Case::APART) {
+                let can = source.text.contains(&format!("{{\"{}\",", case.payload.work()));
+                assert!(can || !tracer.supports(&case), "{}: {}", tracer.name(), case.words());
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the adapter and other benches need of Trackway: its header and library, a window of the
+//! lab's own, and what a recording says of itself.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trackway_bench_engine::error::{Error, Result};
+use trackway_bench_engine::host::workspace::{BuildTools, Place, make_dir};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::Availability;
+
+use crate::trace_check::{self, RecorderSummary};
+use crate::tracers::baseline::needs_compiler;
+
+/// Adds where `trackway record` writes its trace, and beside it how the recording went.
+pub(crate) fn write_to(command: &mut Command, trace: &Path) {
+    command.arg("-o").arg(trace).arg("--summary-json").arg(summary_file(trace));
+}
+
+/// Where the summary of the recording into this folder is.
+fn summary_file(trace: &Path) -> PathBuf {
+    let mut path = trace.as_os_str().to_owned();
+    path.push(".json");
+    path.into()
+}
+
+/// What a recording into this folder says of the events of programs.
+///
+/// # Errors
+///
+/// If it says nothing.
+pub(crate) fn summary(trace: &Path) -> Result<RecorderSummary> {
+    RecorderSummary::read(&summary_file(trace), "programs")
+}
+
+/// The same of the kernel's events.
+///
+/// # Errors
+///
+/// If it says nothing.
+pub(crate) fn kernel_summary(trace: &Path) -> Result<RecorderSummary> {
+    RecorderSummary::read(&summary_file(trace), "kernel")
+}
+
+/// What became of the events of a recording, by its summary and by the trace.
+pub(crate) fn account(trace: &Path, emitted: u64) -> Result<Account> {
+    account_in(trace, &summary(trace)?, emitted)
+}
+
+/// The same of the streams in this folder, which is all of the trace or a part of it.
+pub(crate) fn account_in(
+    streams: &Path,
+    summary: &RecorderSummary,
+    emitted: u64,
+) -> Result<Account> {
+    let counted = trace_check::count(streams)?.unwrap_or_default();
+    summary.agrees("recorded", summary.recorded, counted.events)?;
+    Ok(Account {
+        emitted,
+        recorded: summary.recorded,
+        lost: summary.lost,
+        overwritten: summary.overwritten,
+        record_bytes: counted.record_bytes,
+    })
+}
+
+/// The same of a single thread, whose events are looked for by their numbers, as others' are.
+pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
+    trace_check::summarized(trace, emitted, &summary(trace)?)
+}
+
+/// What a program needs to be compiled with the header and linked with the library.
+pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
+    let (Some(include), Some(library)) = (&place.tools.include, &place.tools.library) else {
+        return Err(Error::output("trackway", "its header and library are not found"));
+    };
+    // A checkout may not have the library under the name that programs load it by.
+    let folder = place.path("lib");
+    make_dir(&folder)?;
+    for name in ["libtrackway.so", "libtrackway.so.1"] {
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(library, &link).map_err(Error::io(format!("cannot make {link:?}")))?;
+        }
+    }
+    let folder = folder.display();
+    Ok(vec![
+        format!("-I{}", include.display()),
+        format!("-L{folder}"),
+        // The program refers to it only weakly: some linkers would leave it out.
+        "-Wl,--no-as-needed".to_owned(),
+        "-ltrackway".to_owned(),
+        format!("-Wl,-rpath,{folder}"),
+        // Before LD_LIBRARY_PATH, where another version of it may lie.
+        "-Wl,--disable-new-dtags".to_owned(),
+    ])
+}
+
+/// Folder of a window that no session ever was in.
+pub(crate) fn off_window_dir(place: &Place) -> Result<PathBuf> {
+    let folder = place.window_dir().join("off");
+    make_dir(&folder)?;
+    Ok(folder)
+}
+
+/// The program, and whatever it starts, uses the bench's own window and no session of the user's.
+pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
+    command.env("TRACKWAY_WINDOW_DIR", window_dir);
+    command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
+}
+
+pub(crate) fn availability(tools: &BuildTools, has_compiler: bool) -> Availability {
+    if tools.include.is_none() {
+        Availability::Missing("trackway/trackway.h is not beside this executable".to_owned())
+    } else if tools.library.is_none() {
+        Availability::Missing("libtrackway.so is not beside this executable".to_owned())
+    } else {
+        needs_compiler(has_compiler)
+    }
+}
+
+/// Memory that the files in `folder` take: their blocks, not their lengths.
+pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
+    /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
+    const BLOCK_BYTES: u64 = 512;
+    let what = || format!("cannot read {folder:?}");
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).map_err(Error::io(what()))? {
+        let metadata = entry.and_then(|entry| entry.metadata()).map_err(Error::io(what()))?;
+        if metadata.is_file() {
+            bytes += metadata.blocks() * BLOCK_BYTES;
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_name_what_is_missing() {
+        let mut tools = BuildTools::of("/nowhere/trackway".into());
+        let missing = |tools: &BuildTools| match availability(tools, true) {
+            Availability::Missing(reason) => reason,
+            Availability::Ready => String::new(),
+        };
+        assert_eq!(missing(&tools), "trackway/trackway.h is not beside this executable");
+        tools.include = Some("include".into());
+        assert_eq!(missing(&tools), "libtrackway.so is not beside this executable");
+        tools.library = Some("libtrackway.so".into());
+        assert_eq!(availability(&tools, true), Availability::Ready);
+        assert_ne!(availability(&tools, false), Availability::Ready);
+    }
+}

@@ -1,0 +1,148 @@
+//! uftrace: a function with one number, compiled with -pg, of which it records entry, argument and
+//! exit, in one buffer for each thread that a process of its own drains to a file.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::Command;
+
+use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::error::Result;
+use trackway_bench_engine::host::child;
+use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::results::Account;
+use trackway_bench_engine::tracer::{Availability, Tracer};
+
+use super::baseline::needs_compiler;
+use super::{RING_BYTES, name};
+use crate::trace_check::numbers::{Numbers, number_after};
+
+/// The workload.
+const PROGRAM: &str = "functions";
+/// What it writes, in the scratch folder.
+const OUTPUT: &str = "uftrace.data";
+/// The function.
+const FUNCTION: &str = "lab_value";
+
+/// The adapter.
+#[derive(Debug, Default)]
+pub(crate) struct Uftrace {
+    emitted: u64,
+}
+
+impl Uftrace {
+    /// The workload with these arguments, recorded: what it printed.
+    fn record(place: &Place, arguments: &[String]) -> Result<String> {
+        place.clear(OUTPUT);
+        let mut command = Command::new("uftrace");
+        command.args(["record", "--no-pager", "--no-libcall", "--no-event", "--no-sched"]);
+        command.args(["-b", &RING_BYTES.to_string(), "-F", FUNCTION]);
+        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(place.path(OUTPUT));
+        command.arg(place.path(PROGRAM)).args(arguments);
+        Ok(child::run(&mut command, "uftrace record")?.stdout)
+    }
+
+    /// What became of so many events.
+    fn found(place: &Place, emitted: u64) -> Result<Account> {
+        let mut replay = Command::new("uftrace");
+        replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
+        let finished = child::run(replay.arg(place.path(OUTPUT)), "uftrace replay")?;
+        account(&finished.stdout, emitted)
+    }
+}
+
+impl Tracer for Uftrace {
+    fn name(&self) -> &'static str {
+        name::UFTRACE
+    }
+
+    fn availability(&self, _place: &Place) -> Availability {
+        if has("uftrace") {
+            needs_compiler(has("cc"))
+        } else {
+            Availability::Missing("uftrace is not installed".to_owned())
+        }
+    }
+
+    fn supports(&self, case: &Case) -> bool {
+        *case == Case::SIMPLEST
+    }
+
+    fn batch_events(&self) -> u64 {
+        1_000
+    }
+
+    fn set_up(&mut self, place: &Place) -> Result<()> {
+        place.compile(PROGRAM, &["-pg"]).map(|_| ())
+    }
+
+    fn remember(&mut self, emitted: &[u64]) {
+        self.emitted = emitted.iter().sum();
+    }
+
+    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+        Self::found(place, self.emitted).map(Some)
+    }
+
+    fn emit(
+        &mut self,
+        place: &Place,
+        _case: &Case,
+        _mode: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        Self::record(place, arguments)
+    }
+
+    fn output(&self, place: &Place) -> Option<PathBuf> {
+        Some(place.path(OUTPUT))
+    }
+
+    fn tear_down(&mut self) {}
+}
+
+/// What became of so many calls, by a replay.
+fn account(replay: &str, emitted: u64) -> Result<Account> {
+    let (numbers, records_lost) = calls(replay);
+    // A call has several records, and is not there if one of them is lost: no more calls can be
+    // missing than records.
+    let lost = numbers.missing(emitted).min(records_lost);
+    numbers.account(name::UFTRACE, emitted, lost, 0)
+}
+
+/// The calls of a replay, and how many records it says are lost: lines `lab_value(17);` and
+/// `/* LOST 3 records!! */`. One that says it without a number says nothing.
+fn calls(replay: &str) -> (Numbers, u64) {
+    let (mut numbers, mut lost) = (Numbers::default(), 0_u64);
+    for line in BufReader::new(replay.as_bytes()).lines().map_while(|line| line.ok()) {
+        if let Some(number) = number_after(&line, &format!("{FUNCTION}(")) {
+            numbers.add(number);
+        }
+        lost = lost.saturating_add(number_after(&line, "LOST ").unwrap_or(0));
+    }
+    (numbers, lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_with_their_numbers() {
+        let (numbers, lost) = calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
+        let whole = numbers.account("uftrace", 3, 0, 0).expect("all");
+        assert_eq!((whole.recorded, lost), (3, 0));
+        let replay = "lab_value(0);\n/* LOST 3 records!! */\nlab_value(2);\n/* LOST 4 records!! */";
+        let (numbers, lost) = calls(replay);
+        assert_eq!((numbers.missing(3), lost), (1, 7));
+        assert_eq!(calls("/* LOST some records */\n").1, 0);
+    }
+
+    #[test]
+    fn what_is_lost_excuses_no_more_calls_than_records() {
+        let replay = "lab_value(0);\n/* LOST 3 records!! */\n";
+        let found = account(replay, 4).expect("three calls and three records");
+        assert_eq!((found.recorded, found.lost, found.is_complete()), (1, 3, true));
+        let error = account(replay, 1000).unwrap_err().to_string();
+        assert!(error.contains("999 events are not there"), "{error}");
+    }
+}

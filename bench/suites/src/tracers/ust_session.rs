@@ -1,0 +1,94 @@
+//! Sessions of LTTng-UST's, made and ended in one way by all that measure it.
+
+use std::path::Path;
+
+use trackway_bench_engine::error::Result;
+
+use super::daemon::Daemon;
+
+/// Name of the session where there is one at a time.
+pub(crate) const SESSION: &str = "lab";
+/// Sub-buffers of each ring; LTTng's default.
+pub(crate) const SUB_BUFFERS: u64 = 4;
+
+/// The sessions' only channel.
+const CHANNEL: &str = "channel";
+
+/// A session, and what it is to record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UstSession<'a> {
+    pub(crate) name: &'a str,
+    /// Whether it keeps the newest events, for a snapshot when it ends; else all go to disk.
+    pub(crate) is_snapshot: bool,
+    /// Options of its channel: [`rings`]; none: as LTTng has them.
+    pub(crate) channel: &'a [String],
+    /// Names of its events; none: that is said later ([`events`]).
+    pub(crate) rules: &'a [&'a str],
+    /// Which of them are recorded; none: all.
+    pub(crate) filter: Option<&'a str>,
+    /// What comes with them.
+    pub(crate) contexts: &'a [&'a str],
+}
+
+/// Options of a channel whose rings have so many bytes and sub-buffers, each.
+pub(crate) fn rings(bytes: u64, sub_buffers: u64) -> [String; 2] {
+    let size = format!("--subbuf-size={}", bytes / sub_buffers);
+    [size, format!("--num-subbuf={sub_buffers}")]
+}
+
+impl UstSession<'_> {
+    /// Makes it, and starts it; its trace goes to a folder.
+    pub(crate) fn begin(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
+        let Self { name, is_snapshot, channel, rules, filter, contexts } = *self;
+        let (output, of) = (format!("--output={}", trace.display()), of(name));
+        let mut create = vec!["create", name, &output];
+        create.extend(is_snapshot.then_some("--snapshot"));
+        daemon.lttng(&create)?;
+        let mut enable = vec!["enable-channel", "--userspace", &of];
+        enable.extend(channel.iter().map(String::as_str));
+        enable.push(CHANNEL);
+        daemon.lttng(&enable)?;
+        for rule in rules {
+            events(daemon, "enable-event", name, rule, filter)?;
+        }
+        for context in contexts {
+            let (channel, kind) = (format!("--channel={CHANNEL}"), format!("--type={context}"));
+            daemon.lttng(&["add-context", "--userspace", &of, &channel, &kind])?;
+        }
+        daemon.lttng(&["start", name])
+    }
+
+    /// The same, in place of one that a run which failed may have left.
+    pub(crate) fn begin_anew(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
+        // Fails if there is none, which is as well.
+        let _ = daemon.lttng(&["destroy", self.name]);
+        self.begin(daemon, trace)
+    }
+}
+
+/// `lttng VERB` for the events of a session that a rule names; with a filter, for some of them.
+pub(crate) fn events(
+    daemon: &Daemon,
+    verb: &str,
+    session: &str,
+    rule: &str,
+    filter: Option<&str>,
+) -> Result<()> {
+    let (of, channel) = (of(session), format!("--channel={CHANNEL}"));
+    let mut words = vec![verb, "--userspace", &of, &channel, rule];
+    words.extend(filter.iter().flat_map(|filter| ["--filter", *filter]));
+    daemon.lttng(&words)
+}
+
+/// Ends a session: what it has recorded is in its trace then.
+pub(crate) fn end(daemon: &Daemon, session: &str, is_snapshot: bool) -> Result<()> {
+    if is_snapshot {
+        daemon.lttng(&["stop", session])?;
+        daemon.lttng(&["snapshot", "record", &of(session)])?;
+    }
+    daemon.lttng(&["destroy", session])
+}
+
+fn of(session: &str) -> String {
+    format!("--session={session}")
+}

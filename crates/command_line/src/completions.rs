@@ -1,0 +1,43 @@
+//! Completion scripts: made of the command line's declaration, less what is hidden there.
+//!
+//! Main invariant: only what takes a file's name is offered names of files.
+
+use clap::{Arg, Command, ValueHint};
+use clap_complete::Shell;
+
+/// Returns the script of a shell for the program `name`, whose command line `declared` is.
+pub fn script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    // A command's name has to live as long as the program.
+    let declared: &'static Command = Box::leak(Box::new(declared));
+    clap_complete::generate(shell, &mut shown(declared), name, &mut script);
+    script
+}
+
+/// What is not hidden of a command: clap_complete offers hidden words, too.
+fn shown(declared: &'static Command) -> Command {
+    let arguments = declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(hinted);
+    let verbs = declared.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
+    let copy = Command::new(declared.get_name()).args(arguments).subcommands(verbs);
+    let copy = copy.disable_help_flag(declared.is_disable_help_flag_set());
+    let copy = copy.visible_aliases(declared.get_visible_aliases());
+    let copy = declared.get_about().cloned().into_iter().fold(copy, Command::about);
+    declared.get_version().into_iter().fold(copy, Command::version)
+}
+
+/// With what its value is, as far as shells know of such.
+fn hinted(argument: Arg) -> Arg {
+    if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
+        return argument;
+    }
+    let names = argument.get_value_names().unwrap_or_default();
+    let hint = match names.first().map_or("", |name| name.as_str()) {
+        "FILE" | "[PATTERN: ]FILE" => ValueHint::FilePath,
+        "DIR" | "OUT" => ValueHint::DirPath,
+        "PATH" => ValueHint::AnyPath,
+        "CMD" => ValueHint::CommandWithArguments,
+        "NAME|UID" | "NAME|UID|all" => ValueHint::Username,
+        _ => ValueHint::Other,
+    };
+    argument.value_hint(hint)
+}

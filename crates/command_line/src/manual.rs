@@ -1,0 +1,36 @@
+//! Manual pages: one for a command and for each command below it.
+
+use std::io;
+use std::path::Path;
+
+use clap::Command;
+
+use crate::help;
+
+/// Writes the manual pages of `command` to `folder`, which is made if it is missing. The names in
+/// `elsewhere` are commands directly below `command` whose pages another program writes.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn write(command: Command, folder: &Path, elsewhere: &[&str]) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut command = help::for_manual(command).disable_help_subcommand(true);
+    command.build();
+    let is_here = |one: &&Command| !elsewhere.contains(&one.get_name());
+    for one in shown(&command).filter(is_here) {
+        write_below(one, folder)?;
+    }
+    clap_mangen::Man::new(command).generate_to(folder).map(drop)
+}
+
+fn write_below(command: &Command, folder: &Path) -> io::Result<()> {
+    for one in shown(command) {
+        write_below(one, folder)?;
+    }
+    clap_mangen::Man::new(command.clone()).generate_to(folder).map(drop)
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|one| !one.is_hide_set())
+}
