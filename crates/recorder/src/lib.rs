@@ -69,16 +69,16 @@ pub use common::user::is_root;
 pub use error::RecordError;
 pub use filters::unmatched::{meant_pattern, near_pattern};
 pub use kernel::backend::{KernelVia, KernelWays};
-pub use kernel::bpf::KernelOptions;
 pub use kernel::contexts::{BothContexts, ContextsError, parse_both};
-pub use kernel::filters::{as_asked, as_written, split_filters, take_filters};
+pub use kernel::filter_routing::check_kernel_only;
 pub use notices::Notices;
 pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
 pub use recording::totals::Totals;
 pub use recovery::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
 pub use session::background::{Begun, Talk, check_folder, record_kernel, serve};
-pub use session::foreground::{RecordOptions, is_name_of_record, record};
+pub use session::foreground::{is_name_of_record, record};
+pub use session::run_options::RunOptions;
 pub use summary::Summary;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,

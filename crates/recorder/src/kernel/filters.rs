@@ -12,21 +12,20 @@ use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_filter::types::{Need, Root};
 use trackway_kernel::bpf_filter::adapt::Unfit;
+use trackway_kernel::catalogue::EventName;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::ftrace;
 use trackway_kernel::record::context::{Asked, Context};
 use trackway_kernel::record::filter::{Filter, FilterError, Memory};
 use trackway_kernel::record::staging::{Staged, Step};
 use trackway_schema::{EventDescription, Field, Label};
-use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
+use trackway_session::{FilterSource, FilterSpec};
 
 use crate::error::RecordError;
 use crate::filters::check;
-use crate::filters::scope::{is_everyones, is_kernels};
 use crate::kernel::{bpf, value_names};
 use crate::notices::Notices;
 
@@ -52,34 +51,11 @@ pub(crate) struct KernelFilters<F: Asking = Filter> {
 pub(crate) struct TakenFilters {
     /// All filters, by their numbers; where events come later, for those, too.
     specs: Vec<FilterSpec>,
-    /// Those that are about nothing else.
-    own: Vec<FilterSpec>,
     /// Those about all events that none of the kernel's has what is asked for: why.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
     /// Those that are asked of programs' events, too.
     shared: Vec<FilterSpec>,
-}
-
-/// Whose filters are compiled for the kernel's events.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Whose<'a> {
-    /// Of a command line: what is about all events, or about none of the kernel's, may be meant
-    /// for programs'.
-    Anybodys,
-    /// The kernel's events', if perhaps about none that is recorded so far. These are asked of
-    /// programs' events, too.
-    Kernels(&'a [FilterSpec]),
-}
-
-impl Whose<'_> {
-    /// Whether a filter is about the kernel's events alone.
-    fn is_own(self, spec: &FilterSpec) -> bool {
-        match self {
-            Self::Anybodys => false,
-            Self::Kernels(shared) => !is_everyones(spec) || !shared.contains(spec),
-        }
-    }
 }
 
 /// A filter as it is asked.
@@ -215,7 +191,7 @@ impl<F: Asking> KernelFilters<F> {
     ///
     /// The first filter that makes no sense, or that the kernel cannot ask.
     pub(crate) fn new(
-        (specs, whose): (&[FilterSpec], Whose<'_>),
+        (specs, shared): (&[FilterSpec], &[FilterSpec]),
         events: &[Event],
         staged: impl Fn(&Event) -> Staged,
         (cpus, btf): (usize, Option<&Btf>),
@@ -229,31 +205,25 @@ impl<F: Asking> KernelFilters<F> {
         let world = World::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
         filters.taken.specs = specs.to_vec();
-        filters.taken.shared = match whose {
-            Whose::Anybodys => specs.iter().filter(|spec| is_everyones(spec)).cloned().collect(),
-            Whose::Kernels(shared) => shared.to_vec(),
-        };
+        filters.taken.shared = shared.to_vec();
         for (number, spec) in specs.iter().enumerate() {
-            let is_own = whose.is_own(spec);
+            let is_own = !spec.is_for_all_events() || !shared.contains(spec);
             let about = match about(&world.names, spec) {
                 Err(_) if is_own => Vec::new(),
                 about => about?,
             };
             if about.is_empty() {
-                if is_own && !is_everyones(spec) {
+                if is_own && !spec.is_for_all_events() {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
                     filters.taken.hints.push(hint);
                 }
                 continue;
             }
-            if !is_everyones(spec) {
-                filters.taken.own.push(spec.clone());
-            }
             let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
             if lacking == about.len() {
                 let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
-                if is_own || !is_everyones(spec) {
+                if is_own {
                     return Err(RecordError::Filter(why));
                 }
                 // Perhaps a program's has it.
@@ -368,14 +338,9 @@ impl<F: Asking> KernelFilters<F> {
 }
 
 impl TakenFilters {
-    /// Whether a filter is about the kernel's events, perhaps besides others.
-    pub(crate) fn has_any(&self, spec: &FilterSpec) -> bool {
-        self.own.contains(spec) || is_everyones(spec)
-    }
-
     /// Whether a filter is about all events, and some of the kernel's have what it asks for.
     pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
-        is_everyones(spec) && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
+        spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
 
     /// Refuses filters that ask for what neither the kernel's events have, nor one of these.
@@ -388,11 +353,6 @@ impl TakenFilters {
     /// Those that are asked of programs' events, too, as they were given.
     pub(crate) fn shared(&self) -> &[FilterSpec] {
         &self.shared
-    }
-
-    /// Whether a filter is about the kernel's events alone.
-    pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
-        self.own.contains(spec)
     }
 
     /// Says what is perhaps not meant.
@@ -415,8 +375,8 @@ impl World {
 }
 
 /// Which of these events a filter is about.
-fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
-    if is_everyones(spec) {
+pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
+    if spec.is_for_all_events() {
         return Ok((0..names.len()).collect());
     }
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
@@ -439,99 +399,6 @@ fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordErr
             }
             _ => Ok(Vec::new()),
         },
-    }
-}
-
-/// Which filters are about the kernel's events that these patterns select, and which about
-/// programs': those about all events are both's.
-///
-/// # Errors
-///
-/// If the kernel does not show its events, or a filter was perhaps meant for another of them.
-pub fn split_filters(
-    patterns: &[String],
-    filters: &[FilterSpec],
-) -> Result<(Vec<FilterSpec>, Vec<FilterSpec>), RecordError> {
-    let (mut of_kernel, mut of_programs) = (Vec::new(), Vec::new());
-    if filters.is_empty() {
-        return Ok((of_kernel, of_programs));
-    }
-    let names = selected_names(patterns)?;
-    for filter in filters {
-        let is_of_kernel = !about(&names, filter)?.is_empty();
-        if is_of_kernel {
-            of_kernel.push(filter.clone());
-        }
-        if !is_of_kernel || is_everyones(filter) {
-            of_programs.push(self::of_programs(filter));
-        }
-    }
-    Ok((of_kernel, of_programs))
-}
-
-/// Takes out of channels, as a session's file has them, the filters that are about the kernel's
-/// events which these patterns select: those with a pattern. Others are about the channel's.
-///
-/// # Errors
-///
-/// As [`split_filters`].
-pub fn take_filters(
-    patterns: &[String],
-    channels: &mut [ChannelSpec],
-) -> Result<Vec<FilterSpec>, RecordError> {
-    let mut of_kernel = Vec::new();
-    if channels.iter().flat_map(|channel| &channel.filters).all(is_everyones) {
-        return Ok(of_kernel);
-    }
-    let names = selected_names(patterns)?;
-    for channel in channels {
-        for filter in std::mem::take(&mut channel.filters) {
-            if is_everyones(&filter) || about(&names, &filter)?.is_empty() {
-                channel.filters.push(filter);
-            } else if !of_kernel.contains(&filter) {
-                of_kernel.push(filter);
-            }
-        }
-    }
-    Ok(of_kernel)
-}
-
-fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
-    let events = bpf::selected(&Catalogue::open()?, patterns)?;
-    Ok(events.iter().map(bpf::name_of).collect())
-}
-
-/// A filter about all events, as programs' are asked: what only the kernel's have, they lack.
-pub(crate) fn of_programs(filter: &FilterSpec) -> FilterSpec {
-    match &filter.source {
-        FilterSource::Expression(text) if is_kernels(text) => {
-            FilterSpec::of(filter.pattern.as_deref(), "false")
-        }
-        _ => filter.clone(),
-    }
-}
-
-/// Has channels ask what filters about all events come to for programs', where the kernel's events
-/// are asked those, too: what [`as_written`] takes back.
-pub fn as_asked(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
-    for filter in channels.iter_mut().flat_map(|channel| &mut channel.filters) {
-        if of_kernel.contains(filter) {
-            *filter = of_programs(filter);
-        }
-    }
-}
-
-/// The filters of channels as they were written, where something else was made of them for
-/// programs' events ([`split_filters`]).
-pub fn as_written(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
-    for channel in channels {
-        let changed = of_kernel.iter().map(|filter| (filter, of_programs(filter)));
-        let mut changed: Vec<_> = changed.filter(|(written, made)| *written != made).collect();
-        for filter in &mut channel.filters {
-            if let Some(at) = changed.iter().position(|(_, made)| made == filter) {
-                filter.clone_from(changed.remove(at).0);
-            }
-        }
     }
 }
 
@@ -634,7 +501,7 @@ fn lacking_everywhere<F: Asking>(
                     error.hint = Some(hint);
                 } else if compares_flags_with_text(&error, text) {
                     error.hint = Some(LETTERS.to_owned());
-                } else if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
+                } else if spec.is_for_all_events() && error.topic == Topic::Unknown && !is_near {
                     error.hint = Some(NAME_THEM.to_owned());
                 }
                 error.render(text)
@@ -647,7 +514,7 @@ fn lacking_everywhere<F: Asking>(
             let file = &object.file;
             match lack {
                 Ok(Err(lack)) => {
-                    let hint = if is_everyones(spec) { NAME_THEM } else { &lack.hint };
+                    let hint = if spec.is_for_all_events() { NAME_THEM } else { &lack.hint };
                     format!("{file}: {}\nhint: {hint}", lack.message)
                 }
                 Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_session::machine::{Client, Effect, Outcome, Planned};
 use trackway_session::protocol::{Answer, ChannelStatus, Refusal, Request, Status};
-use trackway_session::{ChannelSpec, FilterSpec, Mode, Reserve, SessionSpec, Tracefiles};
+use trackway_session::{ChannelSpec, FilterSpec, KernelSpec, Mode, Reserve, SessionSpec};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::file::Fd;
 use trackway_sys::process::{can_tell_exits, raise_descriptor_limit};
@@ -19,13 +19,15 @@ use crate::filters::publish::known_here;
 use crate::filters::{check, unmatched};
 use crate::kernel;
 use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::bpf::KernelOptions;
+use crate::kernel::filter_routing::{route_filters, shared_filters, stray_filters};
+use crate::kernel::request::KernelRequest;
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
 use crate::session::controller::{self, Desk, Making};
 use crate::session::crash_watch::Crash;
-use crate::session::foreground::{self, RecordOptions};
+use crate::session::foreground;
+use crate::session::run_options::RunOptions;
 use crate::session::summary_file::{RunResult, SummaryFile};
 use crate::session::suspend_check::Pause;
 use crate::session::window_watch::Scope;
@@ -93,39 +95,37 @@ pub fn serve(
 /// # Errors
 ///
 /// If it cannot begin, or is ended by something else.
-pub fn record_kernel(options: &RecordOptions, quiet: bool) -> Result<(), RecordError> {
+pub fn record_kernel(
+    mut spec: SessionSpec,
+    options: &RunOptions,
+    quiet: bool,
+) -> Result<(), RecordError> {
     let talk = if quiet { Talk::Kept } else { Talk::Printed };
-    if options.buffers.overwrite {
+    if spec.kernel.as_ref().is_some_and(|kernel| kernel.mode == Mode::Overwrite) {
         let why = "a flight recorder without a command is a session's";
         let hint = "trackway session create NAME --kernel LIST --flight-recorder makes one";
         return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)));
     }
     let notices = Notices::new(quiet);
-    let strays = options.strays()?;
+    route_filters(&mut spec)?;
     let of_programs = known_here()?;
-    for hint in unmatched::refuse(strays, &of_programs)? {
-        notices.say(format_args!("{hint}"));
+    if !options.is_from_file {
+        for hint in unmatched::refuse(stray_filters(&spec)?, &of_programs)? {
+            notices.say(format_args!("{hint}"));
+        }
     }
-    let (kernel, _) = options.begin_as_root(&notices)?;
+    let (kernel, _) = options.acquire_privileged(&spec, &notices)?;
     let summary_file = options.summary_file()?;
     if let Some(kernel) = &kernel {
         kernel.filters().refuse_unmet(&of_programs)?;
         kernel.filters().say(&notices);
     }
-    let pids: Vec<u32> = options.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
+    let pids: Vec<u32> = spec.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
     let until = if pids.is_empty() { "Ctrl-C" } else { "Ctrl-C, or the end of what is recorded" };
-    let of_kernel = options.kernel_spec(kernel.as_ref());
-    let mut channels = options.specs_beside(kernel.as_ref())?;
-    channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
-    let spec = SessionSpec {
-        name: format!("kernel-{}", std::process::id()),
-        output: options.output.clone(),
-        kernel: of_kernel,
-        channels,
-        ..SessionSpec::default()
-    };
+    spec.name = format!("kernel-{}", std::process::id());
+    spec.channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
     let mut served = Served::new(spec, talk)?;
-    served.prepared = kernel.map(|kernel| (kernel, options.tracefiles));
+    served.prepared = kernel;
     served.summary_file = summary_file;
     // Who cannot be had has ended.
     let living = || pids.iter().filter_map(|&pid| wait::process_fd(pid).ok()).collect();
@@ -152,7 +152,7 @@ struct Served {
     room: Room,
     parts: Option<Parts>,
     /// What records the kernel's events, where it was made before.
-    prepared: Option<(Kernel, Tracefiles)>,
+    prepared: Option<Kernel>,
     /// Where how it went is written as JSON.
     summary_file: Option<SummaryFile>,
     /// Those processes that have not ended yet, with the last of which it ends.
@@ -166,8 +166,9 @@ struct Served {
 }
 
 impl Served {
-    fn new(spec: SessionSpec, talk: Talk) -> Result<Self, RecordError> {
+    fn new(mut spec: SessionSpec, talk: Talk) -> Result<Self, RecordError> {
         spec.check()?;
+        route_filters(&mut spec)?;
         check_name(&spec.name)?;
         check_folder(spec.output.as_deref())?;
         let scope = match spec.is_kernels_alone() {
@@ -274,25 +275,26 @@ impl Served {
     }
 
     fn begin(&mut self, channels: &[Planned], record: bool) -> Result<Outcome, RecordError> {
-        let settings =
-            |channel: &Planned| Ok((MAKING.settings(&channel.spec, record)?, channel.class));
+        let of_kernel = self.desk.machine.spec().kernel.clone();
+        let settings = |channel: &Planned| {
+            let settings = MAKING.settings(&channel.spec, of_kernel.as_ref(), record)?;
+            Ok((settings, channel.class))
+        };
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
         let (scope, session) = (self.scope.clone(), (self.desk.session.clone(), self.room.place()));
         // First, because it is what may be refused.
         let kernel = self.prepare_kernel(record)?;
-        let asked = kernel.as_ref().map(|(kernel, _)| kernel.filters());
-        let of_kernel = self.desk.machine.spec().kernel.iter().flat_map(|kernel| &kernel.filters);
-        let of_kernel: Vec<FilterSpec> = of_kernel.cloned().collect();
+        let asked = kernel.as_ref().map(Kernel::filters);
         let is_taken = |filter: &FilterSpec| {
-            of_kernel.contains(filter) && asked.is_some_and(|asked| asked.takes(filter))
+            of_kernel.as_ref().is_some_and(|kernel| kernel.filters.contains(filter))
+                && asked.is_some_and(|asked| asked.takes(filter))
         };
         let watches_crashes = self.watches_crashes;
         let parts =
             Parts::begin(scope, session, (channels, &is_taken), watches_crashes, &self.notices)?;
         let root = self.room.place();
-        let begin = |(kernel, tracefiles): (Kernel, Tracefiles)| {
-            kernel.begin(&root, parts.realtime_offset_ns(), tracefiles)
-        };
+        let tracefiles = of_kernel.as_ref().map(KernelSpec::tracefiles).unwrap_or_default();
+        let begin = |kernel: Kernel| kernel.begin(&root, parts.realtime_offset_ns(), tracefiles);
         match kernel.map(begin).transpose() {
             Ok(kernel) => self.desk.kernel = kernel,
             Err(error) => {
@@ -310,29 +312,25 @@ impl Served {
     }
 
     /// Makes what records the kernel's events, if there are to be such.
-    fn prepare_kernel(
-        &mut self,
-        record: bool,
-    ) -> Result<Option<(Kernel, Tracefiles)>, RecordError> {
+    fn prepare_kernel(&mut self, record: bool) -> Result<Option<Kernel>, RecordError> {
         if let Some(prepared) = self.prepared.take() {
             return Ok(Some(prepared));
         }
-        let Some(spec) = &self.desk.machine.spec().kernel else { return Ok(None) };
-        let size_bytes = spec.buffer_size.unwrap_or(0);
-        let channels = self.desk.machine.spec().channels.iter();
-        let of_programs: Vec<&FilterSpec> = channels.flat_map(|channel| &channel.filters).collect();
-        let is_shared = |filter: &&FilterSpec| of_programs.contains(filter);
-        let shared = spec.filters.iter().filter(is_shared).cloned().collect();
-        let options = KernelOptions { shared_filters: shared, ..KernelOptions::of(spec, !record)? };
-        let overwrite = spec.mode == Mode::Overwrite;
-        let kernel = Kernel::prepare(&options, size_bytes, overwrite, &self.notices)?;
-        kernel.say_size(size_bytes, &self.notices);
+        let session = self.desk.machine.spec();
+        let Some(spec) = &session.kernel else { return Ok(None) };
+        let request = KernelRequest {
+            spec,
+            shared_filters: &shared_filters(spec, &session.channels),
+            follows_command: false,
+            is_stopped: !record,
+        };
+        let kernel = Kernel::prepare(&request, &self.notices)?;
         // What others' programs have is not known here.
         if matches!(self.scope, Scope::Own) {
             kernel.filters().refuse_unmet(&known_here()?)?;
         }
         kernel.filters().say(&self.notices);
-        Ok(Some((kernel, spec.tracefiles())))
+        Ok(Some(kernel))
     }
 
     fn finish(&mut self) -> Result<Outcome, RecordError> {

@@ -21,6 +21,7 @@ use crate::common::numbers::Counted;
 use crate::control::server::Server;
 use crate::error::RecordError;
 use crate::kernel::backend::Draining;
+use crate::kernel::filter_routing::user_filters;
 use crate::notices::Notices;
 use crate::session::windows::Parts;
 use crate::summary::Summary;
@@ -40,7 +41,8 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// A channel as this recorder makes it; writers are let in if it is to `record`.
+    /// A channel as this recorder makes it, beside these kernel events; writers are let in if it
+    /// is to `record`.
     ///
     /// # Errors
     ///
@@ -48,12 +50,14 @@ impl Making {
     pub(crate) fn settings(
         self,
         spec: &ChannelSpec,
+        kernel: Option<&KernelSpec>,
         record: bool,
     ) -> Result<ChannelSettings, RecordError> {
         let Self { thrifty, reserve } = self;
         let settings = ChannelSettings::of(spec, record)?;
         let buffers = settings.buffers.reserved_by(reserve);
-        Ok(ChannelSettings { buffers, thrifty, reserve, ..settings })
+        let filters = user_filters(&spec.filters, kernel);
+        Ok(ChannelSettings { buffers, thrifty, reserve, filters, ..settings })
     }
 }
 
@@ -227,19 +231,20 @@ impl Desk {
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         let parts = parts.ok_or(RecordError::Lost("it has ended"))?;
+        let kernel = self.machine.spec().kernel.as_ref();
         match effect {
             Effect::Add { channel, record } => {
-                let settings = self.making.settings(&channel.spec, record)?;
+                let settings = self.making.settings(&channel.spec, kernel, record)?;
                 parts.add_channel(&settings, channel.class, notices)?;
             }
             Effect::Replace { old, channel, record } => {
-                let settings = self.making.settings(&channel.spec, record)?;
+                let settings = self.making.settings(&channel.spec, kernel, record)?;
                 parts.replace_channel(old, &settings, channel.class, notices)?;
             }
             Effect::End { class } => parts.end_channel(class, notices)?,
             Effect::SetRules { class, rules } => parts.set_rules(class, &rules, notices)?,
             Effect::SetFilters { class, filters } => {
-                parts.set_filters(class, &filters, notices)?;
+                parts.set_filters(class, &user_filters(&filters, kernel), notices)?;
             }
             Effect::SetProcesses { class, spec } => {
                 parts.set_processes(class, &processes::rules_text(&spec)?, notices)?;

@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -14,10 +13,7 @@ use std::time::Instant;
 
 use trackway_session::machine::{Effect, Outcome};
 use trackway_session::protocol::Refusal;
-use trackway_session::{
-    BufferOptions, ChannelSpec, ContextList, FilterSpec, KernelSpec, Mode, Reserve, RuleSpec,
-    SessionSpec, Tracefiles,
-};
+use trackway_session::{FilterSpec, KernelSpec, Mode, SessionSpec, Tracefiles};
 use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
 use trackway_sys::wait::Awaited;
@@ -35,17 +31,18 @@ use crate::filters::check;
 use crate::filters::publish::known;
 use crate::filters::unmatched::{self, Stray};
 use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::bpf::KernelOptions;
-use crate::kernel::filters::{TakenFilters, of_programs};
+use crate::kernel::filter_routing::{route_filters, stray_filters};
+use crate::kernel::filters::TakenFilters;
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
 use crate::session::controller::{self, Desk, Making};
 use crate::session::end_signals::{Ending, Verdict};
 use crate::session::run_as::Account;
+use crate::session::run_options::RunOptions;
 use crate::session::silence_watch::Silence;
 use crate::session::status_line::Progress;
-use crate::session::summary_file::{RunResult, SummaryFile};
+use crate::session::summary_file::RunResult;
 use crate::session::suspend_check::Pause;
 use crate::session::windows::Parts;
 use crate::summary::shortfall::SizeSource;
@@ -59,163 +56,35 @@ use crate::window::slot::{ChannelSettings, SessionSettings};
 /// How often it is looked what happens once nothing is recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
 
-/// What is to be recorded, and how.
-#[derive(Debug, Clone, Default)]
-pub struct RecordOptions {
-    /// Trace folder; `None`: a new one.
-    pub output: Option<PathBuf>,
-    /// Event patterns, as the user wrote them.
-    pub patterns: Vec<String>,
-    /// What must be true of events.
-    pub filters: Vec<FilterSpec>,
-    /// Contexts of every record.
-    pub contexts: ContextList,
-    /// Preload helpers, as names of files.
-    pub helpers: Vec<&'static str>,
-    /// Sizes.
-    pub buffers: BufferOptions,
-    /// How the files of each stream are bounded.
-    pub tracefiles: Tracefiles,
-    /// How writers get exclusive access.
-    pub reserve: Reserve,
-    /// Events of the kernel, besides.
-    pub kernel: Option<KernelOptions>,
-    /// As whom the command runs, by name or number, where root records it; `None`: as who records.
-    pub user: Option<String>,
-    /// Channels, instead of the one that patterns, contexts and sizes make.
-    pub channels: Vec<ChannelSpec>,
-    /// A file for how it went, as JSON.
-    pub summary_json: Option<PathBuf>,
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
+/// Checks the sizes of a specification's channels.
+fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
+    for channel in &spec.channels {
+        channel.tracefiles().check(&channel.plan()?, channel.mode)?;
+    }
+    Ok(())
 }
 
-impl RecordOptions {
-    /// Does what takes root, and becomes whoever the recording is of.
-    pub(crate) fn begin_as_root(
-        &self,
-        notices: &Notices,
-    ) -> Result<(Option<Kernel>, Option<Account>), RecordError> {
-        let account = match self.user.as_deref() {
-            Some(user) => Some(Account::of(user)?),
-            None => Account::invoking()?,
-        };
-        let size_bytes = self.buffers.size_bytes.unwrap_or(0);
-        let overwrite = self.buffers.overwrite;
-        let prepare = |kernel| Kernel::prepare(kernel, size_bytes, overwrite, notices);
-        let kernel = self.kernel.as_ref().map(prepare).transpose()?;
-        kernel.iter().for_each(|kernel| kernel.say_size(size_bytes, notices));
-        if let Some(account) = &account {
-            account.enter(notices)?;
-            // What was opened as root is for no other process of the user's: he could have another
-            // one's events recorded, or write to what is recorded.
-            if kernel.is_none() {
-                trackway_sys::process::show_itself().map_err(RecordError::User)?;
-            }
-        }
-        Ok((kernel, account))
+/// Rejects a specification that names processes whose kernel events are recorded: those of the
+/// command are.
+fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
+    if kernel.pids.is_empty() {
+        return Ok(());
     }
+    let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
+    let hint = "trackway session load records them, in the background".to_owned();
+    Err(RecordError::Kernel(why.into(), Some(hint)))
+}
 
-    /// The file for how it went, if there is to be one; as whoever the recording is of.
-    pub(crate) fn summary_file(&self) -> Result<Option<SummaryFile>, RecordError> {
-        self.summary_json.as_deref().map(SummaryFile::create).transpose()
-    }
+/// Returns true if a channel has a filter that kernel events do not share.
+fn has_user_filters(spec: &SessionSpec) -> bool {
+    let of_kernel = spec.kernel.as_ref().map_or(&[][..], |kernel| &kernel.filters);
+    let mut filters = spec.channels.iter().flat_map(|channel| &channel.filters);
+    filters.any(|filter| !of_kernel.contains(filter))
+}
 
-    /// The filters that are about none of the kernel's events that are recorded. Root alone may
-    /// ask.
-    pub(crate) fn strays(&self) -> Result<Vec<Stray>, RecordError> {
-        let kernel = self.kernel.iter().filter(|kernel| !kernel.has_own_filters);
-        let strays = kernel.map(|kernel| unmatched::strays(&kernel.patterns, &kernel.filters));
-        Ok(strays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-    }
-
-    /// The channels, as a session's file has them.
-    pub(crate) fn specs(&self) -> Result<Vec<ChannelSpec>, RecordError> {
-        if !self.channels.is_empty() {
-            return Ok(self.channels.clone());
-        }
-        let mode = if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard };
-        self.tracefiles.check(&self.buffers.plan()?, mode)?;
-        let some = |bound: u64| (bound > 0).then_some(bound);
-        let rules = self.patterns.iter().map(RuleSpec::new);
-        Ok(vec![ChannelSpec {
-            mode,
-            buffer_size: self.buffers.size_bytes,
-            sub_buffers: self.buffers.sub_buffers,
-            tracefile_size: some(self.tracefiles.size_bytes),
-            tracefile_count: some(self.tracefiles.count),
-            contexts: self.contexts.names(),
-            on: (!self.patterns.is_empty()).then(|| rules.collect()),
-            filters: self.filters.clone(),
-            ..ChannelSpec::default()
-        }])
-    }
-
-    /// The same, without the filters that are about the kernel's events alone.
-    pub(crate) fn specs_beside(
-        &self,
-        kernel: Option<&Kernel>,
-    ) -> Result<Vec<ChannelSpec>, RecordError> {
-        let mut specs = self.specs()?;
-        if let Some(filters) = kernel.map(Kernel::filters) {
-            if self.is_kernels_alone() {
-                let others = self.filters.iter().find(|one| !filters.has_any(one));
-                return others.map_or(Ok(Vec::new()), |filter| {
-                    let why = format!("filter '{filter}' is about none of the kernel's events");
-                    let hint = "--kernel-only records no others";
-                    Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
-                });
-            }
-            for spec in &mut specs {
-                spec.filters.retain(|one| !filters.has_own(one));
-                let taken = spec.filters.iter_mut().filter(|one| filters.takes(one));
-                taken.for_each(|one| *one = of_programs(one));
-            }
-        }
-        Ok(specs)
-    }
-
-    /// The kernel's events, as a session's file has them, with the filters that are about them.
-    pub(crate) fn kernel_spec(&self, kernel: Option<&Kernel>) -> Option<KernelSpec> {
-        let options = self.kernel.as_ref()?;
-        let asked = kernel.map(Kernel::filters);
-        let is_asked = |one: &&FilterSpec| {
-            options.has_own_filters || asked.is_some_and(|asked| asked.has_any(one))
-        };
-        Some(KernelSpec {
-            on: options.patterns.clone(),
-            only: options.only,
-            pids: options.pids.clone(),
-            cgroups: options.cgroups.clone(),
-            cpus: options.cpus.clone(),
-            via: options.via,
-            contexts: options.contexts.iter().map(|context| context.name.to_owned()).collect(),
-            filters: options.filters.iter().filter(is_asked).cloned().collect(),
-            mode: if self.buffers.overwrite { Mode::Overwrite } else { Mode::Discard },
-            buffer_size: self.buffers.size_bytes,
-            tracefile_size: (self.tracefiles.size_bytes > 0).then_some(self.tracefiles.size_bytes),
-            tracefile_count: (self.tracefiles.count > 0).then_some(self.tracefiles.count),
-        })
-    }
-
-    /// What is not said of a channel: memory is taken at once, as what is traced begins at once.
-    fn making(&self) -> Making {
-        let reserve = if self.channels.is_empty() { self.reserve } else { Reserve::default() };
-        Making { thrifty: false, reserve }
-    }
-
-    /// Whether nothing of programs is recorded.
-    fn is_kernels_alone(&self) -> bool {
-        self.kernel.as_ref().is_some_and(|kernel| kernel.only)
-    }
-
-    /// Whether all that is recorded overwrites what is older.
-    fn is_overwriting(&self) -> bool {
-        match &self.channels[..] {
-            [] => self.buffers.overwrite,
-            specs => specs.iter().all(|spec| spec.mode == Mode::Overwrite),
-        }
-    }
+/// Returns true if everything that is recorded overwrites what is older.
+fn is_overwriting(spec: &SessionSpec) -> bool {
+    spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
 }
 
 /// The rules of all channels.
@@ -226,23 +95,27 @@ fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
 
 /// Records a command from its start to its end. Errors of the recording itself, once the command
 /// runs, are said and do not change how the command ends.
-pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
-    let strays = options.strays()?;
-    let (mut kernel, account) = options.begin_as_root(notices)?;
+pub fn record(
+    mut spec: SessionSpec,
+    options: &RunOptions,
+    notices: &Notices,
+) -> Result<CommandEnd, RecordError> {
+    check_sizes(&spec)?;
+    route_filters(&mut spec)?;
+    spec.kernel.as_ref().map_or(Ok(()), check_kernel_scope)?;
+    let strays = if options.is_from_file { Vec::new() } else { stray_filters(&spec)? };
+    let (mut kernel, account) = options.acquire_privileged(&spec, notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let summary_file = options.summary_file()?;
-    let of_kernel = options.kernel_spec(kernel.as_ref());
-    let (specs, making) = (options.specs_beside(kernel.as_ref())?, options.making());
-    let settings = specs.iter().map(|spec| making.settings(spec, true));
+    let making = Making { thrifty: false, reserve: options.reserve };
+    let settings =
+        spec.channels.iter().map(|channel| making.settings(channel, spec.kernel.as_ref(), true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
-    let asks_programs = specs.iter().flat_map(|spec| &spec.filters).any(|filter| {
-        !kernel.as_ref().is_some_and(|kernel: &Kernel| kernel.filters().has_any(filter))
-    });
     let mut found = Found::look_up(&options.command)?;
     found.environment = account.map(Account::environment).unwrap_or_default();
-    let programs = match options.is_kernels_alone() {
+    let programs = match spec.is_kernels_alone() {
         true => None,
         false => Some((Home::open_or_make(notices)?, launch::libraries(&options.helpers)?)),
     };
@@ -258,7 +131,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         warn_of_rules(&rules, &found, libraries, home, notices)
     });
 
-    let (output, mut room) = match &options.output {
+    let (output, mut room) = match &spec.output {
         Some(output) => (output.clone(), prepare::prepare_session(output, Older::Goes)?),
         None => prepare::prepare_new("")?,
     };
@@ -282,7 +155,7 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         found: &found,
         libraries: libraries.as_deref(),
         ignores_size_limit,
-        tracefiles: options.tracefiles,
+        tracefiles: spec.kernel.as_ref().map(KernelSpec::tracefiles).unwrap_or_default(),
     };
     let started = start(home, (&session, &place, channels), &what, &mut kernel);
     let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
@@ -297,24 +170,19 @@ pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, 
         notices.say(format_args!("the earlier trace is now {}", moved.display()));
     }
     let folder = std::path::absolute(&output).unwrap_or_else(|_| path.clone());
-    let spec = SessionSpec {
-        name,
-        output: Some(folder.clone()),
-        kernel: of_kernel,
-        channels: specs,
-        ..SessionSpec::default()
-    };
-    let mut desk = Desk::new(spec, server, session, (folder.clone(), place), making);
+    let spec = SessionSpec { name, output: Some(folder.clone()), ..spec };
+    let mut desk = Desk::new(spec.clone(), server, session, (folder.clone(), place), making);
     desk.is_foreground = true;
     desk.kernel = kernel;
     let live = Live {
         notices,
         reader,
         output: &output,
+        spec: &spec,
         options,
         rules: &rules,
         warned,
-        asks_programs,
+        asks_programs: has_user_filters(&spec),
         token,
         window,
         refused_before,
@@ -535,7 +403,8 @@ struct Live<'a> {
     notices: &'a Notices,
     reader: SignalReader,
     output: &'a PathBuf,
-    options: &'a RecordOptions,
+    spec: &'a SessionSpec,
+    options: &'a RunOptions,
     rules: &'a str,
     warned: bool,
     /// Whether there are filters that are not about the kernel's events.
@@ -648,11 +517,11 @@ impl Live<'_> {
     /// Whether there is nothing to say of programs' events: nobody asked for some, and there are
     /// none.
     fn is_kernels_alone(&self, summary: &Summary) -> bool {
-        let is_asked = !self.options.patterns.is_empty()
+        let is_asked = self.spec.channels.iter().any(|channel| channel.on.is_some())
             || self.asks_programs
-            || !self.options.channels.is_empty()
+            || self.options.is_from_file
             || !self.options.helpers.is_empty();
-        self.options.kernel.is_some() && !is_asked && summary.is_nothing()
+        self.spec.kernel.is_some() && !is_asked && summary.is_nothing()
     }
 
     /// Ends the recording when the command has ended.
@@ -718,7 +587,7 @@ impl Live<'_> {
                 self.say(&summary, &names, (&mut traced.descendants, &in_table), false);
                 let said = Notices::kept();
                 if !self.is_kernels_alone(&summary) {
-                    summary.say(&said, self.output, self.options.is_overwriting());
+                    summary.say(&said, self.output, is_overwriting(self.spec));
                 }
                 controller::ended(&summary, &said)
             }
@@ -784,7 +653,7 @@ impl Live<'_> {
     fn silence(&self) -> Silence {
         let window = self.window.as_ref().map(|(window, _)| *window);
         // Who wants the kernel's events may want no others.
-        Silence::new(window).only_if(self.options.kernel.is_none())
+        Silence::new(window).only_if(self.spec.kernel.is_none())
     }
 
     /// One look at what is recorded, and a wait until the next. Whether the command has ended.
@@ -831,7 +700,7 @@ impl Live<'_> {
     ) {
         let notices = self.notices;
         if !self.is_kernels_alone(summary) {
-            summary.say(notices, self.output, self.options.is_overwriting());
+            summary.say(notices, self.output, is_overwriting(self.spec));
         }
         descendants.finish().say(in_table, notices);
         if interrupted {
@@ -845,7 +714,7 @@ impl Live<'_> {
             }
         }
         // Who wants the kernel's events may want no others.
-        let is_meant = self.options.kernel.is_none();
+        let is_meant = self.spec.kernel.is_none();
         // (A writer may be killed in its first event.)
         let is_empty = summary.recorded == 0 && summary.lost == 0 && summary.holes == 0 && is_meant;
         if is_empty && self.asks_programs {
@@ -854,16 +723,15 @@ impl Live<'_> {
             Reason::CommandWithoutEvents.report(notices);
         } else if summary.lost > 0 {
             let known = self.window.as_ref().map(|(window, _)| known(window, "*"));
-            let of_channels = self.options.channels.iter().flat_map(|channel| &channel.filters);
-            let filters = self.options.filters.iter().chain(of_channels);
+            let filters = self.spec.channels.iter().flat_map(|channel| &channel.filters);
             let lost = &summary.lost_by_event;
             let senseless = check::senseless(filters, &known.unwrap_or_default(), lost);
             let (count, hint) = senseless.unzip();
             hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
             if summary.lost > count.unwrap_or(0) {
-                let source = match self.options.channels[..] {
-                    [] => SizeSource::Option,
-                    _ => SizeSource::Config,
+                let source = match self.options.is_from_file {
+                    false => SizeSource::Option,
+                    true => SizeSource::Config,
                 };
                 summary.hint_what_keeps(source, notices);
             }

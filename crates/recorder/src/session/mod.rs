@@ -6,6 +6,7 @@ pub(crate) mod crash_watch;
 pub(crate) mod end_signals;
 pub(crate) mod foreground;
 pub(crate) mod run_as;
+pub(crate) mod run_options;
 pub(crate) mod silence_watch;
 pub(crate) mod snapshot_quota;
 pub(crate) mod status_line;

@@ -36,22 +36,21 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
 use trackway_kernel::record::buffers::Buffers;
 use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
-use trackway_kernel::record::context::{Context, Contexts};
+use trackway_kernel::record::context::Contexts;
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
 use trackway_kernel::record::program::{Code, dispatcher, filtered, shared};
 use trackway_kernel::record::scope::{Newcomer, Scope};
 use trackway_kernel::record::staging::{Ground, Registers, Staged};
 use trackway_schema::EventDescription;
-use trackway_session::FilterSpec;
+use trackway_session::ByteCount;
 
 use crate::command::launch::Entrance;
 use crate::error::RecordError;
-use crate::kernel::backend::KernelVia;
-use crate::kernel::filters::{KernelFilters, Whose};
-use crate::kernel::{contexts, omitted_fields, value_names};
+use crate::kernel::filters::KernelFilters;
+use crate::kernel::request::KernelRequest;
+use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
-use trackway_session::{ByteCount, KernelSpec};
 use trackway_sys::leaving::Leaving;
 
 /// Size of a sub-buffer, as a power of two, in bytes.
@@ -62,81 +61,6 @@ pub(crate) const CPU_BYTES: u64 = 8 << 20;
 const EVENTS_SPARE: usize = 1024;
 /// Most bytes of an event's fields.
 pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
-
-/// Which of the kernel's events are recorded, and of whom.
-#[derive(Debug, Clone, Default)]
-pub struct KernelOptions {
-    /// Patterns, as `trackway list --kernel` takes them.
-    pub patterns: Vec<String>,
-    /// And nothing of programs.
-    pub only: bool,
-    /// Of everything that runs, not of the command and what it starts alone.
-    pub system: bool,
-    /// What records say besides their fields, and `tid`.
-    pub contexts: Vec<Context>,
-    /// What must be true of events: those about others are left alone.
-    pub filters: Vec<FilterSpec>,
-    /// Those are about the kernel's events alone: of what is switched on later, too.
-    pub has_own_filters: bool,
-    /// But that these are asked of programs' events, too.
-    pub shared_filters: Vec<FilterSpec>,
-    /// By which way; `None`: by BPF where the kernel lets us, else by tracefs.
-    pub via: Option<KernelVia>,
-    /// Of the processes in these control groups, and below, instead.
-    pub cgroups: Vec<PathBuf>,
-    /// Of these CPUs alone, as the kernel lists them (`0,2-3`); `None`: of all.
-    pub cpus: Option<String>,
-    /// Of these processes instead, and of what they start from now on.
-    pub pids: Vec<u32>,
-    /// Nothing is recorded until it is started.
-    pub is_stopped: bool,
-}
-
-impl KernelOptions {
-    /// Whose its filters are.
-    pub(crate) fn whose(&self) -> Whose<'_> {
-        match self.has_own_filters {
-            true => Whose::Kernels(&self.shared_filters),
-            false => Whose::Anybodys,
-        }
-    }
-
-    /// Of a command, as a session's file says it.
-    ///
-    /// # Errors
-    ///
-    /// If a context has no meaning, or the file names processes instead.
-    pub fn of_command(spec: &KernelSpec) -> Result<Self, RecordError> {
-        if !spec.pids.is_empty() {
-            let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
-            let hint = "trackway session load records them, in the background".to_owned();
-            return Err(RecordError::Kernel(why.into(), Some(hint)));
-        }
-        Ok(Self { system: false, ..Self::of(spec, false)? })
-    }
-
-    /// Of a session in the background.
-    ///
-    /// # Errors
-    ///
-    /// If a context has no meaning.
-    pub(crate) fn of(spec: &KernelSpec, is_stopped: bool) -> Result<Self, RecordError> {
-        Ok(Self {
-            patterns: spec.on.clone(),
-            only: spec.only,
-            system: spec.pids.is_empty() && spec.cgroups.is_empty(),
-            contexts: contexts::of_kernel(&spec.contexts)?,
-            filters: spec.filters.clone(),
-            has_own_filters: true,
-            shared_filters: Vec::new(),
-            via: spec.via,
-            cgroups: spec.cgroups.clone(),
-            cpus: spec.cpus.clone(),
-            pids: spec.pids.clone(),
-            is_stopped,
-        })
-    }
-}
 
 /// The kernel's events, being recorded into buffers.
 #[derive(Debug)]
@@ -369,19 +293,18 @@ pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
 }
 
 impl Kernel {
-    /// Makes buffers and programs, which record nothing before [`Self::begin`]. The size is of a
-    /// CPU's buffers, in bytes; 0: as is usual.
+    /// Makes buffers and programs, which record nothing before [`Self::begin`].
     pub(crate) fn prepare(
-        options: &KernelOptions,
-        size_bytes: u64,
-        overwrite: bool,
+        request: &KernelRequest<'_>,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
+        let KernelRequest { spec, shared_filters, .. } = *request;
+        let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
         // What a program writes is seen in this order by those who read it there alone.
         if !cfg!(target_arch = "x86_64") {
             return Err(failed("cannot record kernel events", "not on this processor, so far"));
         }
-        if !options.system && !is_first_namespace() {
+        if is_scoped && !is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
@@ -390,18 +313,19 @@ impl Kernel {
         // Two are open for each event, as long as it is recorded.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
         let catalogue = Catalogue::open()?;
-        let contexts = Contexts::new(&options.contexts, catalogue.btf());
+        let contexts = Contexts::new(&request.contexts()?, catalogue.btf());
         let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
-        let events = selected(&catalogue, &options.patterns)?;
+        let events = selected(&catalogue, &spec.on)?;
         if events.is_empty() {
-            let patterns = options.patterns.join(",");
+            let patterns = spec.on.join(",");
             notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
         }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
-        let (cpus, layout) = layout_of_all(size_bytes, events.len().saturating_add(EVENTS_SPARE))?;
+        let events_max = events.len().saturating_add(EVENTS_SPARE);
+        let (cpus, layout) = layout_of_all(request.size_bytes(), events_max)?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
-        if let Some(list) = &options.cpus {
+        if let Some(list) = &spec.cpus {
             let chosen = cpus::chosen(list)?;
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.leave_out(cpu));
@@ -415,28 +339,28 @@ impl Kernel {
             calls,
             has_all_calls: false,
             scope: None,
-            is_of_cpus: options.cpus.is_some(),
+            is_of_cpus: spec.cpus.is_some(),
             contexts,
             filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
-            starts: !options.is_stopped,
+            starts: !request.is_stopped,
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
             made: Mutex::default(),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
-        let filters = (&options.filters[..], options.whose());
+        let filters = (&spec.filters[..], shared_filters);
         kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
-        if !options.system {
-            kernel.follow(&options.cgroups, &catalogue)?;
+        if is_scoped {
+            kernel.follow(&spec.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
         omitted_fields::say(kernel.left_out(0), notices);
         kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
-        kernel.take_in(&options.pids)?;
+        kernel.take_in(&spec.pids)?;
         detach::say_why_long(begun, notices);
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));

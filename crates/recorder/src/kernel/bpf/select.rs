@@ -17,7 +17,7 @@ use trackway_session::FilterSpec;
 use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
 use crate::error::RecordError;
-use crate::kernel::filters::{KernelFilters, Whose};
+use crate::kernel::filters::KernelFilters;
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
@@ -232,9 +232,9 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let whose = Whose::Kernels(self.filters.taken().shared());
+        let shared = self.filters.taken().shared();
         let with = (self.buffers.cpus(), catalogue.btf());
-        let asked = KernelFilters::new((filters, whose), &all, staged, with)?;
+        let asked = KernelFilters::new((filters, shared), &all, staged, with)?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))

@@ -1,0 +1,92 @@
+//! Filters of a session, routed to user events and to kernel events.
+//!
+//! A specification holds filters as they were written. They are routed when they are applied: a
+//! channel's filter with a pattern for recorded kernel events belongs to the kernel; a filter for
+//! all events that both have is evaluated on each side, as far as the side has its contexts.
+
+use trackway_kernel::catalogue::{Catalogue, EventName};
+use trackway_session::protocol::Refusal;
+use trackway_session::{ChannelSpec, FilterSource, FilterSpec, KernelSpec, SessionSpec};
+
+use crate::error::RecordError;
+use crate::filters::scope::is_kernels;
+use crate::filters::unmatched::{self, Stray};
+use crate::kernel::bpf;
+use crate::kernel::filters::about;
+
+/// Moves filters of channels whose pattern matches recorded kernel events to the kernel's filters.
+///
+/// # Errors
+///
+/// If the kernel does not show its events, or a pattern is probably a misspelt kernel event.
+pub(crate) fn route_filters(spec: &mut SessionSpec) -> Result<(), RecordError> {
+    let Some(kernel) = &mut spec.kernel else { return Ok(()) };
+    if spec.channels.iter().flat_map(|channel| &channel.filters).all(FilterSpec::is_for_all_events)
+    {
+        return Ok(());
+    }
+    let names = selected_names(&kernel.on)?;
+    for channel in &mut spec.channels {
+        for filter in std::mem::take(&mut channel.filters) {
+            if filter.is_for_all_events() || about(&names, &filter)?.is_empty() {
+                channel.filters.push(filter);
+            } else if !kernel.filters.contains(&filter) {
+                kernel.filters.push(filter);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the filters of a channel as user events are tested: one that the kernel's events share
+/// and that names a context of theirs alone is false for user events.
+pub(crate) fn user_filters(filters: &[FilterSpec], kernel: Option<&KernelSpec>) -> Vec<FilterSpec> {
+    let is_shared = |filter: &FilterSpec| kernel.is_some_and(|it| it.filters.contains(filter));
+    let routed = |filter: &FilterSpec| match &filter.source {
+        FilterSource::Expression(text) if is_shared(filter) && is_kernels(text) => {
+            FilterSpec::of(filter.pattern.as_deref(), "false")
+        }
+        _ => filter.clone(),
+    };
+    filters.iter().map(routed).collect()
+}
+
+/// Returns the filters of kernel events that user events are tested by, too.
+pub(crate) fn shared_filters(kernel: &KernelSpec, channels: &[ChannelSpec]) -> Vec<FilterSpec> {
+    let filters = channels.iter().flat_map(|channel| user_filters(&channel.filters, Some(kernel)));
+    filters.filter(|filter| kernel.filters.contains(filter)).collect()
+}
+
+/// Returns the filters that apply to no recorded kernel event, of a session whose filters are
+/// routed. They may be for user events, or misspelt.
+///
+/// # Errors
+///
+/// If the kernel does not show its events.
+pub(crate) fn stray_filters(spec: &SessionSpec) -> Result<Vec<Stray>, RecordError> {
+    let Some(kernel) = &spec.kernel else { return Ok(Vec::new()) };
+    let of_channels = spec.channels.iter().flat_map(|channel| &channel.filters);
+    let of_kernel = kernel.filters.iter().filter(|_| kernel.only);
+    let filters: Vec<FilterSpec> = of_channels.chain(of_kernel).cloned().collect();
+    unmatched::strays(&kernel.on, &filters)
+}
+
+/// Rejects filters for user events where only kernel events are recorded.
+///
+/// # Errors
+///
+/// The first filter whose pattern matches no recorded kernel event, or if the kernel does not show
+/// its events.
+pub fn check_kernel_only(kernel: &KernelSpec) -> Result<(), RecordError> {
+    let strays = unmatched::strays(&kernel.on, &kernel.filters)?;
+    let Some(stray) = strays.into_iter().next() else { return Ok(()) };
+    Err(stray.into_kernel_error().unwrap_or_else(|filter: FilterSpec| {
+        let why = format!("filter '{filter}' is about none of the kernel's events");
+        RecordError::Refused(Refusal::new(why).with_hint("--kernel-only records no others"))
+    }))
+}
+
+fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
+    let events = bpf::selected(&Catalogue::open()?, patterns)?;
+    Ok(events.iter().map(bpf::name_of).collect())
+}
