@@ -36,13 +36,8 @@ pub(crate) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         is_from_file: arguments.config.is_some(),
         summary_json: arguments.summary_json.clone(),
     };
-    let notices = Notices::new(arguments.quiet);
-    if options.command.is_empty() {
-        trackway_recorder::record_kernel(spec, &options, arguments.quiet)
-            .map_err(anyhow::Error::new)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    match trackway_recorder::record(spec, &options, &notices).map_err(anyhow::Error::new)? {
+    let recorded = trackway_recorder::record(spec, &options, arguments.quiet);
+    match recorded.map_err(anyhow::Error::new)? {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
         CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),
     }

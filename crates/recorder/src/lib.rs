@@ -76,7 +76,7 @@ pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
 pub use recording::totals::Totals;
 pub use recovery::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
-pub use session::background::{Begun, Talk, check_folder, record_kernel, serve};
+pub use session::background::{Begun, Talk, check_folder, serve};
 pub use session::foreground::{is_name_of_record, record};
 pub use session::run_options::RunOptions;
 pub use summary::Summary;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
-use trackway_session::protocol::{Answer, ChannelStatus, Counts, Refusal, Status};
+use trackway_session::protocol::{Answer, ChannelStatus, Counts, Notice, Refusal, Status};
 use trackway_session::{ChannelSpec, KernelSpec, Reserve, SessionSpec};
 use trackway_sys::wait::Awaited;
 
@@ -206,18 +206,6 @@ impl Desk {
         self.server = None;
     }
 
-    /// Ends, because of something that nobody asked for; who has asked is told that it has ended.
-    pub(crate) fn lose(&mut self, why: &Refusal, notices: &Notices) {
-        self.machine.lose(why);
-        self.take_requests();
-        while let Some(effect) = self.next_effect(&mut None, notices) {
-            if effect.has_outcome() {
-                self.machine.done(Outcome::Failed(why.clone()));
-            }
-        }
-        self.close();
-    }
-
     fn answer(&mut self, client: u64, answer: &Answer) {
         if let Some(server) = &mut self.server {
             server.answer(client, answer);
@@ -406,9 +394,9 @@ impl Desk {
     }
 }
 
-/// How a session ended, with what was `said` of it.
-pub(crate) fn ended(summary: &Summary, said: &Notices) -> Outcome {
-    Outcome::Ended(Box::new(Counts { notices: said.all(), ..counts_of(summary) }))
+/// Returns how a session ended, with what was reported of it.
+pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
+    Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
 
 /// Why a session did not end whole.

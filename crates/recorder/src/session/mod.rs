@@ -3,6 +3,7 @@
 pub(crate) mod background;
 pub(crate) mod controller;
 pub(crate) mod crash_watch;
+pub(crate) mod driver;
 pub(crate) mod end_signals;
 pub(crate) mod foreground;
 pub(crate) mod run_as;
