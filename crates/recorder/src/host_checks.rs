@@ -11,7 +11,7 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 use crate::command::launch;
 use crate::error::RecordError;
 use crate::window::handle::Home;
-use crate::window::{clock_line, cpus, memory_limit, rseq_self_test, slot};
+use crate::window::{clock_line, cpus, lease, memory_limit, rseq_self_test, shared_text};
 
 /// The machine's CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub fn occupants(home: &Home) -> Vec<Occupant> {
         .map(session)
         .filter(|session| session.state.load(Ordering::Relaxed) != state::FREE)
         .map(|session| Occupant {
-            folder: shown(slot::path_of(session)),
-            is_orphan: slot::recorder_is_dead(session),
+            folder: shown(shared_text::path_of(session)),
+            is_orphan: lease::recorder_is_dead(session),
         })
         .collect()
 }

@@ -14,19 +14,19 @@
 //! common/         dates, files, numbers in words, the user
 //! error.rs        RecordError
 //! random.rs       random bytes and identities
-//! elf/            what ELF files say of themselves: libraries, instrumentation points, events
-//! notices.rs      what a recorder reports while it runs
-//! summary/        how a recording went, and what would have kept the events that were lost
+//! elf/            contents of ELF files: libraries, instrumentation points, events
+//! notices.rs      notices that a recorder prints while it runs
+//! summary/        totals of a recording in words, and advice against losses
 //! window/         a user's window: its slots, memory, CPUs, clock, processes
 //! filters/        filters on programs' events: checked, published in the window
 //! trace/          the files of a trace: folder, streams, index, metadata, marks
 //! recording/      a session in one window: channels and regions, drained into the trace
 //! command/        the traced command: launched, its descendants, the library's versions
-//! host_checks.rs  what recorders go by on this machine, for `trackway doctor`
-//! kernel/         the kernel's events: bpf/, tracefs/, and what both share
+//! host_checks.rs  checks of this machine, for `trackway doctor`
+//! kernel/         the kernel's events: bpf/, tracefs/, and code for both
 //! control/        the folder of control sockets: server, client, names of dead sessions
 //! recovery/       traces of dead recorders, completed
-//! diagnosis/      why a recording has no event
+//! diagnosis/      reasons why a recording has no event
 //! session/        one session from start to end, in the foreground or background
 //! ```
 
@@ -48,7 +48,7 @@ mod summary;
 mod trace;
 mod window;
 
-/// What recorders go by on this machine, for whoever explains it to the user.
+/// Checks of this machine, for commands that explain it to the user.
 pub mod checkup {
     pub use crate::host_checks::*;
 }
@@ -70,7 +70,7 @@ pub use error::RecordError;
 pub use filters::unmatched::{meant_pattern, near_pattern};
 pub use kernel::backend::{KernelVia, KernelWays};
 pub use kernel::contexts::{BothContexts, ContextsError, parse_both};
-pub use kernel::filter_routing::check_kernel_only;
+pub use kernel::filters::routing::check_kernel_only;
 pub use notices::Notices;
 pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
@@ -87,4 +87,4 @@ pub use trackway_session::{
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
 pub use window::handle::Home;
-pub use window::slot::{ChannelSettings, SessionSettings};
+pub use window::settings::{ChannelSettings, SessionSettings};

@@ -25,7 +25,7 @@ use crate::error::RecordError;
 use crate::kernel;
 use crate::notices::Notices;
 use crate::window::handle::Home;
-use crate::window::slot::uuid_of;
+use crate::window::shared_text::uuid_of;
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
 const BYTES_MAX: u64 = 16 << 10;

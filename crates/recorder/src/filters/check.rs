@@ -18,7 +18,7 @@ use crate::elf::Reach;
 use crate::error::RecordError;
 use crate::filters::publish::{GENERIC_BYTES_MAX, known, layouts_of, selects};
 use crate::filters::scope::is_kernels;
-use crate::window::slot::ChannelSettings;
+use crate::window::settings::ChannelSettings;
 
 /// Most things that are said of a filter that is taken.
 const HINTS_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! Which events a filter is about, by its pattern and the contexts that it names.
+//! The events that a filter is about, by its pattern and the contexts that it names.
 
 use trackway_filter::layout::Layout;
 use trackway_filter::span::Span;

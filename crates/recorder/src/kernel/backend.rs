@@ -13,6 +13,7 @@ use trackway_session::{ByteCount, FilterSpec, KernelSpec, Tracefiles};
 use crate::command::launch::Entrance;
 use crate::error::RecordError;
 use crate::kernel::bpf::{self, KernelSnapshot};
+use crate::kernel::error;
 use crate::kernel::filters::TakenFilters;
 use crate::kernel::request::KernelRequest;
 use crate::kernel::tracefs::{self, ByTracefs};
@@ -288,7 +289,7 @@ impl Draining {
                 let (events, bytes) = draining.write_snapshot(&seen, folder)?;
                 Ok(KernelSnapshot { events, bytes, missing: None })
             }
-            _ => Err(bpf::failed("no snapshot", "it is of another recording")),
+            _ => Err(error::failed("no snapshot", "it is of another recording")),
         }
     }
 

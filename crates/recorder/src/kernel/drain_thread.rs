@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use trackway_console::IoError;
 
 use crate::error::RecordError;
-use crate::kernel::bpf::{failed, io_failure};
+use crate::kernel::error::{failed, io_failure};
 use crate::notices::Notices;
 use crate::summary::Summary;
 use crate::trace::completion::{self, By};

@@ -7,9 +7,9 @@ use trackway_window::SessionLayout;
 
 use crate::error::RecordError;
 use crate::recording::region::StreamNames;
-use crate::window::cpus;
 use crate::window::handle::Home;
 use crate::window::slot::{self, Slot};
+use crate::window::{cpus, shared_text};
 
 /// What becomes of records whose trace cannot be completed where it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Left {
         };
         let layout = SessionLayout::read(home.window(), slot.index).filter(is_its);
         let class = session.stream_class.load(Ordering::Relaxed);
-        let names = slot::channel_name(session).map(|name| StreamNames::new(&name, class));
+        let names = shared_text::channel_name(session).map(|name| StreamNames::new(&name, class));
         let no_sequence = slot.deactivate();
         let Some((layout, names)) = layout.zip(names) else {
             let was_let_in_to = session.control_offset.load(Ordering::Relaxed) != 0;

@@ -12,8 +12,8 @@ use crate::error::RecordError;
 use crate::recording::Recording;
 use crate::recording::channel::{self, Channel, End};
 use crate::trace::folder::Place;
-use crate::window::cpus;
-use crate::window::slot::{self, ChannelSettings};
+use crate::window::settings::ChannelSettings;
+use crate::window::{cpus, slot};
 
 impl Recording {
     /// Makes one more channel, with streams of class `class`, which none has had; writers are let

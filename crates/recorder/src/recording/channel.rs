@@ -2,6 +2,8 @@
 //!
 //! To writers a channel is a session by itself; what several channels share, the trace and the
 //! clock, is [`Recording`](crate::recording::Recording)'s.
+//!
+//! Longer than 600 lines: every step of a channel's life changes the same private state.
 
 use std::io;
 use std::sync::Arc;
@@ -27,8 +29,9 @@ use crate::recording::region::{Closed, Drain, RegionWork, StreamNames};
 use crate::trace::layout::{Particulars, Trace, WindowFolder};
 use crate::window::handle::Home;
 use crate::window::memory_pool::{FileMemory, Pool};
-use crate::window::slot::{self, ChannelSettings, SessionSettings, Slot};
-use crate::window::{clock_epoch, cpus};
+use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::slot::{self, Slot};
+use crate::window::{clock_epoch, cpus, lease, shared_text};
 
 /// How long the end waits for claims of live writers.
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
@@ -178,7 +181,7 @@ impl Channel {
             .collect();
         Self {
             pool: Pool::new(slot.index, modest),
-            contexts: slot::contexts(slot.session(), layout.contexts),
+            contexts: shared_text::contexts(slot.session(), layout.contexts),
             slot,
             layout,
             regions,
@@ -372,7 +375,7 @@ impl Channel {
     pub(crate) fn renew_lease(&self, window: &Window) {
         // Of one that is being replaced, the bits are its successor's by now.
         let is_replaced = self.session().successor.load(Ordering::Relaxed) != 0;
-        if slot::renew_lease(self.session()) && !is_replaced {
+        if lease::renew_lease(self.session()) && !is_replaced {
             slot::enable_selected(window, &self.layout);
         }
     }

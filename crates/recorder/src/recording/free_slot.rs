@@ -9,7 +9,9 @@ use crate::error::RecordError;
 use crate::recording::abandoned_channel::{Left, Stranded};
 use crate::window::given_up::GivenUp;
 use crate::window::handle::Home;
-use crate::window::slot::{self, Slot, uuid_of};
+use crate::window::lease;
+use crate::window::shared_text::uuid_of;
+use crate::window::slot::{self, Slot};
 
 /// How long a new recording waits for a place where others are about to end.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
@@ -61,7 +63,7 @@ fn is_ending(home: &Home) -> bool {
 fn oldest_dead(home: &Home) -> Option<([u8; 16], Option<GivenUp>)> {
     let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
     let dead = sessions.filter(|session| {
-        session.state.load(Ordering::Relaxed) != state::FREE && slot::recorder_is_dead(session)
+        session.state.load(Ordering::Relaxed) != state::FREE && lease::recorder_is_dead(session)
     });
     let oldest = dead.min_by_key(|session| {
         let is_part = matches!(GivenUp::of(session), GivenUp::Part(_));
@@ -101,7 +103,7 @@ mod tests {
     use crate::recording::{PartPlace, Recording};
     use crate::trace::layout::WindowFolder;
     use crate::window::given_up;
-    use crate::window::slot::{ChannelSettings, SessionSettings};
+    use crate::window::settings::{ChannelSettings, SessionSettings};
 
     /// Leaves a dead recording into `trace` below `folder`, the window's; a part of a session of
     /// user 65531 over several users has no path there.

@@ -31,10 +31,11 @@ use crate::trace::completion::{self, By};
 use crate::trace::folder::Place;
 use crate::trace::layout::{FACTS, Particulars, Trace, WindowFolder};
 use crate::trace::progress_file::Live;
-use crate::window::clock_line;
 use crate::window::cpu_barrier::Visits;
 use crate::window::handle::Home;
-use crate::window::slot::{self, ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::shared_text;
+use crate::window::{clock_line, slot};
 
 /// How often the lease is renewed, in ns.
 const LEASE_PERIOD_NS: u64 = 500_000_000;
@@ -499,7 +500,7 @@ impl Recording {
     /// Rules for processes of the channels that are flight recorders.
     pub(crate) fn process_rules(&self) -> Vec<String> {
         let flight = self.channels.iter().filter(|channel| channel.is_overwriting());
-        flight.map(|channel| slot::process_rules(channel.session())).collect()
+        flight.map(|channel| shared_text::process_rules(channel.session())).collect()
     }
 
     /// How often programs have asked for a snapshot.

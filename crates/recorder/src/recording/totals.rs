@@ -17,7 +17,7 @@ use crate::summary::shortfall::Shortfall;
 use crate::summary::{LOST_SHOWN_MAX, Summary};
 use crate::trace::stream::Stream;
 use crate::window::handle::Home;
-use crate::window::{cpus, slot};
+use crate::window::{cpus, shared_text};
 
 /// As many processes are believed to have taken part in a session: a process for each id that Linux
 /// has (PID_MAX_LIMIT, 64 bits). What is beyond was written by somebody who means to confuse.
@@ -114,7 +114,7 @@ impl Channel {
             self.regions.iter().map(count).fold(0, u64::saturating_add)
         };
         Shortfall {
-            channel: slot::channel_name(self.session()).unwrap_or_default(),
+            channel: shared_text::channel_name(self.session()).unwrap_or_default(),
             roomless: sum(RegionWork::roomless),
             enough_bytes: self.enough_bytes(home),
             is_memory_short: self.is_memory_short(),

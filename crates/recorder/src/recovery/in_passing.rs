@@ -1,4 +1,4 @@
-//! What recordings of before left, whose recorders were killed: looked at before a new one begins.
+//! Recovery of killed recorders' traces before a new recording begins.
 
 use crate::notices::Notices;
 use crate::recovery::recover_in_passing;

@@ -3,6 +3,7 @@
 pub(crate) mod dying_recorders;
 pub(crate) mod in_passing;
 pub(crate) mod recovered_trace;
+mod requested_trace;
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -11,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use trackway_abi::session::{SESSIONS_MAX, Session, state};
+use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_console::IoError;
 use trackway_window::OpenError;
 
+use self::requested_trace::Named;
 use crate::control::RunFolder;
 use crate::control::origin_file::{self, Kept, Origin};
 use crate::error::RecordError;
@@ -27,12 +29,13 @@ use crate::recording::{Recording, Unwritten, changes};
 use crate::summary::Summary;
 use crate::trace::completion::{self, By};
 use crate::trace::folder::Place;
-use crate::trace::layout::{self, CALIBRATIONS, FACTS, Trace, WindowFolder, channel_of};
+use crate::trace::layout::{FACTS, Trace, WindowFolder};
 use crate::trace::metadata::Metadata;
 use crate::trace::prepare;
 use crate::trace::stream::is_progress_in;
 use crate::window::handle::Home;
-use crate::window::slot::{self, Slot, uuid_of};
+use crate::window::shared_text::{self, uuid_of};
+use crate::window::slot::Slot;
 
 /// A session that was recovered.
 #[derive(Debug)]
@@ -231,7 +234,7 @@ impl Recoverer<'_> {
         for index in 0..SESSIONS_MAX {
             let session = home.window().session(index);
             let state = session.state.load(Ordering::Relaxed);
-            let place = slot::path_of(session);
+            let place = shared_text::path_of(session);
             if state == state::FREE {
                 continue;
             }
@@ -329,7 +332,7 @@ impl Recoverer<'_> {
             // Those with a path are of a session of the window's user alone.
             if is_free
                 || uuid_of(session) != origin.uuid
-                || !slot::path_of(session).as_os_str().is_empty()
+                || !shared_text::path_of(session).as_os_str().is_empty()
             {
                 continue;
             }
@@ -356,130 +359,6 @@ impl Recoverer<'_> {
             part.forget();
         }
         Ok(Found::InMemory(one))
-    }
-}
-
-/// The trace that a user named.
-struct Named {
-    /// Absolute.
-    path: PathBuf,
-    /// Its identity, if it can be read: of its part that is the calling user's window's.
-    uuid: Option<[u8; 16]>,
-    /// Its parts with their identities, as far as they are the calling user's to write.
-    parts: Vec<(WindowFolder, [u8; 16])>,
-}
-
-impl Named {
-    fn new(path: &Path) -> Self {
-        let uuid = Metadata::uuid_in(&channel_of(path, crate::common::user::user()));
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        // Without a slash at the end, as `prepare::prepare` makes it.
-        let path: PathBuf = absolute.components().collect();
-        let part = |channel: PathBuf| {
-            let is_ours =
-                fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::common::user::user());
-            let folder = WindowFolder::of(&channel).filter(|_| is_ours)?;
-            Some((folder, Metadata::uuid_in(&channel)?))
-        };
-        let parts = layout::channels_of(&path).into_iter().filter_map(part).collect();
-        Self { path, uuid, parts }
-    }
-
-    /// Where in it the part with this identity is.
-    fn folder_of(&self, uuid: &[u8; 16]) -> Option<WindowFolder> {
-        self.parts.iter().find(|(_, part)| part == uuid).map(|(folder, _)| *folder)
-    }
-
-    /// Whether it is the trace of `session`, wherever it has been moved since. Where it was may be
-    /// another one by now, so places tell only if its identity cannot be read.
-    ///
-    /// # Errors
-    ///
-    /// If it is a copy: the streams of a copy may end before those that the session goes on from,
-    /// and what is in memory can be written only once.
-    fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
-        let place = slot::path_of(session);
-        let is_there = place == self.path || is_same_folder(&place, &self.path);
-        let Some(uuid) = self.uuid else { return Ok(is_there) };
-        if uuid != uuid_of(session) {
-            return Ok(false);
-        }
-        self.check_no_copy(&place, WindowFolder::own(), uuid)?;
-        Ok(true)
-    }
-
-    /// Whether the trace with this identity is not at `place` still.
-    ///
-    /// # Errors
-    ///
-    /// If it is, and this one a copy.
-    fn check_no_copy(
-        &self,
-        place: &Path,
-        folder: WindowFolder,
-        uuid: [u8; 16],
-    ) -> Result<(), RecordError> {
-        let is_here = place == self.path || is_same_folder(place, &self.path);
-        if !is_here && Metadata::uuid_in(&folder.in_trace(place)) == Some(uuid) {
-            return Err(RecordError::Copy(self.path.clone(), place.to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
-    /// complete, and nobody writes to it: it will not become more. Whether any was marked.
-    ///
-    /// # Errors
-    ///
-    /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
-    fn settle(&self, in_memory: &[[u8; 16]], notices: &Notices) -> Result<bool, RecordError> {
-        let mut is_news = false;
-        for (folder, uuid) in &self.parts {
-            if !in_memory.contains(uuid) {
-                is_news |= self.settle_part(*folder, true)?;
-            }
-        }
-        if self.parts.is_empty() && in_memory.is_empty() {
-            is_news = self.settle_part(WindowFolder::own(), self.uuid.is_some())?;
-        }
-        if is_news {
-            notices.say(format_args!(
-                "nothing of {} is in memory any more: what is written is all there is",
-                self.path.display()
-            ));
-        }
-        Ok(is_news)
-    }
-
-    /// The same of one part; whether it was marked.
-    fn settle_part(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
-        let channel = of.in_trace(&self.path);
-        let facts = channel.join(FACTS);
-        if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
-            // Other tracers' traces, and those made of others, have nothing to recover.
-            let is_other = error.kind() == ErrorKind::NotFound && !is_gone(&self.path);
-            let fail = || RecordError::io("open", &self.path);
-            return if is_other { Ok(false) } else { Err(fail()(error)) };
-        }
-        if completion::is_marked(&facts) {
-            return Ok(false);
-        }
-        if !is_known {
-            // So it is not known what is in memory of it.
-            let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
-            return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
-        }
-        let lock = lock(&self.path)?;
-        // What is at its path from here on may be another one.
-        let fail = || RecordError::io("write", &facts);
-        let open = Place::of(lock, &self.path).below(&of.names()).map_err(fail())?;
-        let now = open.now().map_err(fail())?.join(FACTS);
-        if completion::is_marked(&now) {
-            // Its recorder has just completed it.
-            return Ok(false);
-        }
-        completion::mark(&now, By::Nobody).map_err(fail())?;
-        Ok(true)
     }
 }
 
@@ -666,17 +545,6 @@ fn discard(home: Home, channels: &[Left], folder: PathBuf) -> Recovered {
     let result = discarded.into_iter().find_map(Result::err);
     let result = result.map_or_else(|| Ok(Summary::default()), Err);
     Recovered { folder, end: RecoveryEnd::Discarded, result }
-}
-
-fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let identity = |folder| fs::metadata(folder).map(|found| (found.dev(), found.ino())).ok();
-    identity(one).is_some_and(|one| identity(other) == Some(one))
-}
-
-/// Whether nothing is where a trace was.
-fn is_gone(folder: &Path) -> bool {
-    let found = fs::symlink_metadata(folder);
-    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 impl Recording {

@@ -6,8 +6,9 @@ use trackway_testkit::TemporaryFolder;
 use trackway_window::{ProcessSlot, Way};
 
 use super::*;
+use crate::trace::layout::{CALIBRATIONS, channel_of};
 use crate::trace::stream::{Packet, Stream, StreamId};
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 fn home(folder: &TemporaryFolder) -> Home {
     Home::open_in(folder.path(), true).expect("a window")

@@ -19,7 +19,7 @@ use crate::filters::publish::known_here;
 use crate::filters::unmatched;
 use crate::kernel;
 use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::filter_routing::{route_filters, shared_filters, stray_filters};
+use crate::kernel::filters::routing::{route_filters, shared_filters, stray_filters};
 use crate::kernel::request::KernelRequest;
 use crate::notices::Notices;
 use crate::recovery::in_passing;
@@ -34,7 +34,7 @@ use crate::session::write_stall::{STALL_NS, Stall};
 use crate::summary::shortfall::SizeSource;
 use crate::trace::layout;
 use crate::trace::prepare::{self, Older};
-use crate::window::slot::SessionSettings;
+use crate::window::settings::SessionSettings;
 
 /// The time between two looks at the table of processes where crashes are waited for, in ns.
 const CRASH_PERIOD_NS: u64 = 10_000_000;

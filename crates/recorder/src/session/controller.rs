@@ -21,7 +21,7 @@ use crate::common::numbers::Counted;
 use crate::control::server::Server;
 use crate::error::RecordError;
 use crate::kernel::backend::Draining;
-use crate::kernel::filter_routing::user_filters;
+use crate::kernel::filters::routing::user_filters;
 use crate::notices::Notices;
 use crate::session::windows::Parts;
 use crate::summary::Summary;
@@ -29,7 +29,7 @@ use crate::trace::folder::Place;
 use crate::trace::layout;
 use crate::trace::prepare::{self, Room};
 use crate::window::processes;
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// What the recorder says of a channel that it makes; all else is said by whoever wants it.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! One session from start to end, whether `trackway record` or a background process drives it.
 
 pub(crate) mod background;
+pub(crate) mod command_checks;
 pub(crate) mod controller;
 pub(crate) mod crash_watch;
 pub(crate) mod driver;

@@ -7,7 +7,7 @@ use trackway_session::{Reserve, SessionSpec};
 
 use crate::error::RecordError;
 use crate::kernel::backend::Kernel;
-use crate::kernel::filter_routing::shared_filters;
+use crate::kernel::filters::routing::shared_filters;
 use crate::kernel::request::KernelRequest;
 use crate::notices::Notices;
 use crate::session::run_as::Account;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::notices::Notices;
-use crate::window::slot::LEASE_NS;
+use crate::window::lease::LEASE_NS;
 
 /// The lease, less the time after which it is renewed at the latest.
 const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);

@@ -52,6 +52,14 @@ pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
 }
 
 impl Summary {
+    /// Takes in what became of another user's part of the same session: its processes are others.
+    pub(crate) fn add_part(&mut self, other: Self) {
+        let processes = self.processes.saturating_add(other.processes);
+        let departed = self.departed.saturating_add(other.departed);
+        self.add(other);
+        (self.processes, self.departed) = (processes, departed);
+    }
+
     /// Says it: one line, in a form that scripts may read, then what was lost.
     pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
         let overwritten = match overwrite {

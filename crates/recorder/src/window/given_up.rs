@@ -1,4 +1,4 @@
-//! A recording that was given up for a new one, and its words.
+//! A recording that was discarded for a new one, and the notice about it.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use trackway_abi::session::{SESSIONS_MAX, Session};
 
 use crate::notices::Notices;
 use crate::window::handle::Home;
-use crate::window::slot;
+use crate::window::shared_text;
 
 /// A recording that was given up for a new one.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl GivenUp {
     /// Which one `session` would be. Only the recorder's user knows where the trace of a session
     /// over several users is.
     pub(crate) fn of(session: &Session) -> Self {
-        let folder = slot::path_of(session);
+        let folder = shared_text::path_of(session);
         match folder.as_os_str().is_empty() {
             true => Self::Part(session.uid.load(Ordering::Relaxed)),
             false => Self::Own(folder),

@@ -4,135 +4,30 @@
 //! ACTIVE → ENDING → FREE; its generation is raised after each step that makes what writers
 //! remember void; memory is used anew only after a visit to every CPU.
 
-use std::ffi::OsString;
 use std::ops::Range;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use trackway_abi::record::context;
-use trackway_abi::session::{
-    APPLICATIONS_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PROCESS_RULES_BYTES_MAX, SESSIONS_MAX,
-    Session, flag, state,
-};
+use trackway_abi::session::{SESSIONS_MAX, Session, flag, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, granule};
-use trackway_ctf::write::Contexts;
 use trackway_ring::claim::Claim;
 use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
-use trackway_session::{
-    BufferOptions, BufferPlan, ChannelSpec, ContextList, FilterSpec, Mode, Reserve, Tracefiles,
-};
-use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
-use trackway_window::{
-    AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window, lease_is_over,
-};
+use trackway_session::{BufferPlan, Reserve};
+use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
 
 use crate::error::RecordError;
 use crate::window::handle::Home;
-use crate::window::{cpus, processes, rseq_self_test, sandboxes};
+use crate::window::lease::{recorder_is_dead, renew_lease, sign};
+use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::shared_text::put;
+use crate::window::{cpus, rseq_self_test, sandboxes};
 
-/// How long a lease lasts, in ns.
-pub(crate) const LEASE_NS: u64 = 5_000_000_000;
 /// How long a slot rests before it is taken again, in ns, if another can be had: longer than a
 /// thread that is not stopped sleeps on its way from a site to the slot that it found there.
 const REST_NS: u64 = 1_000_000_000;
 /// How many slots rest so long at most, beside which no more are taken that were never used.
 const RESTING_MAX: usize = 4;
-
-/// What a session is to be.
-#[derive(Debug, Clone)]
-pub struct SessionSettings {
-    /// Its name; empty for one that nobody speaks to.
-    pub name: String,
-    /// Only for processes that hold this token.
-    pub token: Option<u64>,
-    /// Identity of the trace.
-    pub uuid: [u8; 16],
-    /// Trace folder, absolute.
-    pub path: PathBuf,
-}
-
-/// What a channel of a session is to be.
-#[derive(Debug, Clone)]
-pub struct ChannelSettings {
-    /// Its name, which its streams' files begin with.
-    pub name: String,
-    /// Sizes of its buffers.
-    pub buffers: BufferPlan,
-    /// Flight recorder.
-    pub overwrite: bool,
-    /// How the files of its streams are bounded.
-    pub tracefiles: Tracefiles,
-    /// How writers get exclusive access.
-    pub reserve: Reserve,
-    /// Contexts of every record.
-    pub contexts: ContextList,
-    /// Event rules, as `trackway_schema::Rules` reads them.
-    pub rules: String,
-    /// What must be true of events.
-    pub filters: Vec<FilterSpec>,
-    /// Events that are to come, for which filters are compiled before they are there.
-    pub expected: Vec<EventDescription>,
-    /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
-    pub processes: String,
-    /// How long programs that allow it wait for room, in ns; 0: they do not.
-    pub blocking_ns: u64,
-    /// Whether writers are kept out at first.
-    pub paused: bool,
-    /// Whether it begins with little memory, where its size was not asked for: it may be idle for
-    /// long.
-    pub thrifty: bool,
-}
-
-impl Default for ChannelSettings {
-    fn default() -> Self {
-        let buffers = BufferOptions::default().plan();
-        Self {
-            name: Self::DEFAULT_NAME.into(),
-            buffers: buffers.expect("the default sizes are good"),
-            overwrite: false,
-            tracefiles: Tracefiles::default(),
-            reserve: Reserve::Rseq,
-            contexts: ContextList::default(),
-            rules: "*".into(),
-            filters: Vec::new(),
-            expected: Vec::new(),
-            processes: String::new(),
-            blocking_ns: 0,
-            paused: false,
-            thrifty: false,
-        }
-    }
-}
-
-impl ChannelSettings {
-    /// Name of the channel of a session that was not told of any: LTTng's.
-    pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
-
-    /// A channel as its user describes it; writers are let in if it is to `record`.
-    ///
-    /// # Errors
-    ///
-    /// If there can be none such, or a process that it names is not there.
-    pub(crate) fn of(spec: &ChannelSpec, record: bool) -> Result<Self, RecordError> {
-        let blocking = spec.blocking_timeout.map_or(0, |time| time.as_nanos());
-        spec.check_filters()?;
-        Ok(Self {
-            name: spec.name.clone(),
-            buffers: spec.plan()?,
-            overwrite: spec.mode == Mode::Overwrite,
-            tracefiles: spec.tracefiles(),
-            contexts: spec.context_list()?,
-            rules: spec.rules_text()?,
-            filters: spec.filters.clone(),
-            processes: processes::rules_text(spec)?,
-            blocking_ns: u64::try_from(blocking).unwrap_or(u64::MAX),
-            paused: !record,
-            ..Self::default()
-        })
-    }
-}
 
 /// A slot that is ours.
 #[derive(Debug)]
@@ -523,52 +418,6 @@ pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> Rec
     }
 }
 
-/// Enters this process as the session's recorder; the moment at which it did.
-fn sign(session: &Session) -> u64 {
-    let who = identity();
-    session.recorder_pid.store(who.pid, Ordering::Relaxed);
-    session.recorder_pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
-    session.recorder_since_ns.store(who.since_ns, Ordering::Relaxed);
-    renew_lease(session);
-    who.since_ns
-}
-
-/// Says that the recorder is alive; whether the lease had run out meanwhile.
-pub(crate) fn renew_lease(session: &Session) -> bool {
-    let now = trackway_sys::clock::monotonic_ns();
-    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a
-    // bit looks at the lease afterwards.
-    session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
-}
-
-/// Whether the recorder of a session that is not free is dead. A recorder that is merely stopped
-/// is not; of one in another pid namespace only the lease can tell.
-pub(crate) fn recorder_is_dead(session: &Session) -> bool {
-    let who = Identity {
-        image: 0,
-        pid: session.recorder_pid.load(Ordering::Relaxed),
-        pid_namespace: session.recorder_pid_namespace.load(Ordering::Relaxed),
-        since_ns: session.recorder_since_ns.load(Ordering::Relaxed),
-    };
-    let lease = session.lease_until_ns.load(Ordering::Relaxed);
-    match life_of(&who, 0) {
-        _ if who.pid == 0 => true,
-        Life::Dead => true,
-        Life::Alive => false,
-        // It may live where we cannot look: then its lease is all there is. If the system merely
-        // refuses to tell (no descriptor is left), it is not dead.
-        Life::Unknown => {
-            let here = pid_namespace();
-            let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
-            let now = trackway_sys::clock::monotonic_ns();
-            // Who died while it drew the clock's line has left it so for good.
-            let is_drawing = session.clock.sequence.load(Ordering::Relaxed) & 1 != 0;
-            let is_over = is_drawing || lease_is_over(lease, now, &session.clock);
-            elsewhere && lease < now && is_over
-        }
-    }
-}
-
 /// Whether nothing of a session is left to write: see [`Slot::abandon_complete`].
 pub(crate) fn is_complete(session: &Session) -> bool {
     session.state.load(Ordering::Relaxed) == state::ENDING
@@ -631,67 +480,6 @@ pub(crate) fn regions(
         .collect()
 }
 
-/// The session's trace folder, as it stands in the window.
-pub(crate) fn path_of(session: &Session) -> PathBuf {
-    let bytes = copy(&session.path, session.path_bytes.load(Ordering::Relaxed), PATH_BYTES_MAX);
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
-/// Identity of the trace that a session in a window is of.
-pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
-        bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
-    }
-    uuid
-}
-
-/// Name of the channel, as it stands in the window, if it can be one.
-pub(crate) fn channel_name(session: &Session) -> Option<String> {
-    let length = session.channel_bytes.load(Ordering::Relaxed);
-    let name = String::from_utf8(copy(&session.channel, length, NAME_BYTES_MAX)).ok()?;
-    trackway_session::is_name(&name).then_some(name)
-}
-
-/// Contexts of its records, as they stand in the window: as many as writers find there.
-pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
-    let names = if bits & context::APPLICATIONS != 0 {
-        let length = session.applications_bytes.load(Ordering::Relaxed);
-        copy(&session.applications, length, APPLICATIONS_BYTES_MAX)
-    } else {
-        Vec::new()
-    };
-    let names = names.split(|&byte| byte == b'\n').filter(|name| !name.is_empty());
-    let name = |name| String::from_utf8_lossy(name).into_owned();
-    Contexts {
-        vpid: bits & context::VPID != 0,
-        vtid: bits & context::VTID != 0,
-        procname: bits & context::PROCNAME != 0,
-        kernel: Vec::new(),
-        applications: names.take(context::APPLICATIONS_MAX).map(name).collect(),
-    }
-}
-
-/// Rules for processes, as they stand in the window.
-pub(crate) fn process_rules(session: &Session) -> String {
-    let length = session.process_rules_bytes.load(Ordering::Relaxed);
-    let bytes = copy(&session.process_rules, length, PROCESS_RULES_BYTES_MAX);
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Writes a text, as far as there is room, and how long it is.
-fn put(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
-    for (place, byte) in into.iter().zip(bytes) {
-        place.store(*byte, Ordering::Relaxed);
-    }
-    length.store(bytes.len().min(into.len()) as u32, Ordering::Relaxed);
-}
-
-fn copy(from: &[AtomicU8], length: u32, most: usize) -> Vec<u8> {
-    let length = (length as usize).min(most).min(from.len());
-    from[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use trackway_testkit::TemporaryFolder;
@@ -733,34 +521,6 @@ mod tests {
             session(index).state.store(state::ACTIVE, Ordering::Relaxed);
         }
         assert_eq!(take(u64::MAX), None);
-    }
-
-    #[test]
-    fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
-        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
-        let session = home.window().session(3);
-        session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
-        session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);
-        let now = trackway_sys::clock::monotonic_ns();
-        session.lease_until_ns.store(now + LEASE_NS, Ordering::Relaxed);
-        assert!(!recorder_is_dead(session));
-        session.lease_until_ns.store(now - 1, Ordering::Relaxed);
-        assert!(recorder_is_dead(session));
-        if !trackway_sys::clock::HAS_COUNTER {
-            return;
-        }
-        // It is an hour earlier where that recorder is.
-        let earlier = trackway_session::Line {
-            base_tsc: trackway_sys::clock::tsc(),
-            multiplier: 1 << 31,
-            base_ns: now.saturating_sub(3_600_000_000_000),
-            span: 1,
-        };
-        crate::window::clock_line::publish(&session.clock, Some(earlier), 0);
-        assert!(!recorder_is_dead(session));
-        session.clock.sequence.fetch_or(1, Ordering::Relaxed);
-        assert!(recorder_is_dead(session));
     }
 
     #[test]

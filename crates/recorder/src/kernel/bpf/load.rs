@@ -17,9 +17,11 @@ use trackway_kernel::record::attach::Loaded;
 use trackway_kernel::record::program::Code;
 use trackway_kernel::record::staging::{Ground, Staged};
 
-use super::{Kernel, Slot, refused, unknown};
+use super::calls::Slot;
+use super::{Kernel, refused, unknown};
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
+use crate::kernel::error::failed;
 use crate::notices::Notices;
 
 /// Programs that are loaded before they are attached, each with an open file.
@@ -155,7 +157,7 @@ impl Kernel {
         for some in events.chunks(SOME) {
             for (event, made) in some.iter().zip(self.make_some(number, some, btf)) {
                 if is_to_end() {
-                    return Err(super::failed("cannot record kernel events", "a signal came"));
+                    return Err(failed("cannot record kernel events", "a signal came"));
                 }
                 self.record(number, event, made?)?;
                 number += 1;
@@ -209,7 +211,7 @@ impl Kernel {
             }
             work();
         });
-        let lost = || Err(super::failed("cannot record kernel events", ErrorKind::Interrupted));
+        let lost = || Err(failed("cannot record kernel events", ErrorKind::Interrupted));
         let made = made.into_iter().map(|place| place.into_inner().ok().flatten());
         made.map(|made| made.unwrap_or_else(lost)).collect()
     }

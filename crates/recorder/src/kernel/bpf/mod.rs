@@ -5,9 +5,11 @@
 //! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
 //! ([`Kernel::begin`]) does not.
 
+mod calls;
 mod cpu_hotplug;
 mod detach;
 mod drain;
+mod drainer;
 mod load;
 mod raw_tracepoint;
 mod select;
@@ -19,39 +21,40 @@ use load::{Made, Program};
 pub(crate) use summary::KernelSummary;
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
-use trackway_console::IoError;
 use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf_sys::bpf::LoadError;
-use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
-use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::attach::{Attached, CodeView, Loaded, Programs};
+use trackway_kernel::record::attach::{Attached, CodeView, Loaded};
 use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::cgroup::{CgroupError, Cgroups};
+use trackway_kernel::record::cgroup::Cgroups;
 use trackway_kernel::record::context::Contexts;
 use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
 use trackway_kernel::record::program::{Code, dispatcher, filtered, shared};
 use trackway_kernel::record::scope::{Newcomer, Scope};
-use trackway_kernel::record::staging::{Ground, Registers, Staged};
+use trackway_kernel::record::staging::{Ground, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::ByteCount;
+use trackway_sys::leaving::Leaving;
 
+use self::calls::{Calls, Slot};
 use crate::command::launch::Entrance;
 use crate::error::RecordError;
+use crate::kernel::clock_check::refuse_other_clock;
+use crate::kernel::error::{failed, io_failure, unavailable};
 use crate::kernel::filters::KernelFilters;
+use crate::kernel::processes::{each_thread, is_first_namespace};
 use crate::kernel::request::KernelRequest;
+use crate::kernel::selection::{name_of, selected};
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
-use trackway_sys::leaving::Leaving;
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
@@ -141,155 +144,6 @@ struct Attachment {
     version: u32,
     /// How often the kernel has passed over it, at the latest look.
     missed: u64,
-}
-
-/// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
-/// call, if that is recorded. No record is made of a call that nobody wants.
-#[derive(Debug)]
-struct Calls {
-    registers: Registers,
-    /// Threads whose call has texts that could not be read when it was entered.
-    unread: Scope,
-    enter: Side,
-    exit: Side,
-}
-
-/// Calls before, or behind.
-#[derive(Debug)]
-struct Side {
-    /// The raw tracepoint's type in BTF.
-    btf_id: u32,
-    programs: Programs,
-    /// Those of calls by the numbers of 32 bits.
-    compat: Programs,
-    is_used: bool,
-    is_attached: bool,
-}
-
-/// Which of the programs of system calls one is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot {
-    number: u32,
-    phase: Phase,
-    /// Whether the number is one of 32 bits.
-    is_compat: bool,
-}
-
-impl Side {
-    const fn programs_of(&self, slot: Slot) -> &Programs {
-        if slot.is_compat { &self.compat } else { &self.programs }
-    }
-}
-
-impl Calls {
-    /// More than there are numbers of calls.
-    const NUMBERS: u32 = 1024;
-
-    /// `None`: this kernel, or machine, has them as events only.
-    fn new(catalogue: &Catalogue) -> Option<Self> {
-        let btf = catalogue.btf()?;
-        let registers = Registers::of(btf)?;
-        let side = |phase: Phase, name: &str| {
-            let btf_id = btf.find(Class::Typedef, name)?.id;
-            let programs = Programs::new(Self::NUMBERS).ok()?;
-            // Whether the kernel takes such programs.
-            let compat = Programs::new(Self::NUMBERS).ok()?;
-            let code = dispatcher(phase, &registers, (&programs, &compat), None, None)?;
-            Loaded::raw(&code, btf_id).ok()?;
-            Some(Side { btf_id, programs, compat, is_used: false, is_attached: false })
-        };
-        let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
-        let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
-        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
-    }
-
-    /// Puts the program of a call where it is looked for, which records the event of this number.
-    fn set(&mut self, slot: Slot, loaded: &Loaded, event: usize) -> std::io::Result<()> {
-        let side = self.side(slot.phase);
-        let id = u16::try_from(event).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        side.programs_of(slot).name_event(slot.number, (id, event));
-        side.programs_of(slot).set(slot.number, loaded)?;
-        side.is_used = true;
-        Ok(())
-    }
-
-    /// Takes it away.
-    fn remove(&self, slot: Slot) {
-        self.of(slot.phase).programs_of(slot).remove(slot.number);
-    }
-
-    fn of(&self, phase: Phase) -> &Side {
-        match phase {
-            Phase::Enter => &self.enter,
-            Phase::Exit => &self.exit,
-        }
-    }
-
-    fn side(&mut self, phase: Phase) -> &mut Side {
-        match phase {
-            Phase::Enter => &mut self.enter,
-            Phase::Exit => &mut self.exit,
-        }
-    }
-}
-
-pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
-    RecordError::Kernel(format!("{what}: {error}"), None)
-}
-
-/// As [`failed`], for an error of the system.
-pub(crate) fn io_failure(what: &str, error: std::io::Error) -> RecordError {
-    failed(what, IoError::from(error))
-}
-
-impl From<CatalogueError> for RecordError {
-    fn from(error: CatalogueError) -> Self {
-        let hint = error.hint();
-        match error {
-            CatalogueError::NoRights => Self::NoKernelRights(error.to_string(), hint),
-            _ => Self::Kernel(error.to_string(), hint),
-        }
-    }
-}
-
-impl From<CgroupError> for RecordError {
-    fn from(error: CgroupError) -> Self {
-        let hint = match &error {
-            CgroupError::Io(_, why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
-                let hint = "root may (sudo trackway record …)".to_owned();
-                return Self::NoKernelRights(error.to_string(), Some(hint));
-            }
-            CgroupError::Missing(_) | CgroupError::NotOne(_) => {
-                Some("findmnt -t cgroup2 says where they are".to_owned())
-            }
-            CgroupError::Io(..) | CgroupError::TooMany => None,
-        };
-        Self::Kernel(error.to_string(), hint)
-    }
-}
-
-/// What to do about an error of bpf(2) or perf_event_open(2).
-pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
-    let error = error.into();
-    let hint = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => Some(
-            "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
-        ),
-        Some(libc::EMFILE | libc::ENFILE) => {
-            Some("record fewer events, or raise the limit on open files (ulimit -n)")
-        }
-        Some(libc::ENOMEM) => Some("use a smaller --buffer-size"),
-        Some(libc::ENOSYS | libc::EINVAL | libc::E2BIG) => {
-            Some("Linux 5.12 or later, with BPF, records them")
-        }
-        _ => None,
-    };
-    let why = format!("the kernel does not let its events be recorded: {error}");
-    let hint = hint.map(str::to_owned);
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => RecordError::NoKernelRights(why, hint),
-        _ => RecordError::Kernel(why, hint),
-    }
 }
 
 impl Kernel {
@@ -630,92 +484,6 @@ fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
     calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
 }
 
-/// Takes each of a process's threads in, by `take_in`, which says whether that was news. Whoever is
-/// made by one that was no member at that moment may be listed, and be taken out again: so until
-/// all that are there were members before.
-pub(crate) fn each_thread(
-    pid: u32,
-    mut take_in: impl FnMut(u32) -> bool,
-) -> Result<(), RecordError> {
-    /// Most looks at threads that make others all the time, who are in it as they are made.
-    const LOOKS_MAX: usize = 100;
-    for look in 0..LOOKS_MAX {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-        let threads = tasks.into_iter().flatten().flatten();
-        let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
-        let threads: Vec<u32> = threads.collect();
-        if look == 0 && threads.is_empty() {
-            return Err(failed("cannot record", format_args!("there is no process {pid}")));
-        }
-        if threads.into_iter().filter(|&tid| take_in(tid)).count() == 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
-pub(crate) fn is_first_namespace() -> bool {
-    /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
-    const FIRST: u64 = 0xeffffffc;
-    trackway_sys::process::pid_namespace() == FIRST
-}
-
-/// Refuses to record by another clock than programs and the recorder have.
-pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
-    if has_own_clock() {
-        let why = "this time namespace has a clock of its own, and the kernel's events another";
-        return Err(failed("cannot record kernel events", why));
-    }
-    Ok(())
-}
-
-/// Whether CLOCK_MONOTONIC is another one here than the kernel's programs have.
-fn has_own_clock() -> bool {
-    /// PROC_TIME_INIT_INO (include/linux/proc_ns.h).
-    const FIRST: u64 = 0xeffffffa;
-    // Kernels without such namespaces have none of these files.
-    let Ok(namespace) = std::fs::metadata("/proc/self/ns/time") else { return false };
-    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-    namespace.ino() != FIRST && is_set_off(&offsets)
-}
-
-/// Whether offsets, as /proc/PID/timens_offsets has them, are others than zero for CLOCK_MONOTONIC.
-fn is_set_off(offsets: &str) -> bool {
-    let mut lines = offsets.lines().map(str::split_whitespace);
-    lines.any(|mut words| words.next() == Some("monotonic") && words.any(|word| word != "0"))
-}
-
-/// The events that these patterns select; none may be in vain, whether it includes or excludes.
-pub(crate) fn selected(
-    catalogue: &Catalogue,
-    patterns: &[String],
-) -> Result<Vec<Event>, RecordError> {
-    let selection = selection(catalogue, patterns)?;
-    Ok(catalogue.events(&catalogue.meant(&selection)?).events)
-}
-
-/// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
-pub(crate) fn selected_of_tracefs(
-    catalogue: &Catalogue,
-    patterns: &[String],
-) -> Result<Vec<Event>, RecordError> {
-    Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
-}
-
-/// What these patterns select: each that excludes something has to be for some event.
-fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
-    let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
-    for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
-        catalogue.meant(&Selection::new(&[excluded])?)?;
-    }
-    Ok(Selection::new(patterns)?)
-}
-
-pub(crate) fn name_of(event: &Event) -> EventName {
-    EventName { subsystem: event.subsystem.clone(), name: event.name.clone() }
-}
-
 /// How many CPUs have buffers, and their layout: those up to the last that is there, also such as
 /// are not online, which may come, as long as the others' are no smaller for that. The memory of
 /// all is taken at once, so there is none for those that may be plugged in: machines claim many
@@ -771,13 +539,6 @@ fn unknown(event: &Event) -> RecordError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_clock_is_set_off_where_its_own_line_says_so() {
-        assert!(is_set_off("monotonic        -100         0\nboottime            0         0\n"));
-        assert!(is_set_off("monotonic           0         5\nboottime            0         0\n"));
-        assert!(!is_set_off("monotonic           0         0\nboottime           7         0\n"));
-    }
 
     #[test]
     fn buffers_are_a_power_of_two_and_no_more_than_there_can_be() {

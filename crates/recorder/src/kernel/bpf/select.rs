@@ -15,9 +15,11 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_session::FilterSpec;
 
 use super::load::Program;
-use super::{Attachment, Draining, Kernel, Known, detach, failed, load, name_of, selected};
+use super::{Attachment, Draining, Kernel, Known, detach, load};
 use crate::error::RecordError;
+use crate::kernel::error::{failed, io_failure};
 use crate::kernel::filters::KernelFilters;
+use crate::kernel::selection::{name_of, selected};
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
@@ -146,7 +148,7 @@ impl Draining {
             }
             metadata.write()
         })?;
-        written.map_err(|error| super::io_failure("cannot write kernel events", error))
+        written.map_err(|error| io_failure("cannot write kernel events", error))
     }
 
     /// Has the trace say which fields are empty or left out, before events that have such.
@@ -158,7 +160,7 @@ impl Draining {
             }
             drainer.trace.metadata.write()
         })?;
-        written.map_err(|error| super::io_failure("cannot write kernel events", error))
+        written.map_err(|error| io_failure("cannot write kernel events", error))
     }
 }
 

@@ -21,7 +21,7 @@ use trackway_kernel::record::cgroup::Folders;
 
 use super::Shared;
 use crate::error::RecordError;
-use crate::kernel::bpf::io_failure;
+use crate::kernel::error::io_failure;
 use crate::window::processes::read_proc;
 
 /// How often groups are looked at.

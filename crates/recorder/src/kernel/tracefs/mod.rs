@@ -2,17 +2,17 @@
 //! the same streams: docs/design/0012-kernel-tracefs.md.
 //!
 //! A thread reads the pages of an instance of ours ([`trackway_kernel::ftrace`]), makes packets of
-//! them, and counts what the kernel says it lost ([`drain`], [`output`]). As by BPF, what needs
+//! them, and counts what the kernel says it lost ([`drain`], [`packets`]). As by BPF, what needs
 //! root is done in [`ByTracefs::prepare`]: later the open files do.
 
 mod cgroup_members;
 mod drain;
 mod packets;
 mod select;
+mod summary;
 
 use std::collections::HashSet;
 use std::iter;
-use std::path::Path;
 use std::sync::Arc;
 
 use trackway_console::IoError;
@@ -27,17 +27,19 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::cgroup_members::{Follower, Moves};
+use self::cgroup_members::Follower;
 use self::drain::{Drainer, SeenCpu};
-use self::packets::{CpuStream, Output};
+use self::packets::Output;
+use self::summary::Counts;
+pub(crate) use self::summary::Summary;
 use crate::command::launch::Entrance;
-use crate::common::numbers::{Counted, Grouped};
+use crate::common::numbers::Grouped;
 use crate::error::RecordError;
-use crate::kernel::bpf::{self, failed, io_failure};
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
+use crate::kernel::error::{failed, io_failure};
 use crate::kernel::filters::{KernelFilters, TakenFilters};
 use crate::kernel::request::KernelRequest;
-use crate::kernel::{omitted_fields, value_names};
+use crate::kernel::{bpf, clock_check, omitted_fields, processes, selection, value_names};
 use crate::notices::Notices;
 use crate::trace::completion::{self, By};
 use crate::trace::folder::Place;
@@ -112,49 +114,6 @@ pub(crate) struct Seen {
     since_ts: u64,
 }
 
-/// How many there are.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    recorded: u64,
-    lost: u64,
-    overwritten: u64,
-    deleted: u64,
-    /// Pages that made no sense, and records of events that nobody asked for.
-    damaged: u64,
-    /// Of the trace.
-    bytes: u64,
-    /// Of memory, for what a flight recorder has had out of the kernel's buffers.
-    memory_bytes: u64,
-}
-
-impl Counts {
-    fn of(output: &Output) -> Self {
-        let sum =
-            |of: fn(&CpuStream) -> u64| output.streams.iter().map(of).fold(0, u64::saturating_add);
-        Self {
-            recorded: sum(|stream| stream.written),
-            lost: sum(CpuStream::lost),
-            overwritten: sum(CpuStream::overwritten),
-            deleted: sum(CpuStream::deleted),
-            damaged: sum(|stream| stream.damaged),
-            bytes: output.bytes(),
-            memory_bytes: 0,
-        }
-    }
-}
-
-/// What was recorded.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Summary {
-    counts: Counts,
-    /// Whether nobody knows how many of those lost were wanted.
-    is_filtered: bool,
-    /// Why its trace is not whole, if it is not.
-    unwritten: Option<String>,
-    /// Who came into control groups, if those were recorded.
-    moves: Option<Moves>,
-}
-
 /// What records are to say besides their fields.
 ///
 /// # Errors
@@ -209,14 +168,14 @@ impl ByTracefs {
     pub(crate) fn prepare(request: &KernelRequest<'_>) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
-        if is_scoped && !bpf::is_first_namespace() {
+        if is_scoped && !processes::is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
-        bpf::refuse_other_clock()?;
+        clock_check::refuse_other_clock()?;
         let chosen = spec.cpus.as_deref().map(crate::window::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
-        let events = bpf::selected_of_tracefs(&catalogue, &spec.on)?;
+        let events = selection::selected_of_tracefs(&catalogue, &spec.on)?;
         let cpus = crate::window::cpus::online().len().max(1);
         let filters = (&spec.filters[..], shared_filters);
         let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
@@ -319,7 +278,7 @@ impl ByTracefs {
 /// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
 fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
     let number = filters.and_then(|filters| converter.add(event, filters));
-    Known { name: bpf::name_of(event), number, can_be: number.is_some(), is_on: false }
+    Known { name: selection::name_of(event), number, can_be: number.is_some(), is_on: false }
 }
 
 /// Says which events tracefs does not have, and which fields of others are empty.
@@ -347,7 +306,7 @@ fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices:
 fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
         let (mut taken, mut known) = (Ok(()), HashSet::new());
-        bpf::each_thread(pid, |tid| {
+        processes::each_thread(pid, |tid| {
             let is_news = known.insert(tid) && taken.is_ok();
             if is_news {
                 taken = instance.take_in(tid);
@@ -531,83 +490,9 @@ impl Draining {
 }
 
 /// Says what is missing since control groups were looked at now and then.
-fn say_moves(moves: &Moves, notices: &Notices) {
-    let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
-    notices.say(format_args!(
-        "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \
-         {} came in meanwhile, and what they did until they were seen is missing, as is all of who \
-         came and went unseen",
-        Counted(moves.came, "thread")
-    ));
-    if moves.kept > 0 {
-        notices.say(format_args!(
-            "{} left the control groups and were recorded all the same: that takes Linux 5.7",
-            Counted(moves.kept, "thread")
-        ));
-    }
-    if let Some(why) = &moves.failed {
-        notices.say(format_args!("not all who came or went could be followed: {why}"));
-    }
-}
-
 impl Shared {
     /// More pages than a CPU's buffer has.
     const fn pages_max(&self, page_bytes: usize) -> u64 {
         2 + 2 * self.cpu_bytes / if page_bytes == 0 { 1 } else { page_bytes as u64 }
-    }
-}
-
-impl Counts {
-    /// As the mark of the trace has it.
-    fn as_summary(&self) -> crate::summary::Summary {
-        crate::summary::Summary {
-            recorded: self.recorded,
-            lost: self.lost,
-            overwritten: self.overwritten,
-            damaged: self.damaged,
-            deleted: self.deleted,
-            bytes: self.bytes,
-            ..crate::summary::Summary::default()
-        }
-    }
-}
-
-impl Summary {
-    /// What was counted.
-    pub(crate) fn as_summary(&self) -> crate::summary::Summary {
-        self.counts.as_summary()
-    }
-
-    /// Whether all was written.
-    pub(crate) const fn is_whole(&self) -> bool {
-        self.unwritten.is_none()
-    }
-
-    /// Says what was recorded; in which folder, unless that was said.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
-        let Counts { lost, overwritten, damaged, .. } = self.counts;
-        let counts = self.counts.as_summary();
-        counts.say_of_kernel(folder, notices);
-        if let Some(why) = &self.unwritten {
-            notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
-        }
-        if let Some(moves) = &self.moves {
-            say_moves(moves, notices);
-        }
-        if self.is_filtered && (lost, overwritten) != (0, 0) {
-            notices.say(format_args!(
-                "filters were not asked about those lost or overwritten: perhaps fewer were meant"
-            ));
-        }
-        counts.say_deleted("kernel's events", notices);
-        if damaged > 0 {
-            notices.say(format_args!(
-                "{} pages or records of the kernel's made no sense",
-                Grouped(damaged)
-            ));
-        }
-        if lost > 0 {
-            notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
-        }
     }
 }

@@ -16,10 +16,10 @@ use trackway_session::FilterSpec;
 use super::drain::Drainer;
 use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
 use crate::error::RecordError;
-use crate::kernel::bpf::{self, failed};
 use crate::kernel::drain_thread::unwritten;
+use crate::kernel::error::failed;
 use crate::kernel::filters::KernelFilters;
-use crate::kernel::{omitted_fields, value_names};
+use crate::kernel::{bpf, omitted_fields, selection, value_names};
 use crate::notices::Notices;
 
 /// What all events that are known, and new ones, are to be asked.
@@ -48,9 +48,9 @@ impl Draining {
         notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         let catalogue = Catalogue::open()?;
-        let events = bpf::selected_of_tracefs(&catalogue, patterns)?;
+        let events = selection::selected_of_tracefs(&catalogue, patterns)?;
         let is_known = |event: &&Event| {
-            let name = bpf::name_of(event);
+            let name = selection::name_of(event);
             self.events.iter().any(|known| known.name == name)
         };
         let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();
@@ -81,7 +81,7 @@ impl Draining {
     ) -> Result<(usize, usize), RecordError> {
         let mut changed: Vec<usize> = Vec::new();
         for (number, known) in self.events.iter().enumerate() {
-            let is_selected = events.iter().any(|event| bpf::name_of(event) == known.name);
+            let is_selected = events.iter().any(|event| selection::name_of(event) == known.name);
             let is_wanted = is_selected && known.can_be;
             if is_wanted == known.is_on {
                 continue;
@@ -113,7 +113,7 @@ impl Draining {
     ) -> Result<Asked, RecordError> {
         let known = self.events.iter().map(|known| known.name.clone());
         let names: Vec<EventName> =
-            known.chain(new.iter().map(|event| bpf::name_of(event))).collect();
+            known.chain(new.iter().map(|event| selection::name_of(event))).collect();
         let events = catalogue.events(&names).events;
         if events.len() != names.len() {
             let why = "some of those that were recorded are not there any more";

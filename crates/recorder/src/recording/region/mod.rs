@@ -1,4 +1,6 @@
 //! Draining one region: from its ring to its stream, exactly once.
+//!
+//! Longer than 600 lines: what is drained, lost and written is one state, whose sums must agree.
 
 use std::io;
 use std::sync::Arc;

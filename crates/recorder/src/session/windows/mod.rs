@@ -10,6 +10,9 @@
 //!
 //! [`machine`]: trackway_session::machine
 
+mod channels;
+mod part;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +24,7 @@ use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStat
 use trackway_sys::clock::{monotonic_ns, realtime_ns};
 use trackway_sys::wait::Awaited;
 
+use self::part::{Part, finish};
 use crate::control::RunFolder;
 use crate::control::origin_file::{Kept, Origin};
 use crate::elf::Reach;
@@ -37,7 +41,7 @@ use crate::trace::folder::Place;
 use crate::trace::layout::WindowFolder;
 use crate::trace::prepare::Room;
 use crate::window::handle::Home;
-use crate::window::slot::{ChannelSettings, SessionSettings};
+use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// How long until the next look where no part says so, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
@@ -69,85 +73,6 @@ pub(crate) struct Parts {
     removed_due_ns: u64,
     /// Which of the windows that were removed is looked at next.
     removed_turn: usize,
-}
-
-/// What a session is in one window.
-#[derive(Debug)]
-struct Part {
-    recording: Recording,
-    /// Where its trace is, for whoever recovers it; none where that stands in the window.
-    kept: Option<Kept>,
-    /// Channels that could not be replaced here: what the session calls the new one, and the one
-    /// that goes on in its place.
-    stuck: BTreeMap<u32, u32>,
-    crashes: Option<Crashes>,
-    /// Requests of programs for snapshots, when they were looked at last.
-    snapshot_requests: u32,
-    /// What keeps its trace from being written, if anything does: no other part waits for that.
-    stall: Stall,
-}
-
-impl Part {
-    /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
-    /// it is left alone for a while.
-    fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
-        if self.stall.rest_ns() > 0 {
-            self.recording.check_window()?;
-            self.recording.keep_alive();
-            return Ok(self.stall.rest_ns());
-        }
-        let (who, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
-        let bytes = self.recording.totals().bytes;
-        match ticked {
-            Ok(period_ns) => {
-                self.stall.look(bytes, &who, notices);
-                Ok(period_ns)
-            }
-            Err(error @ RecordError::Lost(_)) => Err(error),
-            Err(error) => {
-                self.recording.keep_alive();
-                self.stall.begin(&error, bytes, &who, notices);
-                Ok(self.stall.rest_ns())
-            }
-        }
-    }
-
-    fn uid(&self) -> u32 {
-        self.recording.home.uid()
-    }
-
-    /// What a channel of the session is called here.
-    fn class(&self, class: u32) -> u32 {
-        self.stuck.get(&class).copied().unwrap_or(class)
-    }
-
-    fn replace(
-        &mut self,
-        old: u32,
-        settings: &ChannelSettings,
-        class: u32,
-    ) -> Result<(), RecordError> {
-        let own = self.class(old);
-        if !self.recording.has_channel(own) {
-            // There was no room for the one before.
-            return self.recording.add_channel(settings, class);
-        }
-        let replaced = self.recording.replace_channel(own, settings, class);
-        if replaced.is_err() && self.recording.has_channel(own) {
-            // It goes on with what it has.
-            self.stuck.insert(class, own);
-        }
-        replaced
-    }
-
-    /// Takes the session's word for a replacement that the others took back, too.
-    fn end(&mut self, class: u32) -> Result<(), RecordError> {
-        let own = self.stuck.remove(&class).unwrap_or(class);
-        if self.stuck.values().any(|kept| *kept == own) || !self.recording.has_channel(own) {
-            return Ok(());
-        }
-        self.recording.end_channel(own)
-    }
 }
 
 /// How a request is to end that some parts could do and others not.
@@ -438,138 +363,6 @@ impl Parts {
         }
     }
 
-    /// Adds a channel, whose streams are of class `class`.
-    pub(crate) fn add_channel(
-        &mut self,
-        settings: &ChannelSettings,
-        class: u32,
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        if self.is_nobodys() {
-            let why = "it records the kernel's events alone, and nothing of programs";
-            return Err(RecordError::Refused(Refusal::new(why)));
-        }
-        if let Some(own) = self.own() {
-            let hints = check::check(settings, own.home.window(), &Reach::default(), |_| false)?;
-            hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
-        }
-        self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;
-        self.channels.push((settings.clone(), class));
-        Ok(())
-    }
-
-    /// Makes a channel in the place of the one of class `old`.
-    pub(crate) fn replace_channel(
-        &mut self,
-        old: u32,
-        settings: &ChannelSettings,
-        class: u32,
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        let replaced =
-            self.each(Rule::Any, notices, &mut |part| part.replace(old, settings, class));
-        if let Err(error) = replaced {
-            // The old one goes on by its own name.
-            for part in &mut self.parts {
-                part.stuck.remove(&class);
-            }
-            return Err(error);
-        }
-        self.channels.push((settings.clone(), class));
-        Ok(())
-    }
-
-    /// Ends a channel.
-    pub(crate) fn end_channel(&mut self, class: u32, notices: &Notices) -> Result<(), RecordError> {
-        self.channels.retain(|(_, other)| *other != class);
-        self.each(Rule::Each, notices, &mut |part| part.end(class))
-    }
-
-    /// Changes a channel in place: in each window, and for those that come.
-    fn change(
-        &mut self,
-        class: u32,
-        notices: &Notices,
-        remember: &dyn Fn(&mut ChannelSettings),
-        what: &mut dyn FnMut(&mut Recording, u32) -> Result<(), RecordError>,
-    ) -> Result<(), RecordError> {
-        let is_own = self.is_own();
-        self.each(Rule::Any, notices, &mut |part| {
-            let class = part.class(class);
-            // A window that had no room for the channel goes on without.
-            match is_own || part.recording.has_channel(class) {
-                true => what(&mut part.recording, class),
-                false => Ok(()),
-            }
-        })?;
-        let its = self.channels.iter_mut().filter(|(_, other)| *other == class);
-        its.for_each(|(settings, _)| remember(settings));
-        Ok(())
-    }
-
-    /// Records these events in a channel.
-    pub(crate) fn set_rules(
-        &mut self,
-        class: u32,
-        rules: &str,
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.rules);
-        self.change(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
-    }
-
-    /// Whether filters that a channel does not have yet can be meant, as far as that is known: in
-    /// the session's own user's window, since others' programs are not known here.
-    fn check_new(
-        &self,
-        class: u32,
-        filters: &[FilterSpec],
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        let channel = self.channels.iter().find(|(_, other)| *other == class);
-        let (Some(own), Some((settings, _))) = (self.own(), channel) else { return Ok(()) };
-        let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
-        let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
-        let window = own.home.window();
-        let hints = check::check_some(&new, &settings.rules, window, &Reach::default())?;
-        hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
-        Ok(())
-    }
-
-    /// Records of a channel's events those of which these filters are true.
-    pub(crate) fn set_filters(
-        &mut self,
-        class: u32,
-        filters: &[FilterSpec],
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        self.check_new(class, filters, notices)?;
-        let remember = |settings: &mut ChannelSettings| settings.filters = filters.to_vec();
-        self.change(class, notices, &remember, &mut |it, class| it.set_filters(class, filters))
-    }
-
-    /// Records these processes in a channel.
-    pub(crate) fn set_processes(
-        &mut self,
-        class: u32,
-        rules: &str,
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.processes);
-        self.change(class, notices, &remember, &mut |it, class| it.set_processes(class, rules))
-    }
-
-    /// Lets programs that allow it wait for room in a channel, in ns.
-    pub(crate) fn set_blocking(
-        &mut self,
-        class: u32,
-        time_ns: u64,
-        notices: &Notices,
-    ) -> Result<(), RecordError> {
-        let remember = |settings: &mut ChannelSettings| settings.blocking_ns = time_ns;
-        self.change(class, notices, &remember, &mut |it, class| it.set_blocking(class, time_ns))
-    }
-
     fn set_paused(&mut self, is_paused: bool) {
         self.channels.iter_mut().for_each(|(settings, _)| settings.paused = is_paused);
     }
@@ -779,31 +572,5 @@ impl Parts {
     /// Users who are not recorded because there are too many.
     pub(crate) fn users_beyond(&self) -> usize {
         self.finder.beyond()
-    }
-}
-
-/// Ends a part: what there was. Where it cannot be ended, what is left is for `trackway recover`.
-fn finish(part: Part, interrupted: &dyn Fn() -> bool) -> (Summary, Option<RecordError>) {
-    let Part { recording, kept, .. } = part;
-    recording.home.limit_patience();
-    let before = recording.summary();
-    match recording.finish(interrupted) {
-        Ok(summary) => {
-            if let Some(kept) = kept {
-                kept.forget();
-            }
-            (summary, None)
-        }
-        Err(error) => (before, Some(error)),
-    }
-}
-
-impl Summary {
-    /// Takes in what became of another user's part of the same session: its processes are others.
-    fn add_part(&mut self, other: Self) {
-        let processes = self.processes.saturating_add(other.processes);
-        let departed = self.departed.saturating_add(other.departed);
-        self.add(other);
-        (self.processes, self.departed) = (processes, departed);
     }
 }

@@ -11,8 +11,8 @@ use trackway_session::{ChannelSpec, FilterSource, FilterSpec, KernelSpec, Sessio
 use crate::error::RecordError;
 use crate::filters::scope::is_kernels;
 use crate::filters::unmatched::{self, Stray};
-use crate::kernel::bpf;
 use crate::kernel::filters::about;
+use crate::kernel::selection;
 
 /// Moves filters of channels whose pattern matches recorded kernel events to the kernel's filters.
 ///
@@ -87,6 +87,6 @@ pub fn check_kernel_only(kernel: &KernelSpec) -> Result<(), RecordError> {
 }
 
 fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
-    let events = bpf::selected(&Catalogue::open()?, patterns)?;
-    Ok(events.iter().map(bpf::name_of).collect())
+    let events = selection::selected(&Catalogue::open()?, patterns)?;
+    Ok(events.iter().map(selection::name_of).collect())
 }

@@ -4,6 +4,9 @@
 //! All of the kernel's events are known before anything begins. So each expression is compiled for
 //! each event that it is about, and what makes no sense is said then.
 
+mod asking;
+pub(crate) mod routing;
+
 use trackway_filter::checked::CheckedObject;
 use trackway_filter::compile::{Compiled, check_for, compile};
 use trackway_filter::error::{Error, Topic, Warning};
@@ -17,16 +20,16 @@ use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::ftrace;
-use trackway_kernel::record::context::{Asked, Context};
-use trackway_kernel::record::filter::{Filter, FilterError, Memory};
-use trackway_kernel::record::staging::{Staged, Step};
+use trackway_kernel::record::context::Context;
+use trackway_kernel::record::filter::{Filter, FilterError};
+use trackway_kernel::record::staging::Staged;
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{FilterSource, FilterSpec};
 
+use self::asking::Asking;
 use crate::error::RecordError;
 use crate::filters::check;
-use crate::kernel::{bpf, value_names};
+use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
 /// Most things that are said of filters that are taken, and most events that are named there.
@@ -58,119 +61,6 @@ pub(crate) struct TakenFilters {
     shared: Vec<FilterSpec>,
 }
 
-/// A filter as it is asked.
-pub(crate) trait Asking: Sized {
-    /// What all of them use together.
-    type Memory: std::fmt::Debug;
-
-    /// That of these filters, for so many CPUs of a kernel with these types.
-    fn memory(
-        cpus: usize,
-        filters: &[FilterSpec],
-        btf: Option<&Btf>,
-    ) -> std::io::Result<Self::Memory>;
-
-    /// The filter of this object, with this number, for an event; `None`: the event lacks what it
-    /// asks for.
-    fn make(
-        object: &[u8],
-        number: usize,
-        staged: &Staged,
-        memory: &mut Self::Memory,
-    ) -> Result<Option<Self>, FilterError>;
-
-    /// Whether an event may be asked all of these.
-    fn check(_all: &[Self]) -> Result<(), FilterError> {
-        Ok(())
-    }
-
-    /// Of the kernel's contexts, by name, which are not there to be asked for: what they are
-    /// instead, and why, if that is known.
-    fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
-
-    /// Of each field of an event why it cannot be asked for, if it cannot.
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
-
-    /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
-    fn may_be_unknown(_staged: &Staged, _field: &str) -> bool {
-        false
-    }
-}
-
-impl Asking for Filter {
-    type Memory = Memory;
-
-    fn memory(cpus: usize, filters: &[FilterSpec], btf: Option<&Btf>) -> std::io::Result<Memory> {
-        let is_in =
-            |text: &[u8], name: &str| text.windows(name.len()).any(|part| part == name.as_bytes());
-        let may_be_asked = |name: &str| {
-            filters.iter().any(|filter| match &filter.source {
-                FilterSource::Expression(text) => is_in(text.as_bytes(), name),
-                FilterSource::Object(object) => is_in(&object.bytes, name),
-                _ => true,
-            })
-        };
-        Memory::new(cpus, filters.len(), Asked::find(btf, may_be_asked))
-    }
-
-    fn make(
-        object: &[u8],
-        number: usize,
-        staged: &Staged,
-        memory: &mut Memory,
-    ) -> Result<Option<Self>, FilterError> {
-        Self::new(object, number, staged, memory)
-    }
-
-    fn check(all: &[Self]) -> Result<(), FilterError> {
-        Self::check_steps(all)
-    }
-
-    fn hidden(memory: &Memory, name: &str) -> Option<(&'static str, Option<String>)> {
-        let hidden = memory.contexts().hidden(name)?;
-        Some(("what this kernel does not show", Some(hidden.to_string())))
-    }
-
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        let why = "what is not in this kernel's record";
-        let withheld = |step: &Step| matches!(step, Step::Unknown(_)).then_some(why);
-        staged.steps.iter().map(withheld).collect()
-    }
-
-    fn may_be_unknown(staged: &Staged, field: &str) -> bool {
-        staged.may_be_unknown(field)
-    }
-}
-
-impl Asking for ftrace::filter::Filter {
-    type Memory = ();
-
-    fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn make(
-        object: &[u8],
-        number: usize,
-        staged: &Staged,
-        (): &mut (),
-    ) -> Result<Option<Self>, FilterError> {
-        Self::new(object, number, staged)
-    }
-
-    fn hidden((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
-        let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
-                   need_reschedule and interruptible)";
-        ftrace::context::Context::named(name).is_none().then_some((why, None))
-    }
-
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
-        let why = "what tracefs does not give";
-        let withheld = |is_given: bool| (!is_given).then_some(why);
-        ftrace::filter::gives(staged).into_iter().map(withheld).collect()
-    }
-}
-
 impl<F: Asking> Default for KernelFilters<F> {
     fn default() -> Self {
         Self { events: Vec::new(), taken: TakenFilters::default(), memory: None }
@@ -200,7 +90,7 @@ impl<F: Asking> KernelFilters<F> {
         if specs.is_empty() {
             return Ok(filters);
         }
-        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::bpf::unavailable)?;
+        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::error::unavailable)?;
         let staged = events.iter().map(staged).collect();
         let world = World::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
@@ -370,7 +260,7 @@ impl World {
         memory: &F::Memory,
     ) -> Self {
         let layouts = staged.iter().map(|staged| layout_of::<F>(staged, memory)).collect();
-        Self { names: events.map(bpf::name_of).collect(), staged, layouts }
+        Self { names: events.map(selection::name_of).collect(), staged, layouts }
     }
 }
 
@@ -542,7 +432,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
 /// Why the kernel cannot ask a filter.
 fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
-        (_, FilterError::Memory(error)) => crate::kernel::bpf::unavailable(error),
+        (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),
         (FilterSource::Expression(text), FilterError::Unfit(Unfit::Helper(..))) => {
             RecordError::Filter(floating(text).render(text))
         }

@@ -1,0 +1,260 @@
+//! Reasons why a recording has no event, and their sentences.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Formatter};
+
+use trackway_kernel::catalogue::{Catalogue, select as kernel};
+
+use crate::command::library_versions;
+use crate::notices::Notices;
+use crate::window::processes;
+
+/// Most processes that a sentence names.
+const NAMED_MAX: usize = 8;
+
+/// A running process, as a reason names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessName {
+    /// Its id.
+    pub pid: u32,
+    /// Its command name (proc_pid_comm(5)).
+    pub name: String,
+}
+
+/// Why a recording has no event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// No running process of this user has an event that the rules select.
+    NoSuchEvent,
+    /// The recorded command ended without an event.
+    CommandWithoutEvents,
+    /// No event passed the filters: of these processes; of a recorded command, if none is named.
+    NothingPassedFilters(Vec<ProcessName>),
+    /// Processes have such events, unfiltered, and are in the window: none has executed one.
+    NotExecuted(Vec<ProcessName>),
+    /// Processes have such an event and the library, and are not in this user's window.
+    OtherWindow(Vec<ProcessName>),
+    /// Processes have such an event, and the process rules exclude every one that has.
+    Excluded(Vec<ProcessName>),
+    /// Processes have such an event, and run without the library.
+    WithoutLibrary(Vec<ProcessName>),
+    /// Processes have such an event, and are static: they cannot load the library.
+    Static(Vec<ProcessName>),
+    /// Processes have such an event, and belong to a user whom this recording does not cover.
+    OtherUser {
+        /// The user's id.
+        uid: u32,
+        /// The processes.
+        processes: Vec<ProcessName>,
+    },
+    /// Processes use the window of another version of the library.
+    OtherVersion {
+        /// That window's version.
+        version: u32,
+        /// The processes.
+        processes: Vec<ProcessName>,
+    },
+    /// A rule selects none of the known events.
+    UnmatchedRule {
+        /// Its pattern, `provider:name`.
+        pattern: String,
+        /// A pattern like it that selects a known event.
+        near: Option<String>,
+        /// What selects kernel events of that name (`--kernel`), where there is none like it.
+        kernel: Option<String>,
+    },
+}
+
+impl ProcessName {
+    pub(super) fn of(pid: u32) -> Self {
+        Self { pid, name: processes::name_of(pid) }
+    }
+}
+
+/// Full names of events, with the levels that their descriptions have; none: it is not known.
+/// What `--kernel` takes for a pattern that kernel events match, as far as this user may read them.
+fn kernel_pattern(pattern: &str) -> Option<&str> {
+    let name = pattern.strip_suffix(":*").unwrap_or(pattern);
+    let catalogue = Catalogue::open().ok()?;
+    kernel::Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
+}
+
+/// `12 app, 13 worker`.
+struct Listed<'a>(&'a [ProcessName]);
+
+impl Display for Listed<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        for (at, ProcessName { pid, name }) in self.0.iter().take(NAMED_MAX).enumerate() {
+            let separator = if at == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{pid} {}", name.escape_debug())?;
+        }
+        match self.0.len().saturating_sub(NAMED_MAX) {
+            0 => Ok(()),
+            more => write!(formatter, " and {more} more"),
+        }
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoSuchEvent => {
+                write!(formatter, "no running process of this user has an event that is selected")
+            }
+            Self::CommandWithoutEvents => {
+                write!(formatter, "nothing was recorded: does the program have events?")
+            }
+            Self::NothingPassedFilters(processes) if processes.is_empty() => {
+                write!(formatter, "nothing was recorded: do the filters let anything pass?")
+            }
+            Self::NothingPassedFilters(processes) => write!(
+                formatter,
+                "no event of these processes has passed the filters: {}",
+                Listed(processes)
+            ),
+            Self::NotExecuted(processes) => write!(
+                formatter,
+                "these processes have such events and have executed none while the session \
+                 recorded: {}",
+                Listed(processes)
+            ),
+            Self::OtherWindow(processes) => write!(
+                formatter,
+                "these processes have such events, but use another window than this session, or \
+                 none: {}",
+                Listed(processes)
+            ),
+            Self::Excluded(processes) => write!(
+                formatter,
+                "these processes have such events, but the process rules exclude them: {}",
+                Listed(processes)
+            ),
+            Self::WithoutLibrary(processes) => write!(
+                formatter,
+                "these processes have such events, but not the library: {}",
+                Listed(processes)
+            ),
+            Self::Static(processes) => write!(
+                formatter,
+                "these processes have such events, but are static programs: {}",
+                Listed(processes)
+            ),
+            Self::OtherUser { uid, processes } => write!(
+                formatter,
+                "these processes have such events, but belong to user {uid}: {}",
+                Listed(processes)
+            ),
+            Self::OtherVersion { version, processes } => write!(
+                formatter,
+                "these processes use a libtrackway.so {} than this trackway: {}",
+                library_versions::age(*version),
+                Listed(processes)
+            ),
+            Self::UnmatchedRule { pattern, near, .. } => {
+                write!(formatter, "'{pattern}' matches no known event")?;
+                near.iter().try_for_each(|near| write!(formatter, "; did you mean '{near}'?"))
+            }
+        }
+    }
+}
+
+impl Reason {
+    /// Its name in JSON, which stays the same when sentences change.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchEvent => "no-such-event",
+            Self::CommandWithoutEvents => "command-without-events",
+            Self::NothingPassedFilters(_) => "nothing-passed-filters",
+            Self::NotExecuted(_) => "not-executed",
+            Self::OtherWindow(_) => "other-window",
+            Self::Excluded(_) => "excluded",
+            Self::WithoutLibrary(_) => "without-library",
+            Self::Static(_) => "static",
+            Self::OtherUser { .. } => "other-user",
+            Self::OtherVersion { .. } => "other-version",
+            Self::UnmatchedRule { .. } => "unmatched-rule",
+        }
+    }
+
+    /// The processes that it is about.
+    pub fn processes(&self) -> &[ProcessName] {
+        match self {
+            Self::NothingPassedFilters(processes)
+            | Self::NotExecuted(processes)
+            | Self::OtherWindow(processes)
+            | Self::Excluded(processes)
+            | Self::WithoutLibrary(processes)
+            | Self::Static(processes)
+            | Self::OtherUser { processes, .. }
+            | Self::OtherVersion { processes, .. } => processes,
+            Self::NoSuchEvent | Self::CommandWithoutEvents | Self::UnmatchedRule { .. } => &[],
+        }
+    }
+
+    /// Of a rule that is like no known event: with what selects kernel events of that name.
+    /// Reads the kernel's catalogue.
+    pub(super) fn with_kernel_pattern(mut self) -> Self {
+        if let Self::UnmatchedRule { pattern, near: None, kernel } = &mut self {
+            *kernel = kernel_pattern(pattern).map(str::to_owned);
+        }
+        self
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        if let Self::UnmatchedRule { kernel: Some(kernel), .. } = self {
+            return Some(Cow::Owned(format!(
+                "kernel events of that name exist: --kernel '{kernel}' records them"
+            )));
+        }
+        self.fixed_hint().map(Cow::Borrowed)
+    }
+
+    fn fixed_hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NothingPassedFilters(_) => Some("trackway print --filter tries them on a trace"),
+            Self::NoSuchEvent | Self::CommandWithoutEvents => Some(
+                "trackway list shows the events of running programs; --preload libc,pthread \
+                 traces any program",
+            ),
+            Self::WithoutLibrary(_) => Some(
+                "link the program with -ltrackway, or start it with libtrackway.so.1 in LD_PRELOAD",
+            ),
+            Self::Static(_) => Some("link the program dynamically"),
+            Self::OtherWindow(_) => Some(
+                "give session and programs the same TRACKWAY_WINDOW_DIR; a container needs the \
+                 /dev/shm of the recorder, or a recorder inside",
+            ),
+            Self::Excluded(_) => {
+                Some("--pid, --executable and --pid-namespace choose a channel's processes")
+            }
+            Self::OtherUser { .. } => {
+                Some("record as that user, or as root with trackway session create --user")
+            }
+            Self::OtherVersion { version, .. } => Some(library_versions::advice(*version)),
+            Self::NotExecuted(_) | Self::UnmatchedRule { .. } => None,
+        }
+    }
+
+    /// Reports it with what to do about it.
+    pub(crate) fn report(&self, notices: &Notices) {
+        match (self, self.hint()) {
+            // The summary before says what happened: the whole of these is advice.
+            (Self::CommandWithoutEvents, Some(hint)) => {
+                notices.hint(format_args!("{self} {hint}"));
+            }
+            (Self::NothingPassedFilters(processes), Some(hint)) if processes.is_empty() => {
+                notices.hint(format_args!("{self} {hint}"));
+            }
+            (_, hint) => {
+                notices.say(format_args!("{self}"));
+                hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
+            }
+        }
+    }
+
+    /// Whether the processes of the reason can never be recorded as they run now.
+    pub const fn excludes_processes(&self) -> bool {
+        matches!(self, Self::WithoutLibrary(_) | Self::Static(_))
+    }
+}

@@ -1,0 +1,99 @@
+//! System calls, recorded by one program for all entries and one for all exits.
+
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::btf::Class;
+use trackway_kernel::catalogue::model::Phase;
+use trackway_kernel::record::attach::{Loaded, Programs};
+use trackway_kernel::record::program::dispatcher;
+use trackway_kernel::record::scope::Scope;
+use trackway_kernel::record::staging::Registers;
+
+/// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
+/// call, if that is recorded. No record is made of a call that nobody wants.
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) registers: Registers,
+    /// Threads whose call has texts that could not be read when it was entered.
+    pub(super) unread: Scope,
+    pub(super) enter: Side,
+    pub(super) exit: Side,
+}
+
+/// Calls before, or behind.
+#[derive(Debug)]
+pub(super) struct Side {
+    /// The raw tracepoint's type in BTF.
+    pub(super) btf_id: u32,
+    pub(super) programs: Programs,
+    /// Those of calls by the numbers of 32 bits.
+    pub(super) compat: Programs,
+    pub(super) is_used: bool,
+    pub(super) is_attached: bool,
+}
+
+/// Which of the programs of system calls one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) number: u32,
+    pub(super) phase: Phase,
+    /// Whether the number is one of 32 bits.
+    pub(super) is_compat: bool,
+}
+
+impl Side {
+    pub(super) const fn programs_of(&self, slot: Slot) -> &Programs {
+        if slot.is_compat { &self.compat } else { &self.programs }
+    }
+}
+
+impl Calls {
+    /// More than there are numbers of calls.
+    const NUMBERS: u32 = 1024;
+
+    /// `None`: this kernel, or machine, has them as events only.
+    pub(super) fn new(catalogue: &Catalogue) -> Option<Self> {
+        let btf = catalogue.btf()?;
+        let registers = Registers::of(btf)?;
+        let side = |phase: Phase, name: &str| {
+            let btf_id = btf.find(Class::Typedef, name)?.id;
+            let programs = Programs::new(Self::NUMBERS).ok()?;
+            // Whether the kernel takes such programs.
+            let compat = Programs::new(Self::NUMBERS).ok()?;
+            let code = dispatcher(phase, &registers, (&programs, &compat), None, None)?;
+            Loaded::raw(&code, btf_id).ok()?;
+            Some(Side { btf_id, programs, compat, is_used: false, is_attached: false })
+        };
+        let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
+        let exit = side(Phase::Exit, "btf_trace_sys_exit")?;
+        Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
+    }
+
+    /// Puts the program of a call where it is looked for, which records the event of this number.
+    pub(super) fn set(&mut self, slot: Slot, loaded: &Loaded, event: usize) -> std::io::Result<()> {
+        let side = self.side(slot.phase);
+        let id = u16::try_from(event).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        side.programs_of(slot).name_event(slot.number, (id, event));
+        side.programs_of(slot).set(slot.number, loaded)?;
+        side.is_used = true;
+        Ok(())
+    }
+
+    /// Takes it away.
+    pub(super) fn remove(&self, slot: Slot) {
+        self.of(slot.phase).programs_of(slot).remove(slot.number);
+    }
+
+    pub(super) fn of(&self, phase: Phase) -> &Side {
+        match phase {
+            Phase::Enter => &self.enter,
+            Phase::Exit => &self.exit,
+        }
+    }
+
+    pub(super) fn side(&mut self, phase: Phase) -> &mut Side {
+        match phase {
+            Phase::Enter => &mut self.enter,
+            Phase::Exit => &mut self.exit,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The state of the thread that drains the kernel's buffers ([`crate::kernel::drain_thread`]).
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trackway_console::IoError;
+use trackway_kernel::record::buffers::Buffers;
+use trackway_kernel::record::layout::LEVELS;
+use trackway_kernel::record::scope::Scope;
+use trackway_sys::clock::monotonic_ns;
+use trackway_window::Way;
+
+use crate::kernel::drain_thread::{Drains, Ended};
+use crate::recording::changes;
+use crate::recording::region::{Closed, Drain, RegionWork, StreamNames};
+use crate::summary::Summary;
+use crate::trace::layout::{self, Trace};
+use crate::trace::progress_file::Live;
+
+/// How often sub-buffers that are still open are written as far as they are: who follows the trace
+/// sees events that much later at most, and a recorder that is killed loses no more.
+const FLUSH_PERIOD: Duration = Duration::from_millis(500);
+/// How much later than its time a record may be committed and still be shown in order.
+const LATE_NS_MAX: u64 = 5_000_000;
+
+/// How many there are, so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KernelCounts {
+    /// Committed; at the end, written to the trace.
+    pub(super) recorded: u64,
+    pub(super) overwritten: u64,
+    pub(super) deleted: u64,
+    pub(super) damaged: u64,
+    /// Committed, and not to be written any more: among what is lost.
+    pub(super) unwritten: u64,
+    pub(super) bytes: u64,
+}
+
+/// The thread's.
+#[derive(Debug)]
+pub(super) struct Drainer {
+    pub(super) buffers: &'static Buffers,
+    pub(super) trace: Trace,
+    pub(super) begin_ts: u64,
+    pub(super) works: Vec<RegionWork>,
+    pub(super) buffer: Vec<u8>,
+    /// While somebody follows.
+    pub(super) live: Option<Live>,
+    /// When open sub-buffers were written last.
+    pub(super) flushed: Instant,
+    /// What was lost because the kernel passed over programs.
+    pub(super) missed_lost: u64,
+    pub(super) scope: Option<Arc<Scope>>,
+}
+
+/// What is said of a control group that took the place of another one.
+fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
+    let what = format!("the cgroup {} was made anew: what is in the new one is", folder.display());
+    match renewed {
+        Ok(()) => format!("{what} recorded, too"),
+        Err(error) => format!("{what} not recorded: {}", IoError::text(&error)),
+    }
+}
+
+impl Drains for Drainer {
+    fn news(&mut self) -> Vec<String> {
+        self.scope.iter().flat_map(|scope| scope.renew()).map(anew).collect()
+    }
+
+    fn regular_turn(&mut self) -> io::Result<()> {
+        let is_flushed = self.live.is_some() || self.flushed.elapsed() >= FLUSH_PERIOD;
+        if is_flushed {
+            self.flushed = Instant::now();
+        }
+        let until_ns = monotonic_ns().saturating_sub(LATE_NS_MAX);
+        self.turn(is_flushed, false)?;
+        match &mut self.live {
+            Some(live) => live.note(until_ns),
+            None => Ok(()),
+        }
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.works.iter_mut().for_each(RegionWork::forget);
+        changes::remove_streams(&self.trace.channel)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.close_streams(Closed::ForGood)
+    }
+
+    fn give_largest_up(&mut self) -> bool {
+        let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+        let work = self.works.iter_mut().max_by_key(largest);
+        let is_given_up = work.is_some_and(RegionWork::give_last_up);
+        if is_given_up {
+            self.lose_the_rest();
+        }
+        is_given_up
+    }
+
+    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+        (&self.trace, &mut self.live)
+    }
+}
+
+impl Drainer {
+    /// Moves what is complete (or all, if `partial`) to the trace, and gives programs the room; of
+    /// flight recorders if it `is_last`.
+    pub(super) fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
+        self.tell_besides();
+        let mut written = Ok(());
+        for work in &mut self.works {
+            work.look();
+            let is_left_to_the_end = work.overwrite && !is_last;
+            if is_left_to_the_end {
+                continue;
+            }
+            // What one stream finds no room for another one may.
+            let drained = work.drain(&mut Drain {
+                memory: self.buffers,
+                trace: &self.trace,
+                begin_ts: self.begin_ts,
+                partial,
+                is_last,
+                buffer: &mut self.buffer,
+            });
+            written = written.and(drained);
+            if !work.overwrite {
+                let region = work.region.0;
+                let geometry = region.geometry;
+                let drained = geometry.index_of(work.drained.position) << geometry.sub_shift();
+                region.raise_limit(drained + geometry.ring_bytes());
+            }
+        }
+        written
+    }
+
+    /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
+    /// others; and what the kernel passed over, which it does not say of each CPU, in CPU 0's.
+    pub(super) fn tell_besides(&mut self) {
+        for work in self.works.iter_mut().step_by(LEVELS) {
+            let missed = if work.cpu == 0 { self.missed_lost } else { 0 };
+            let too_deep = self.buffers.too_deep_on(work.cpu as usize);
+            work.lost_besides = work.lost_besides.max(too_deep.saturating_add(missed));
+        }
+    }
+
+    /// Counts as lost what was committed and is in no stream; how much that is.
+    pub(super) fn lose_the_rest(&mut self) -> u64 {
+        self.works.iter_mut().map(RegionWork::lose_the_rest).sum()
+    }
+
+    /// Says in the trace what was lost at its end.
+    pub(super) fn close_streams(&mut self, how: Closed) -> io::Result<()> {
+        let Self { works, trace, begin_ts, .. } = self;
+        let mut closed = Ok(());
+        for work in works {
+            closed = closed.and(work.close(trace, *begin_ts, how));
+        }
+        closed
+    }
+
+    /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
+    /// leaves no trace.
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
+        let is_flight = self.works.iter().any(|work| work.overwrite);
+        let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
+            self.works.iter_mut().for_each(RegionWork::look);
+            (Ok(()), Ok(()), 0)
+        } else {
+            let written = self.turn(true, true);
+            self.lose_the_rest();
+            // Where there is no room for a sub-buffer there may be some for empty packets.
+            let closed = self.close_at_end();
+            (written, closed, self.lose_the_rest())
+        };
+        // Of what little room is left on a full disk, the mark of the trace needs some.
+        if written.is_ok() && closed.is_ok() {
+            self.works.iter_mut().for_each(|work| work.extend(end_ts));
+        }
+        self.live = None;
+        let recorded = self.works.iter().map(|work| work.written).sum();
+        Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }
+    }
+
+    pub(super) fn counts(&self) -> KernelCounts {
+        let mut summary = Summary::default();
+        self.works.iter().for_each(|work| work.add_to(&mut summary));
+        KernelCounts {
+            recorded: self.works.iter().map(RegionWork::committed).sum(),
+            overwritten: summary.overwritten,
+            deleted: summary.deleted,
+            damaged: summary.damaged,
+            unwritten: 0,
+            bytes: summary.bytes + self.trace.metadata.bytes(),
+        }
+    }
+}
+
+/// The regions of all CPUs and levels.
+pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWork> {
+    let cpus = buffers.cpus();
+    let streams_of_a_level = (cpus * Way::ALL.len()) as u64;
+    let names = |level: usize| {
+        let files = if level == 0 { layout::KERNEL.into() } else { format!("kernel{level}") };
+        let instances_before = level as u64 * streams_of_a_level;
+        Arc::new(StreamNames { class: 0, files, instances_before })
+    };
+    let names: Vec<_> = (0..LEVELS).map(names).collect();
+    let all = (0..cpus).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    all.filter_map(|(cpu, level)| {
+        let region = buffers.region(cpu, level)?;
+        let names = Arc::clone(&names[level]);
+        Some(RegionWork::new(region, names, cpu as u32, Way::Sequence, overwrite))
+    })
+    .collect()
+}

@@ -1,0 +1,67 @@
+//! Errors of recording the kernel's events, with hints.
+
+use trackway_console::IoError;
+use trackway_kernel::catalogue::error::CatalogueError;
+use trackway_kernel::record::cgroup::CgroupError;
+
+use crate::error::RecordError;
+
+/// Returns the error of something that failed with the kernel's events.
+pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
+    RecordError::Kernel(format!("{what}: {error}"), None)
+}
+
+/// As [`failed`], for an error of the system.
+pub(crate) fn io_failure(what: &str, error: std::io::Error) -> RecordError {
+    failed(what, IoError::from(error))
+}
+
+impl From<CatalogueError> for RecordError {
+    fn from(error: CatalogueError) -> Self {
+        let hint = error.hint();
+        match error {
+            CatalogueError::NoRights => Self::NoKernelRights(error.to_string(), hint),
+            _ => Self::Kernel(error.to_string(), hint),
+        }
+    }
+}
+
+impl From<CgroupError> for RecordError {
+    fn from(error: CgroupError) -> Self {
+        let hint = match &error {
+            CgroupError::Io(_, why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                let hint = "root may (sudo trackway record …)".to_owned();
+                return Self::NoKernelRights(error.to_string(), Some(hint));
+            }
+            CgroupError::Missing(_) | CgroupError::NotOne(_) => {
+                Some("findmnt -t cgroup2 says where they are".to_owned())
+            }
+            CgroupError::Io(..) | CgroupError::TooMany => None,
+        };
+        Self::Kernel(error.to_string(), hint)
+    }
+}
+
+/// What to do about an error of bpf(2) or perf_event_open(2).
+pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
+    let error = error.into();
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Some(
+            "root may (sudo trackway record …); in a container, root needs CAP_BPF and CAP_PERFMON",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            Some("record fewer events, or raise the limit on open files (ulimit -n)")
+        }
+        Some(libc::ENOMEM) => Some("use a smaller --buffer-size"),
+        Some(libc::ENOSYS | libc::EINVAL | libc::E2BIG) => {
+            Some("Linux 5.12 or later, with BPF, records them")
+        }
+        _ => None,
+    };
+    let why = format!("the kernel does not let its events be recorded: {error}");
+    let hint = hint.map(str::to_owned);
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => RecordError::NoKernelRights(why, hint),
+        _ => RecordError::Kernel(why, hint),
+    }
+}

@@ -1,0 +1,35 @@
+//! Processes whose kernel events are recorded: their threads, and the pid namespace.
+
+use crate::error::RecordError;
+use crate::kernel::error::failed;
+
+/// Takes each of a process's threads in, by `take_in`, which says whether that was news. Whoever is
+/// made by one that was no member at that moment may be listed, and be taken out again: so until
+/// all that are there were members before.
+pub(crate) fn each_thread(
+    pid: u32,
+    mut take_in: impl FnMut(u32) -> bool,
+) -> Result<(), RecordError> {
+    /// Most looks at threads that make others all the time, who are in it as they are made.
+    const LOOKS_MAX: usize = 100;
+    for look in 0..LOOKS_MAX {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        let threads = tasks.into_iter().flatten().flatten();
+        let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
+        let threads: Vec<u32> = threads.collect();
+        if look == 0 && threads.is_empty() {
+            return Err(failed("cannot record", format_args!("there is no process {pid}")));
+        }
+        if threads.into_iter().filter(|&tid| take_in(tid)).count() == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
+pub(crate) fn is_first_namespace() -> bool {
+    /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
+    const FIRST: u64 = 0xeffffffc;
+    trackway_sys::process::pid_namespace() == FIRST
+}

@@ -1,0 +1,38 @@
+//! The kernel's events that patterns select.
+
+use trackway_kernel::catalogue::model::Event;
+use trackway_kernel::catalogue::select::Selection;
+use trackway_kernel::catalogue::{Catalogue, EventName};
+
+use crate::error::RecordError;
+
+/// The events that these patterns select; none may be in vain, whether it includes or excludes.
+pub(crate) fn selected(
+    catalogue: &Catalogue,
+    patterns: &[String],
+) -> Result<Vec<Event>, RecordError> {
+    let selection = selection(catalogue, patterns)?;
+    Ok(catalogue.events(&catalogue.meant(&selection)?).events)
+}
+
+/// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
+pub(crate) fn selected_of_tracefs(
+    catalogue: &Catalogue,
+    patterns: &[String],
+) -> Result<Vec<Event>, RecordError> {
+    Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
+}
+
+/// What these patterns select: each that excludes something has to be for some event.
+fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
+    let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
+    for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
+        catalogue.meant(&Selection::new(&[excluded])?)?;
+    }
+    Ok(Selection::new(patterns)?)
+}
+
+/// Returns the name of an event.
+pub(crate) fn name_of(event: &Event) -> EventName {
+    EventName { subsystem: event.subsystem.clone(), name: event.name.clone() }
+}

@@ -1,0 +1,125 @@
+//! The summary of kernel events that were recorded by tracefs.
+
+use std::path::Path;
+
+use super::cgroup_members::Moves;
+use super::packets::{CpuStream, Output};
+use crate::common::numbers::{Counted, Grouped};
+use crate::notices::Notices;
+
+/// How many there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
+    pub(super) overwritten: u64,
+    pub(super) deleted: u64,
+    /// Pages that made no sense, and records of events that nobody asked for.
+    pub(super) damaged: u64,
+    /// Of the trace.
+    pub(super) bytes: u64,
+    /// Of memory, for what a flight recorder has had out of the kernel's buffers.
+    pub(super) memory_bytes: u64,
+}
+
+impl Counts {
+    pub(super) fn of(output: &Output) -> Self {
+        let sum =
+            |of: fn(&CpuStream) -> u64| output.streams.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            recorded: sum(|stream| stream.written),
+            lost: sum(CpuStream::lost),
+            overwritten: sum(CpuStream::overwritten),
+            deleted: sum(CpuStream::deleted),
+            damaged: sum(|stream| stream.damaged),
+            bytes: output.bytes(),
+            memory_bytes: 0,
+        }
+    }
+}
+
+/// What was recorded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Summary {
+    pub(super) counts: Counts,
+    /// Whether nobody knows how many of those lost were wanted.
+    pub(super) is_filtered: bool,
+    /// Why its trace is not whole, if it is not.
+    pub(super) unwritten: Option<String>,
+    /// Who came into control groups, if those were recorded.
+    pub(super) moves: Option<Moves>,
+}
+
+fn say_moves(moves: &Moves, notices: &Notices) {
+    let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
+    notices.say(format_args!(
+        "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \
+         {} came in meanwhile, and what they did until they were seen is missing, as is all of who \
+         came and went unseen",
+        Counted(moves.came, "thread")
+    ));
+    if moves.kept > 0 {
+        notices.say(format_args!(
+            "{} left the control groups and were recorded all the same: that takes Linux 5.7",
+            Counted(moves.kept, "thread")
+        ));
+    }
+    if let Some(why) = &moves.failed {
+        notices.say(format_args!("not all who came or went could be followed: {why}"));
+    }
+}
+
+impl Counts {
+    /// As the mark of the trace has it.
+    pub(super) fn as_summary(&self) -> crate::summary::Summary {
+        crate::summary::Summary {
+            recorded: self.recorded,
+            lost: self.lost,
+            overwritten: self.overwritten,
+            damaged: self.damaged,
+            deleted: self.deleted,
+            bytes: self.bytes,
+            ..crate::summary::Summary::default()
+        }
+    }
+}
+
+impl Summary {
+    /// What was counted.
+    pub(crate) fn as_summary(&self) -> crate::summary::Summary {
+        self.counts.as_summary()
+    }
+
+    /// Whether all was written.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.unwritten.is_none()
+    }
+
+    /// Says what was recorded; in which folder, unless that was said.
+    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+        let Counts { lost, overwritten, damaged, .. } = self.counts;
+        let counts = self.counts.as_summary();
+        counts.say_of_kernel(folder, notices);
+        if let Some(why) = &self.unwritten {
+            notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
+        }
+        if let Some(moves) = &self.moves {
+            say_moves(moves, notices);
+        }
+        if self.is_filtered && (lost, overwritten) != (0, 0) {
+            notices.say(format_args!(
+                "filters were not asked about those lost or overwritten: perhaps fewer were meant"
+            ));
+        }
+        counts.say_deleted("kernel's events", notices);
+        if damaged > 0 {
+            notices.say(format_args!(
+                "{} pages or records of the kernel's made no sense",
+                Grouped(damaged)
+            ));
+        }
+        if lost > 0 {
+            notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The trace that a user named to be recovered, wherever it was when it was recorded.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use trackway_abi::session::Session;
+
+use super::lock;
+use crate::error::RecordError;
+use crate::notices::Notices;
+use crate::trace::completion::{self, By};
+use crate::trace::folder::Place;
+use crate::trace::layout::{self, CALIBRATIONS, FACTS, WindowFolder, channel_of};
+use crate::trace::metadata::Metadata;
+use crate::window::shared_text::{self, uuid_of};
+
+/// The trace that a user named.
+pub(super) struct Named {
+    /// Absolute.
+    pub(super) path: PathBuf,
+    /// Its identity, if it can be read: of its part that is the calling user's window's.
+    pub(super) uuid: Option<[u8; 16]>,
+    /// Its parts with their identities, as far as they are the calling user's to write.
+    pub(super) parts: Vec<(WindowFolder, [u8; 16])>,
+}
+
+impl Named {
+    pub(super) fn new(path: &Path) -> Self {
+        let uuid = Metadata::uuid_in(&channel_of(path, crate::common::user::user()));
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        // Without a slash at the end, as `prepare::prepare` makes it.
+        let path: PathBuf = absolute.components().collect();
+        let part = |channel: PathBuf| {
+            let is_ours =
+                fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::common::user::user());
+            let folder = WindowFolder::of(&channel).filter(|_| is_ours)?;
+            Some((folder, Metadata::uuid_in(&channel)?))
+        };
+        let parts = layout::channels_of(&path).into_iter().filter_map(part).collect();
+        Self { path, uuid, parts }
+    }
+
+    /// Where in it the part with this identity is.
+    pub(super) fn folder_of(&self, uuid: &[u8; 16]) -> Option<WindowFolder> {
+        self.parts.iter().find(|(_, part)| part == uuid).map(|(folder, _)| *folder)
+    }
+
+    /// Whether it is the trace of `session`, wherever it has been moved since. Where it was may be
+    /// another one by now, so places tell only if its identity cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// If it is a copy: the streams of a copy may end before those that the session goes on from,
+    /// and what is in memory can be written only once.
+    pub(super) fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
+        let place = shared_text::path_of(session);
+        let is_there = place == self.path || is_same_folder(&place, &self.path);
+        let Some(uuid) = self.uuid else { return Ok(is_there) };
+        if uuid != uuid_of(session) {
+            return Ok(false);
+        }
+        self.check_no_copy(&place, WindowFolder::own(), uuid)?;
+        Ok(true)
+    }
+
+    /// Whether the trace with this identity is not at `place` still.
+    ///
+    /// # Errors
+    ///
+    /// If it is, and this one a copy.
+    pub(super) fn check_no_copy(
+        &self,
+        place: &Path,
+        folder: WindowFolder,
+        uuid: [u8; 16],
+    ) -> Result<(), RecordError> {
+        let is_here = place == self.path || is_same_folder(place, &self.path);
+        if !is_here && Metadata::uuid_in(&folder.in_trace(place)) == Some(uuid) {
+            return Err(RecordError::Copy(self.path.clone(), place.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
+    /// complete, and nobody writes to it: it will not become more. Whether any was marked.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
+    pub(super) fn settle(
+        &self,
+        in_memory: &[[u8; 16]],
+        notices: &Notices,
+    ) -> Result<bool, RecordError> {
+        let mut is_news = false;
+        for (folder, uuid) in &self.parts {
+            if !in_memory.contains(uuid) {
+                is_news |= self.settle_part(*folder, true)?;
+            }
+        }
+        if self.parts.is_empty() && in_memory.is_empty() {
+            is_news = self.settle_part(WindowFolder::own(), self.uuid.is_some())?;
+        }
+        if is_news {
+            notices.say(format_args!(
+                "nothing of {} is in memory any more: what is written is all there is",
+                self.path.display()
+            ));
+        }
+        Ok(is_news)
+    }
+
+    /// The same of one part; whether it was marked.
+    fn settle_part(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
+        let channel = of.in_trace(&self.path);
+        let facts = channel.join(FACTS);
+        if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
+            // Other tracers' traces, and those made of others, have nothing to recover.
+            let is_other = error.kind() == ErrorKind::NotFound && !is_gone(&self.path);
+            let fail = || RecordError::io("open", &self.path);
+            return if is_other { Ok(false) } else { Err(fail()(error)) };
+        }
+        if completion::is_marked(&facts) {
+            return Ok(false);
+        }
+        if !is_known {
+            // So it is not known what is in memory of it.
+            let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
+            return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
+        }
+        let lock = lock(&self.path)?;
+        // What is at its path from here on may be another one.
+        let fail = || RecordError::io("write", &facts);
+        let open = Place::of(lock, &self.path).below(&of.names()).map_err(fail())?;
+        let now = open.now().map_err(fail())?.join(FACTS);
+        if completion::is_marked(&now) {
+            // Its recorder has just completed it.
+            return Ok(false);
+        }
+        completion::mark(&now, By::Nobody).map_err(fail())?;
+        Ok(true)
+    }
+}
+
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let identity = |folder| fs::metadata(folder).map(|found| (found.dev(), found.ino())).ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+/// Whether nothing is where a trace was.
+fn is_gone(folder: &Path) -> bool {
+    let found = fs::symlink_metadata(folder);
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}

@@ -1,0 +1,111 @@
+//! Checks of the command's program against filters and rules, before it runs.
+
+use std::path::PathBuf;
+
+use trackway_session::FilterSpec;
+use trackway_window::Window;
+
+use crate::command::launch::Found;
+use crate::diagnosis::{Reason, unmatched_patterns};
+use crate::elf;
+use crate::error::RecordError;
+use crate::filters::check;
+use crate::filters::publish::known;
+use crate::filters::unmatched::{self, Stray};
+use crate::kernel::filters::TakenFilters;
+use crate::notices::Notices;
+use crate::window::handle::Home;
+use crate::window::settings::ChannelSettings;
+
+/// Reports a command that is a static program, whose events are not recorded.
+pub(super) fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
+    if elf::read(&found.file).is_some_and(|module| module.is_static) {
+        let what = match has_kernel {
+            true => "of what it does, the kernel's events alone are recorded",
+            false => "it cannot be traced",
+        };
+        notices.say(format_args!("{} is a static program: {what}", found.file.display()));
+    }
+}
+
+/// Whether the channels' filters can be meant for what the command's program has, as far as that is
+/// known. They are made good for it before it runs.
+pub(super) fn check_filters(
+    channels: &mut [(ChannelSettings, u32)],
+    (strays, of_kernel): (Vec<Stray>, Option<&TakenFilters>),
+    (found, libraries): (&Found, &[PathBuf]),
+    window: &Window,
+    notices: &Notices,
+) -> Result<(), RecordError> {
+    let has_none = |(channel, _): &(ChannelSettings, u32)| channel.filters.is_empty();
+    if strays.is_empty() && channels.iter().all(has_none) {
+        return Ok(());
+    }
+    let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
+    let program = elf::reach(&files);
+    let of_window = known(window, "*");
+    let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
+    let is_taken = |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.takes(filter));
+    let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
+    for hint in unmatched::refuse(strays, &events)? {
+        notices.say(format_args!("{hint}"));
+    }
+    of_kernel.map_or(Ok(()), |filters| filters.refuse_unmet(&events))?;
+    for (channel, _) in channels.iter_mut() {
+        let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
+        let are_own = program.registers && !program.hides_events;
+        for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
+            notices.say(format_args!("{said}"));
+        }
+        for hint in check::check(channel, window, &program, is_taken)? {
+            notices.say(format_args!("{hint}"));
+        }
+        channel.expected.clone_from(&program.events);
+    }
+    Ok(())
+}
+
+/// Warns of patterns that nothing in reach matches, if there is something in reach: a wrapper
+/// (env, a shell, an interpreter) has no events, what it starts may. Whether it warned.
+pub(super) fn warn_of_rules(
+    rules: &str,
+    found: &Found,
+    libraries: &[PathBuf],
+    home: &Home,
+    notices: &Notices,
+) -> bool {
+    // Events of the library itself: trackway_printf and trackway_log.
+    const BUILT_IN: [&str; 2] = ["lttng_ust_tracef", "lttng_ust_tracelog"];
+    if rules == "*" || !elf::HAS_POINTS {
+        return false;
+    }
+    let elf::Reach { points: mut names, registers, .. } =
+        elf::reach(std::slice::from_ref(&found.file));
+    if !registers {
+        return false;
+    }
+    names.extend(elf::reach(libraries).points);
+    let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|event| {
+        let bytes = home.window().description(event)?;
+        trackway_schema::EventDescription::decode(bytes.as_slice()).ok()
+    });
+    names.extend(events.map(|event| event.full_name()));
+    let patterns =
+        patterns_of(rules).filter(|pattern| !BUILT_IN.iter().any(|name| pattern.contains(name)));
+    let unmatched: Vec<Reason> = unmatched_patterns(patterns, &names).collect();
+    for reason in &unmatched {
+        let Reason::UnmatchedRule { pattern, near, .. } = reason else { continue };
+        let near = near.as_ref().map(|near| format!("; did you mean '{near}'?"));
+        notices.say(format_args!(
+            "'{pattern}' matches no event in {} or its libraries{}",
+            found.file.display(),
+            near.unwrap_or_default()
+        ));
+    }
+    !unmatched.is_empty()
+}
+
+/// Patterns of rules that include.
+pub(super) fn patterns_of(rules: &str) -> impl Iterator<Item = String> {
+    rules.lines().filter(|line| !line.starts_with('!')).map(str::to_owned)
+}

@@ -1,0 +1,146 @@
+//! Channels of a session, changed in all of its windows, and for windows that come.
+
+use trackway_session::FilterSpec;
+use trackway_session::protocol::Refusal;
+
+use super::{Parts, Rule};
+use crate::elf::Reach;
+use crate::error::RecordError;
+use crate::filters::check;
+use crate::notices::Notices;
+use crate::recording::Recording;
+use crate::window::settings::ChannelSettings;
+
+impl Parts {
+    /// Adds a channel, whose streams are of class `class`.
+    pub(crate) fn add_channel(
+        &mut self,
+        settings: &ChannelSettings,
+        class: u32,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        if self.is_nobodys() {
+            let why = "it records the kernel's events alone, and nothing of programs";
+            return Err(RecordError::Refused(Refusal::new(why)));
+        }
+        if let Some(own) = self.own() {
+            let hints = check::check(settings, own.home.window(), &Reach::default(), |_| false)?;
+            hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+        }
+        self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;
+        self.channels.push((settings.clone(), class));
+        Ok(())
+    }
+
+    /// Makes a channel in the place of the one of class `old`.
+    pub(crate) fn replace_channel(
+        &mut self,
+        old: u32,
+        settings: &ChannelSettings,
+        class: u32,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let replaced =
+            self.each(Rule::Any, notices, &mut |part| part.replace(old, settings, class));
+        if let Err(error) = replaced {
+            // The old one goes on by its own name.
+            for part in &mut self.parts {
+                part.stuck.remove(&class);
+            }
+            return Err(error);
+        }
+        self.channels.push((settings.clone(), class));
+        Ok(())
+    }
+
+    /// Ends a channel.
+    pub(crate) fn end_channel(&mut self, class: u32, notices: &Notices) -> Result<(), RecordError> {
+        self.channels.retain(|(_, other)| *other != class);
+        self.each(Rule::Each, notices, &mut |part| part.end(class))
+    }
+
+    /// Changes a channel in place: in each window, and for those that come.
+    fn change(
+        &mut self,
+        class: u32,
+        notices: &Notices,
+        remember: &dyn Fn(&mut ChannelSettings),
+        what: &mut dyn FnMut(&mut Recording, u32) -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
+        let is_own = self.is_own();
+        self.each(Rule::Any, notices, &mut |part| {
+            let class = part.class(class);
+            // A window that had no room for the channel goes on without.
+            match is_own || part.recording.has_channel(class) {
+                true => what(&mut part.recording, class),
+                false => Ok(()),
+            }
+        })?;
+        let its = self.channels.iter_mut().filter(|(_, other)| *other == class);
+        its.for_each(|(settings, _)| remember(settings));
+        Ok(())
+    }
+
+    /// Records these events in a channel.
+    pub(crate) fn set_rules(
+        &mut self,
+        class: u32,
+        rules: &str,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.rules);
+        self.change(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
+    }
+
+    /// Whether filters that a channel does not have yet can be meant, as far as that is known: in
+    /// the session's own user's window, since others' programs are not known here.
+    fn check_new(
+        &self,
+        class: u32,
+        filters: &[FilterSpec],
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let channel = self.channels.iter().find(|(_, other)| *other == class);
+        let (Some(own), Some((settings, _))) = (self.own(), channel) else { return Ok(()) };
+        let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
+        let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
+        let window = own.home.window();
+        let hints = check::check_some(&new, &settings.rules, window, &Reach::default())?;
+        hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+        Ok(())
+    }
+
+    /// Records of a channel's events those of which these filters are true.
+    pub(crate) fn set_filters(
+        &mut self,
+        class: u32,
+        filters: &[FilterSpec],
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        self.check_new(class, filters, notices)?;
+        let remember = |settings: &mut ChannelSettings| settings.filters = filters.to_vec();
+        self.change(class, notices, &remember, &mut |it, class| it.set_filters(class, filters))
+    }
+
+    /// Records these processes in a channel.
+    pub(crate) fn set_processes(
+        &mut self,
+        class: u32,
+        rules: &str,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.processes);
+        self.change(class, notices, &remember, &mut |it, class| it.set_processes(class, rules))
+    }
+
+    /// Lets programs that allow it wait for room in a channel, in ns.
+    pub(crate) fn set_blocking(
+        &mut self,
+        class: u32,
+        time_ns: u64,
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
+        let remember = |settings: &mut ChannelSettings| settings.blocking_ns = time_ns;
+        self.change(class, notices, &remember, &mut |it, class| it.set_blocking(class, time_ns))
+    }
+}

@@ -1,0 +1,107 @@
+//! A session's part: what it is in one user's window.
+
+use std::collections::BTreeMap;
+
+use crate::control::origin_file::Kept;
+use crate::error::RecordError;
+use crate::notices::Notices;
+use crate::recording::Recording;
+use crate::session::crash_watch::Crashes;
+use crate::session::write_stall::Stall;
+use crate::summary::Summary;
+use crate::window::settings::ChannelSettings;
+
+/// What a session is in one window.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) recording: Recording,
+    /// Where its trace is, for whoever recovers it; none where that stands in the window.
+    pub(super) kept: Option<Kept>,
+    /// Channels that could not be replaced here: what the session calls the new one, and the one
+    /// that goes on in its place.
+    pub(super) stuck: BTreeMap<u32, u32>,
+    pub(super) crashes: Option<Crashes>,
+    /// Requests of programs for snapshots, when they were looked at last.
+    pub(super) snapshot_requests: u32,
+    /// What keeps its trace from being written, if anything does: no other part waits for that.
+    pub(super) stall: Stall,
+}
+
+impl Part {
+    /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
+    /// it is left alone for a while.
+    pub(super) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
+        if self.stall.rest_ns() > 0 {
+            self.recording.check_window()?;
+            self.recording.keep_alive();
+            return Ok(self.stall.rest_ns());
+        }
+        let (who, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
+        let bytes = self.recording.totals().bytes;
+        match ticked {
+            Ok(period_ns) => {
+                self.stall.look(bytes, &who, notices);
+                Ok(period_ns)
+            }
+            Err(error @ RecordError::Lost(_)) => Err(error),
+            Err(error) => {
+                self.recording.keep_alive();
+                self.stall.begin(&error, bytes, &who, notices);
+                Ok(self.stall.rest_ns())
+            }
+        }
+    }
+
+    pub(super) fn uid(&self) -> u32 {
+        self.recording.home.uid()
+    }
+
+    /// What a channel of the session is called here.
+    pub(super) fn class(&self, class: u32) -> u32 {
+        self.stuck.get(&class).copied().unwrap_or(class)
+    }
+
+    pub(super) fn replace(
+        &mut self,
+        old: u32,
+        settings: &ChannelSettings,
+        class: u32,
+    ) -> Result<(), RecordError> {
+        let own = self.class(old);
+        if !self.recording.has_channel(own) {
+            // There was no room for the one before.
+            return self.recording.add_channel(settings, class);
+        }
+        let replaced = self.recording.replace_channel(own, settings, class);
+        if replaced.is_err() && self.recording.has_channel(own) {
+            // It goes on with what it has.
+            self.stuck.insert(class, own);
+        }
+        replaced
+    }
+
+    /// Takes the session's word for a replacement that the others took back, too.
+    pub(super) fn end(&mut self, class: u32) -> Result<(), RecordError> {
+        let own = self.stuck.remove(&class).unwrap_or(class);
+        if self.stuck.values().any(|kept| *kept == own) || !self.recording.has_channel(own) {
+            return Ok(());
+        }
+        self.recording.end_channel(own)
+    }
+}
+
+/// Ends a part: what there was. Where it cannot be ended, what is left is for `trackway recover`.
+pub(super) fn finish(part: Part, interrupted: &dyn Fn() -> bool) -> (Summary, Option<RecordError>) {
+    let Part { recording, kept, .. } = part;
+    recording.home.limit_patience();
+    let before = recording.summary();
+    match recording.finish(interrupted) {
+        Ok(summary) => {
+            if let Some(kept) = kept {
+                kept.forget();
+            }
+            (summary, None)
+        }
+        Err(error) => (before, Some(error)),
+    }
+}

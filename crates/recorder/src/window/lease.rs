@@ -1,0 +1,92 @@
+//! The lease of a session's recorder: renewed while it lives, checked to know whether it is dead.
+
+use std::sync::atomic::Ordering;
+
+use trackway_abi::session::Session;
+use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
+use trackway_window::lease_is_over;
+
+/// How long a lease lasts, in ns.
+pub(crate) const LEASE_NS: u64 = 5_000_000_000;
+
+/// Enters this process as the session's recorder; the moment at which it did.
+pub(crate) fn sign(session: &Session) -> u64 {
+    let who = identity();
+    session.recorder_pid.store(who.pid, Ordering::Relaxed);
+    session.recorder_pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
+    session.recorder_since_ns.store(who.since_ns, Ordering::Relaxed);
+    renew_lease(session);
+    who.since_ns
+}
+
+/// Says that the recorder is alive; whether the lease had run out meanwhile.
+pub(crate) fn renew_lease(session: &Session) -> bool {
+    let now = trackway_sys::clock::monotonic_ns();
+    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a
+    // bit looks at the lease afterwards.
+    session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
+}
+
+/// Whether the recorder of a session that is not free is dead. A recorder that is merely stopped
+/// is not; of one in another pid namespace only the lease can tell.
+pub(crate) fn recorder_is_dead(session: &Session) -> bool {
+    let who = Identity {
+        image: 0,
+        pid: session.recorder_pid.load(Ordering::Relaxed),
+        pid_namespace: session.recorder_pid_namespace.load(Ordering::Relaxed),
+        since_ns: session.recorder_since_ns.load(Ordering::Relaxed),
+    };
+    let lease = session.lease_until_ns.load(Ordering::Relaxed);
+    match life_of(&who, 0) {
+        _ if who.pid == 0 => true,
+        Life::Dead => true,
+        Life::Alive => false,
+        // It may live where we cannot look: then its lease is all there is. If the system merely
+        // refuses to tell (no descriptor is left), it is not dead.
+        Life::Unknown => {
+            let here = pid_namespace();
+            let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
+            let now = trackway_sys::clock::monotonic_ns();
+            // Who died while it drew the clock's line has left it so for good.
+            let is_drawing = session.clock.sequence.load(Ordering::Relaxed) & 1 != 0;
+            let is_over = is_drawing || lease_is_over(lease, now, &session.clock);
+            elsewhere && lease < now && is_over
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackway_testkit::TemporaryFolder;
+
+    use super::*;
+    use crate::window::handle::Home;
+
+    #[test]
+    fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
+        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let home = Home::open_in(folder.path(), true).expect("a window");
+        let session = home.window().session(3);
+        session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
+        session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);
+        let now = trackway_sys::clock::monotonic_ns();
+        session.lease_until_ns.store(now + LEASE_NS, Ordering::Relaxed);
+        assert!(!recorder_is_dead(session));
+        session.lease_until_ns.store(now - 1, Ordering::Relaxed);
+        assert!(recorder_is_dead(session));
+        if !trackway_sys::clock::HAS_COUNTER {
+            return;
+        }
+        // It is an hour earlier where that recorder is.
+        let earlier = trackway_session::Line {
+            base_tsc: trackway_sys::clock::tsc(),
+            multiplier: 1 << 31,
+            base_ns: now.saturating_sub(3_600_000_000_000),
+            span: 1,
+        };
+        crate::window::clock_line::publish(&session.clock, Some(earlier), 0);
+        assert!(!recorder_is_dead(session));
+        session.clock.sequence.fetch_or(1, Ordering::Relaxed);
+        assert!(recorder_is_dead(session));
+    }
+}

@@ -1,0 +1,105 @@
+//! Settings of a session and of its channels.
+
+use std::path::PathBuf;
+
+use trackway_schema::EventDescription;
+use trackway_session::{
+    BufferOptions, BufferPlan, ChannelSpec, ContextList, FilterSpec, Mode, Reserve, Tracefiles,
+};
+
+use crate::error::RecordError;
+use crate::window::processes;
+
+/// What a session is to be.
+#[derive(Debug, Clone)]
+pub struct SessionSettings {
+    /// Its name; empty for one that nobody speaks to.
+    pub name: String,
+    /// Only for processes that hold this token.
+    pub token: Option<u64>,
+    /// Identity of the trace.
+    pub uuid: [u8; 16],
+    /// Trace folder, absolute.
+    pub path: PathBuf,
+}
+
+/// What a channel of a session is to be.
+#[derive(Debug, Clone)]
+pub struct ChannelSettings {
+    /// Its name, which its streams' files begin with.
+    pub name: String,
+    /// Sizes of its buffers.
+    pub buffers: BufferPlan,
+    /// Flight recorder.
+    pub overwrite: bool,
+    /// How the files of its streams are bounded.
+    pub tracefiles: Tracefiles,
+    /// How writers get exclusive access.
+    pub reserve: Reserve,
+    /// Contexts of every record.
+    pub contexts: ContextList,
+    /// Event rules, as `trackway_schema::Rules` reads them.
+    pub rules: String,
+    /// What must be true of events.
+    pub filters: Vec<FilterSpec>,
+    /// Events that are to come, for which filters are compiled before they are there.
+    pub expected: Vec<EventDescription>,
+    /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
+    pub processes: String,
+    /// How long programs that allow it wait for room, in ns; 0: they do not.
+    pub blocking_ns: u64,
+    /// Whether writers are kept out at first.
+    pub paused: bool,
+    /// Whether it begins with little memory, where its size was not asked for: it may be idle for
+    /// long.
+    pub thrifty: bool,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        let buffers = BufferOptions::default().plan();
+        Self {
+            name: Self::DEFAULT_NAME.into(),
+            buffers: buffers.expect("the default sizes are good"),
+            overwrite: false,
+            tracefiles: Tracefiles::default(),
+            reserve: Reserve::Rseq,
+            contexts: ContextList::default(),
+            rules: "*".into(),
+            filters: Vec::new(),
+            expected: Vec::new(),
+            processes: String::new(),
+            blocking_ns: 0,
+            paused: false,
+            thrifty: false,
+        }
+    }
+}
+
+impl ChannelSettings {
+    /// Name of the channel of a session that was not told of any: LTTng's.
+    pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
+
+    /// A channel as its user describes it; writers are let in if it is to `record`.
+    ///
+    /// # Errors
+    ///
+    /// If there can be none such, or a process that it names is not there.
+    pub(crate) fn of(spec: &ChannelSpec, record: bool) -> Result<Self, RecordError> {
+        let blocking = spec.blocking_timeout.map_or(0, |time| time.as_nanos());
+        spec.check_filters()?;
+        Ok(Self {
+            name: spec.name.clone(),
+            buffers: spec.plan()?,
+            overwrite: spec.mode == Mode::Overwrite,
+            tracefiles: spec.tracefiles(),
+            contexts: spec.context_list()?,
+            rules: spec.rules_text()?,
+            filters: spec.filters.clone(),
+            processes: processes::rules_text(spec)?,
+            blocking_ns: u64::try_from(blocking).unwrap_or(u64::MAX),
+            paused: !record,
+            ..Self::default()
+        })
+    }
+}

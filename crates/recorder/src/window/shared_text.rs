@@ -1,0 +1,73 @@
+//! Texts and identities of a session in the window, where other processes write, too.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use trackway_abi::record::context;
+use trackway_abi::session::{
+    APPLICATIONS_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PROCESS_RULES_BYTES_MAX, Session,
+};
+use trackway_ctf::write::Contexts;
+
+/// The session's trace folder, as it stands in the window.
+pub(crate) fn path_of(session: &Session) -> PathBuf {
+    let bytes = copy(&session.path, session.path_bytes.load(Ordering::Relaxed), PATH_BYTES_MAX);
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Identity of the trace that a session in a window is of.
+pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
+        bytes.copy_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
+    }
+    uuid
+}
+
+/// Name of the channel, as it stands in the window, if it can be one.
+pub(crate) fn channel_name(session: &Session) -> Option<String> {
+    let length = session.channel_bytes.load(Ordering::Relaxed);
+    let name = String::from_utf8(copy(&session.channel, length, NAME_BYTES_MAX)).ok()?;
+    trackway_session::is_name(&name).then_some(name)
+}
+
+/// Contexts of its records, as they stand in the window: as many as writers find there.
+pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
+    let names = if bits & context::APPLICATIONS != 0 {
+        let length = session.applications_bytes.load(Ordering::Relaxed);
+        copy(&session.applications, length, APPLICATIONS_BYTES_MAX)
+    } else {
+        Vec::new()
+    };
+    let names = names.split(|&byte| byte == b'\n').filter(|name| !name.is_empty());
+    let name = |name| String::from_utf8_lossy(name).into_owned();
+    Contexts {
+        vpid: bits & context::VPID != 0,
+        vtid: bits & context::VTID != 0,
+        procname: bits & context::PROCNAME != 0,
+        kernel: Vec::new(),
+        applications: names.take(context::APPLICATIONS_MAX).map(name).collect(),
+    }
+}
+
+/// Rules for processes, as they stand in the window.
+pub(crate) fn process_rules(session: &Session) -> String {
+    let length = session.process_rules_bytes.load(Ordering::Relaxed);
+    let bytes = copy(&session.process_rules, length, PROCESS_RULES_BYTES_MAX);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Writes a text, as far as there is room, and how long it is.
+pub(crate) fn put(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
+    for (place, byte) in into.iter().zip(bytes) {
+        place.store(*byte, Ordering::Relaxed);
+    }
+    length.store(bytes.len().min(into.len()) as u32, Ordering::Relaxed);
+}
+
+pub(crate) fn copy(from: &[AtomicU8], length: u32, most: usize) -> Vec<u8> {
+    let length = (length as usize).min(most).min(from.len());
+    from[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+}
