@@ -70,16 +70,15 @@ pub use error::RecordError;
 pub use filters::unmatched::{meant_pattern, near_pattern};
 pub use kernel::backend::{KernelVia, KernelWays};
 pub use kernel::contexts::{BothContexts, ContextsError, parse_both};
-pub use kernel::filters::routing::{as_asked, as_written, split_filters, take_filters};
-pub use kernel::options::KernelOptions;
+pub use kernel::filters::routing::check_kernel_only;
 pub use notices::Notices;
 pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
 pub use recording::totals::Totals;
 pub use recovery::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
-pub use session::background::{Begun, Talk, check_folder, record_kernel, serve};
+pub use session::background::{Begun, Talk, check_folder, serve};
 pub use session::foreground::{is_name_of_record, record};
-pub use session::record_options::RecordOptions;
+pub use session::run_options::RunOptions;
 pub use summary::Summary;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,

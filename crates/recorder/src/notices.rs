@@ -19,6 +19,8 @@ pub struct Notices {
     status_shown: Cell<bool>,
     /// What was said: the newest, for who asks how it goes; all, where they are for tests.
     said: RefCell<Vec<Notice>>,
+    /// How many there were, those that are not kept any more included.
+    count: Cell<usize>,
     place: Place,
 }
 
@@ -38,8 +40,8 @@ impl Notices {
     /// Notices on stderr; none at all if `quiet`.
     pub fn new(quiet: bool) -> Self {
         let terminal = has_progress();
-        let (status_shown, said) = (Cell::new(false), RefCell::default());
-        Self { quiet, terminal, status_shown, said, place: Place::Terminal }
+        let (status_shown, said, count) = (Cell::new(false), RefCell::default(), Cell::new(0));
+        Self { quiet, terminal, status_shown, said, count, place: Place::Terminal }
     }
 
     /// Notices of a recorder in the background: the newest are kept, all go to `log`.
@@ -77,6 +79,19 @@ impl Notices {
             said.remove(0);
         }
         said.push(notice);
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// Returns how many notices there were.
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Returns the notices that followed the first `count`, or the newest of them.
+    pub(crate) fn since(&self, count: usize) -> Vec<Notice> {
+        let said = self.said.borrow();
+        let new = self.count.get().saturating_sub(count).min(said.len());
+        said[said.len() - new..].to_vec()
     }
 
     /// Says one line.
@@ -107,14 +122,6 @@ impl Notices {
             message!("{notice}");
         }
         self.keep(notice);
-    }
-
-    /// Says what was kept elsewhere, advice as advice.
-    pub(crate) fn say_again(&self, notice: &Notice) {
-        match notice {
-            Notice::Hint { hint } => self.hint(format_args!("{hint}")),
-            Notice::Info(text) => self.say(format_args!("{text}")),
-        }
     }
 
     /// Whether a status line is wanted.

@@ -10,9 +10,9 @@ use trackway_recorder::{Begun, Mode, RecordError, SessionSpec, Talk};
 
 use super::notify;
 
-/// Begins a session in the background; returns once it records, or cannot. What there is to say is
-/// said unless it is to be `quiet`.
-pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
+/// Begins a session in the background; returns once it records, or cannot. Reports notices unless
+/// it is to be `quiet`.
+pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Status>> {
     let program = std::env::current_exe().context("cannot find this program")?;
     // The recorder stays when we and our caller are gone: a pipe or a lock of the caller's must not
     // stay with it. A kernel that cannot do that starts it as it starts any program.
@@ -34,13 +34,13 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<ExitCode>
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).context("cannot hear the recorder")?;
     match serde_json::from_str(&line) {
-        Ok(Answer::Status(_)) if quiet => Ok(ExitCode::SUCCESS),
+        Ok(Answer::Status(status)) if quiet => Ok(status),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
                 super::show::say_again(notice, "");
             }
             say_begun(&status);
-            Ok(ExitCode::SUCCESS)
+            Ok(status)
         }
         Ok(Answer::Refused(refusal)) => {
             // The name is free again once it has ended.

@@ -218,13 +218,8 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
     Ok(spec)
 }
 
-fn begin(mut spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
+fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
     spec.check()?;
-    if let Some(kernel) = &mut spec.kernel {
-        let filters = trackway_recorder::take_filters(&kernel.on, &mut spec.channels)?;
-        kernel.filters.extend(filters);
-        trackway_recorder::as_asked(&kernel.filters, &mut spec.channels);
-    }
     if spec.name.is_empty() {
         bail!("the session has no name");
     }
@@ -236,13 +231,14 @@ fn begin(mut spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Res
     if in_foreground {
         return background::record_here(spec, quiet);
     }
-    let begun = background::begin(&spec, quiet)?;
+    let status = background::begin(&spec, quiet)?;
     if spec.users.is_empty() && !quiet {
-        let filtered: Vec<RuleSpec> = spec.channels.iter().flat_map(filtered).collect();
-        let rules = spec.channels.iter().flat_map(|channel| channel.on.iter().flatten());
+        let channels = || status.channels.iter().map(|channel| &channel.spec);
+        let filtered: Vec<RuleSpec> = channels().flat_map(filtered).collect();
+        let rules = channels().flat_map(|channel| channel.on.iter().flatten());
         show::report_reasons(&unmatched_rules(rules.chain(&filtered)), "");
     }
-    Ok(begun)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Which events a channel's filters are about, where no rule says so as well.
@@ -266,33 +262,34 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     }
     let contexts = trackway_recorder::parse_both(arguments.channel.context.as_deref(), true)?;
     channel = change_beside(&arguments.channel, Some(contexts.programs.names())).of(&channel);
-    let split = trackway_recorder::split_filters(&arguments.kernel, &channel.filters)?;
-    let (of_kernel, of_programs) = split;
-    let others = of_programs.iter().find(|filter| !of_kernel.contains(filter));
-    if let Some(filter) = others.filter(|_| arguments.kernel_only) {
-        bail!(
-            "filter '{filter}' is about none of the kernel's events: --kernel-only has no others"
-        );
-    }
-    channel.filters = of_programs;
-    let kernel = kernel_of(&arguments.kernel, &channel).map(|kernel| KernelSpec {
+    let kernel = kernel_of(&arguments.kernel, &channel, arguments.kernel_only);
+    let kernel = kernel.map(|kernel| KernelSpec {
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
         via: arguments.kernel_via.map(Into::into),
         contexts: contexts.kernel.iter().map(|context| context.name.to_owned()).collect(),
-        filters: of_kernel,
-        only: arguments.kernel_only,
         ..kernel
     });
+    if arguments.kernel_only {
+        kernel.as_ref().map_or(Ok(()), trackway_recorder::check_kernel_only)?;
+    }
     let channels = if arguments.kernel_only { Vec::new() } else { vec![channel] };
     Ok(SessionSpec { users, kernel, channels, ..SessionSpec::default() })
 }
 
-/// The kernel's events beside those of a channel: what is said of its buffers is said of theirs.
-pub(crate) fn kernel_of(patterns: &[String], channel: &ChannelSpec) -> Option<KernelSpec> {
+/// Returns kernel events in buffers as a channel has them, and with those of its filters that are
+/// for all events; with all of them if there are kernel events `only`.
+pub(crate) fn kernel_of(
+    patterns: &[String],
+    channel: &ChannelSpec,
+    only: bool,
+) -> Option<KernelSpec> {
     let ChannelSpec { mode, buffer_size, tracefile_size, tracefile_count, .. } = *channel;
+    let filters = channel.filters.iter().filter(|filter| only || filter.is_for_all_events());
     (!patterns.is_empty()).then(|| KernelSpec {
         on: patterns.to_vec(),
+        only,
+        filters: filters.cloned().collect(),
         pids: channel.pids.clone(),
         mode,
         buffer_size,
@@ -504,9 +501,6 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     };
     // Another time it goes to another folder; these processes are gone by then.
     spec.output = None;
-    if let Some(kernel) = &spec.kernel {
-        trackway_recorder::as_written(&kernel.filters, &mut spec.channels);
-    }
     let text = spec.to_toml()?;
     match arguments.output {
         Some(file) => write_file(&file, &text, arguments.force)?,

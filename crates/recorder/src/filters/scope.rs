@@ -4,7 +4,6 @@ use trackway_filter::layout::Layout;
 use trackway_filter::span::Span;
 use trackway_filter::token::{Token, tokens};
 use trackway_kernel::record::context::Context;
-use trackway_session::FilterSpec;
 
 /// Whether an expression names a context that the kernel's events have, and programs' have not.
 pub(crate) fn is_kernels(text: &str) -> bool {
@@ -15,9 +14,4 @@ pub(crate) fn is_kernels(text: &str) -> bool {
         !is_there(name) && Context::asked().any(|context| context.name == name)
     };
     tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
-}
-
-/// Whether a filter is about all events, programs' and the kernel's.
-pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
-    spec.rules() == "*"
 }

@@ -12,7 +12,6 @@ use trackway_schema::{EventDescription, Rules, glob_matches};
 use trackway_session::FilterSpec;
 
 use crate::error::RecordError;
-use crate::filters::scope::is_everyones;
 
 /// A filter about none of the kernel's events that are recorded, but perhaps about a program's.
 #[derive(Debug)]
@@ -20,6 +19,14 @@ pub(crate) struct Stray {
     pub(crate) filter: FilterSpec,
     /// Why it was meant for one of the kernel's, if it was, and what to do.
     of_kernel: Option<(String, String)>,
+}
+
+impl Stray {
+    /// Returns why it was meant for a kernel event; else the filter.
+    pub(crate) fn into_kernel_error(self) -> Result<RecordError, FilterSpec> {
+        let (why, hint) = self.of_kernel.ok_or(self.filter)?;
+        Ok(RecordError::Kernel(why, Some(hint)))
+    }
 }
 
 /// Those of the filters that are about none of the kernel's events which these patterns select.
@@ -31,7 +38,8 @@ pub(crate) fn strays(
     patterns: &[String],
     filters: &[FilterSpec],
 ) -> Result<Vec<Stray>, RecordError> {
-    let named: Vec<&FilterSpec> = filters.iter().filter(|filter| !is_everyones(filter)).collect();
+    let named: Vec<&FilterSpec> =
+        filters.iter().filter(|filter| !filter.is_for_all_events()).collect();
     if named.is_empty() {
         return Ok(Vec::new());
     }
@@ -124,8 +132,7 @@ pub(crate) fn said(
     known: &[EventDescription],
     are_own: bool,
 ) -> Option<String> {
-    let is_everyones = is_everyones(filter);
-    if is_everyones || known.is_empty() || is_about_some(filter, known) {
+    if filter.is_for_all_events() || known.is_empty() || is_about_some(filter, known) {
         return None;
     }
     let near = suggestion(filter, known);

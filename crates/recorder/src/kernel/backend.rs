@@ -15,7 +15,7 @@ use crate::error::RecordError;
 use crate::kernel::bpf::{self, KernelSnapshot};
 use crate::kernel::error;
 use crate::kernel::filters::TakenFilters;
-use crate::kernel::options::KernelOptions;
+use crate::kernel::request::KernelRequest;
 use crate::kernel::tracefs::{self, ByTracefs};
 use crate::notices::Notices;
 use crate::recording::region::RegionWork;
@@ -63,20 +63,18 @@ pub(crate) enum Summary {
 impl Kernel {
     /// Prepares the recording: by the way that is wanted, or by the first one that is open.
     pub(crate) fn prepare(
-        options: &KernelOptions,
-        size_bytes: u64,
-        overwrite: bool,
+        request: &KernelRequest<'_>,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         let by_bpf = || {
-            let made = bpf::Kernel::prepare(options, size_bytes, overwrite, notices);
+            let made = bpf::Kernel::prepare(request, notices);
             made.map(|made| Self::Bpf(Box::new(made)))
         };
         let by_tracefs = || {
-            let made = ByTracefs::prepare(options, size_bytes, overwrite);
+            let made = ByTracefs::prepare(request);
             made.map(|made| Self::Tracefs(Box::new(made)))
         };
-        let made = match (options.via, probe::check()) {
+        let made = match (request.spec.via, probe::check()) {
             (Some(KernelVia::Bpf), _) | (None, Ok(())) => by_bpf()?,
             (Some(KernelVia::Tracefs), _) => by_tracefs()?,
             (None, Err(refusal)) => {
@@ -93,6 +91,7 @@ impl Kernel {
         if let Self::Tracefs(made) = &made {
             made.say_what_is_missing(notices);
         }
+        made.say_size(request.size_bytes(), notices);
         Ok(made)
     }
 
@@ -105,7 +104,7 @@ impl Kernel {
     }
 
     /// Says it where buffers are not of the size that was asked for, or not of the usual one.
-    pub(crate) fn say_size(&self, size_bytes: u64, notices: &Notices) {
+    fn say_size(&self, size_bytes: u64, notices: &Notices) {
         let (cpu_bytes, sizes) = match self {
             Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::Kernel::sizes()),
             Self::Tracefs(kernel) => (kernel.cpu_bytes(), ByTracefs::sizes()),

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use trackway_abi::session::PATH_BYTES_MAX;
+use trackway_session::protocol::ChannelStatus;
 use trackway_session::{Calibrator, Change, Line, Ticker};
 use trackway_sys::clock::monotonic_ns;
 
@@ -33,6 +34,7 @@ use crate::trace::progress_file::Live;
 use crate::window::cpu_barrier::Visits;
 use crate::window::handle::Home;
 use crate::window::settings::{ChannelSettings, SessionSettings};
+use crate::window::shared_text;
 use crate::window::{clock_line, slot};
 
 /// How often the lease is renewed, in ns.
@@ -473,4 +475,40 @@ fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
         *due = now + period;
     }
     is_due
+}
+
+impl Recording {
+    /// Whether it has a channel of class `class`.
+    pub(crate) fn has_channel(&self, class: u32) -> bool {
+        self.channels.iter().any(|channel| channel.names.class == class)
+    }
+
+    /// Adds how the channel of class `class` goes.
+    pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
+        let found = self.channels.iter().find(|channel| channel.names.class == class);
+        let Some(channel) = found else { return };
+        status.memory_bytes += channel.memory_bytes(&self.home);
+        // Anybody may write there: it says what it likes, and adds up to no more than fits.
+        let interpreters = channel.session().interpreters.load(Ordering::Relaxed);
+        status.interpreters = status.interpreters.saturating_add(interpreters.into());
+        for work in &channel.regions {
+            status.recorded = status.recorded.saturating_add(work.committed());
+            status.lost = status.lost.saturating_add(work.discarded());
+        }
+    }
+
+    /// Rules for processes of the channels that are flight recorders.
+    pub(crate) fn process_rules(&self) -> Vec<String> {
+        let flight = self.channels.iter().filter(|channel| channel.is_overwriting());
+        flight.map(|channel| shared_text::process_rules(channel.session())).collect()
+    }
+
+    /// How often programs have asked for a snapshot.
+    pub(crate) fn snapshot_requests(&self) -> u32 {
+        let requests = |session: &trackway_abi::session::Session| {
+            session.snapshot_requests.load(Ordering::Relaxed)
+        };
+        let of_all = self.channels.iter().map(|channel| requests(channel.session()));
+        of_all.fold(0, u32::wrapping_add)
+    }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
-use trackway_session::protocol::{Answer, ChannelStatus, Counts, Refusal, Status};
+use trackway_session::protocol::{Answer, ChannelStatus, Counts, Notice, Refusal, Status};
 use trackway_session::{ChannelSpec, KernelSpec, Reserve, SessionSpec};
 use trackway_sys::wait::Awaited;
 
@@ -21,6 +21,7 @@ use crate::common::numbers::Counted;
 use crate::control::server::Server;
 use crate::error::RecordError;
 use crate::kernel::backend::Draining;
+use crate::kernel::filters::routing::user_filters;
 use crate::notices::Notices;
 use crate::session::windows::Parts;
 use crate::summary::Summary;
@@ -40,7 +41,8 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// A channel as this recorder makes it; writers are let in if it is to `record`.
+    /// A channel as this recorder makes it, beside these kernel events; writers are let in if it
+    /// is to `record`.
     ///
     /// # Errors
     ///
@@ -48,12 +50,14 @@ impl Making {
     pub(crate) fn settings(
         self,
         spec: &ChannelSpec,
+        kernel: Option<&KernelSpec>,
         record: bool,
     ) -> Result<ChannelSettings, RecordError> {
         let Self { thrifty, reserve } = self;
         let settings = ChannelSettings::of(spec, record)?;
         let buffers = settings.buffers.reserved_by(reserve);
-        Ok(ChannelSettings { buffers, thrifty, reserve, ..settings })
+        let filters = user_filters(&spec.filters, kernel);
+        Ok(ChannelSettings { buffers, thrifty, reserve, filters, ..settings })
     }
 }
 
@@ -202,18 +206,6 @@ impl Desk {
         self.server = None;
     }
 
-    /// Ends, because of something that nobody asked for; who has asked is told that it has ended.
-    pub(crate) fn lose(&mut self, why: &Refusal, notices: &Notices) {
-        self.machine.lose(why);
-        self.take_requests();
-        while let Some(effect) = self.next_effect(&mut None, notices) {
-            if effect.has_outcome() {
-                self.machine.done(Outcome::Failed(why.clone()));
-            }
-        }
-        self.close();
-    }
-
     fn answer(&mut self, client: u64, answer: &Answer) {
         if let Some(server) = &mut self.server {
             server.answer(client, answer);
@@ -227,19 +219,20 @@ impl Desk {
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         let parts = parts.ok_or(RecordError::Lost("it has ended"))?;
+        let kernel = self.machine.spec().kernel.as_ref();
         match effect {
             Effect::Add { channel, record } => {
-                let settings = self.making.settings(&channel.spec, record)?;
+                let settings = self.making.settings(&channel.spec, kernel, record)?;
                 parts.add_channel(&settings, channel.class, notices)?;
             }
             Effect::Replace { old, channel, record } => {
-                let settings = self.making.settings(&channel.spec, record)?;
+                let settings = self.making.settings(&channel.spec, kernel, record)?;
                 parts.replace_channel(old, &settings, channel.class, notices)?;
             }
             Effect::End { class } => parts.end_channel(class, notices)?,
             Effect::SetRules { class, rules } => parts.set_rules(class, &rules, notices)?,
             Effect::SetFilters { class, filters } => {
-                parts.set_filters(class, &filters, notices)?;
+                parts.set_filters(class, &user_filters(&filters, kernel), notices)?;
             }
             Effect::SetProcesses { class, spec } => {
                 parts.set_processes(class, &processes::rules_text(&spec)?, notices)?;
@@ -401,9 +394,9 @@ impl Desk {
     }
 }
 
-/// How a session ended, with what was `said` of it.
-pub(crate) fn ended(summary: &Summary, said: &Notices) -> Outcome {
-    Outcome::Ended(Box::new(Counts { notices: said.all(), ..counts_of(summary) }))
+/// Returns how a session ended, with what was reported of it.
+pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
+    Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
 
 /// Why a session did not end whole.

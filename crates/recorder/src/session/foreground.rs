@@ -1,25 +1,21 @@
-//! `trackway record -- CMD`, from start to end.
+//! The recorder of `trackway record -- CMD`: it records a command from its start to its end.
 //!
-//! Accepts the requests of a background session ([`Desk`]) if its control socket can be opened;
-//! without requests nothing changes.
-//!
-//! Longer than 600 lines: the order of the steps, from the command's start to the summary, is the
-//! argument, and a reader follows it in one file.
+//! It takes requests as sessions in the background do, where its control socket can be opened.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use trackway_session::machine::{Effect, Outcome};
+use trackway_session::machine::Planned;
 use trackway_session::protocol::Refusal;
-use trackway_session::{SessionSpec, Tracefiles};
+use trackway_session::{KernelSpec, Mode, SessionSpec};
 use trackway_sys::file::Fd;
-use trackway_sys::signal::{self, SignalReader, SignalSet};
-use trackway_sys::wait::{self, Awaited};
+use trackway_sys::signal::{SignalReader, SignalSet};
+use trackway_sys::wait::Awaited;
+use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
 use crate::command::descendants::{self, Watch};
@@ -28,34 +24,56 @@ use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::diagnosis::{Reason, unmatched_patterns};
 use crate::error::{RecordError, io_error};
-use crate::filters::check;
-use crate::filters::publish::known;
 use crate::kernel::backend::{Draining, Kernel};
+use crate::kernel::filters::routing::{route_filters, stray_filters};
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
+use crate::session::background::record_kernel;
 use crate::session::command_checks::{
     check_filters, patterns_of, warn_of_rules, warn_of_the_static,
 };
-use crate::session::controller::{self, Desk};
+use crate::session::controller::{Desk, Making};
+use crate::session::driver::{Driver, Host, SessionEnd, user_only_filters};
 use crate::session::end_signals::{Ending, Verdict};
-use crate::session::record_options::RecordOptions;
 use crate::session::run_as::Account;
+use crate::session::run_options::RunOptions;
 use crate::session::silence_watch::Silence;
 use crate::session::status_line::Progress;
-use crate::session::summary_file::RunResult;
-use crate::session::suspend_check::Pause;
 use crate::session::windows::Parts;
+use crate::summary;
 use crate::summary::shortfall::SizeSource;
-use crate::summary::{self, Summary};
-use crate::trace::folder::Place;
 use crate::trace::layout;
 use crate::trace::prepare::{self, Older};
 use crate::window::handle::Home;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// How often it is looked what happens once nothing is recorded any more, in ns.
+/// The time between two looks at a command that is not recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
+
+/// Checks the sizes of a specification's channels.
+fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
+    for channel in &spec.channels {
+        channel.tracefiles().check(&channel.plan()?, channel.mode)?;
+    }
+    Ok(())
+}
+
+/// Rejects a specification that names processes whose kernel events are recorded: those of the
+/// command are.
+fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
+    if kernel.pids.is_empty() {
+        return Ok(());
+    }
+    let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
+    let hint = "trackway session load records them, in the background".to_owned();
+    Err(RecordError::Kernel(why.into(), Some(hint)))
+}
+
+/// Returns true if everything that is recorded overwrites what is older.
+fn is_overwriting(spec: &SessionSpec) -> bool {
+    spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
+}
 
 /// The rules of all channels.
 fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
@@ -63,158 +81,125 @@ fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
     if rules.contains(&"*") { "*".into() } else { rules.join("\n") }
 }
 
-/// Records a command from its start to its end. Errors of the recording itself, once the command
-/// runs, are said and do not change how the command ends.
-pub fn record(options: &RecordOptions, notices: &Notices) -> Result<CommandEnd, RecordError> {
-    let strays = options.strays()?;
-    let (mut kernel, account) = options.begin_as_root(notices)?;
+/// Records a command from its start to its end; without a command, kernel events until a signal.
+/// Returns how the command ended. Errors of the recording, once the command runs, are reported and
+/// do not change how it ends.
+///
+/// # Errors
+///
+/// If the recording cannot begin, or the command cannot be started.
+pub fn record(
+    spec: SessionSpec,
+    options: &RunOptions,
+    quiet: bool,
+) -> Result<CommandEnd, RecordError> {
+    if options.command.is_empty() {
+        return record_kernel(spec, options, quiet).map(|()| CommandEnd::Exited(0));
+    }
+    record_command(spec, options, Notices::new(quiet))
+}
+
+fn record_command(
+    mut spec: SessionSpec,
+    options: &RunOptions,
+    notices: Notices,
+) -> Result<CommandEnd, RecordError> {
+    check_sizes(&spec)?;
+    route_filters(&mut spec)?;
+    spec.kernel.as_ref().map_or(Ok(()), check_kernel_scope)?;
+    let strays = if options.is_from_file { Vec::new() } else { stray_filters(&spec)? };
+    let (kernel, account) = options.acquire_privileged(&spec, &notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let summary_file = options.summary_file()?;
-    let of_kernel = options.kernel_spec(kernel.as_ref());
-    let (specs, making) = (options.specs_beside(kernel.as_ref())?, options.making());
-    let settings = specs.iter().map(|spec| making.settings(spec, true));
+    let making = Making { thrifty: false, reserve: options.reserve };
+    let of_kernel = spec.kernel.as_ref();
+    let settings = spec.channels.iter().map(|channel| making.settings(channel, of_kernel, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
-    let asks_programs = specs.iter().flat_map(|spec| &spec.filters).any(|filter| {
-        !kernel.as_ref().is_some_and(|kernel: &Kernel| kernel.filters().has_any(filter))
-    });
     let mut found = Found::look_up(&options.command)?;
     found.environment = account.map(Account::environment).unwrap_or_default();
-    let programs = match options.is_kernels_alone() {
-        true => None,
-        false => Some((Home::open_or_make(notices)?, launch::libraries(&options.helpers)?)),
+    let (home, libraries) = match spec.is_kernels_alone() {
+        true => (None, None),
+        false => {
+            let home = Home::open_or_make(&notices)?;
+            (Some(home), Some(launch::libraries(&options.helpers)?))
+        }
     };
-    let window = programs.as_ref().map(|(home, _)| (*home.window(), home.path.clone()));
-    let asked = (strays, kernel.as_ref().map(Kernel::filters));
-    if let Some((home, libraries)) = &programs {
-        check_filters(&mut channels, asked, (&found, libraries), home.window(), notices)?;
+    let window = home.as_ref().map(|home| (*home.window(), home.path.clone()));
+    let mut has_warned = false;
+    if let (Some(home), Some(libraries)) = (&home, &libraries) {
+        let filters = (strays, kernel.as_ref().map(Kernel::filters));
+        check_filters(&mut channels, filters, (&found, libraries), home.window(), &notices)?;
     }
-    kernel.iter().for_each(|kernel| kernel.filters().say(notices));
-    in_passing::settle(notices);
-    let warned = programs.as_ref().is_some_and(|(home, libraries)| {
-        warn_of_the_static(&found, kernel.is_some(), notices);
-        warn_of_rules(&rules, &found, libraries, home, notices)
-    });
+    kernel.iter().for_each(|kernel| kernel.filters().say(&notices));
+    in_passing::settle(&notices);
+    if let (Some(home), Some(libraries)) = (&home, &libraries) {
+        warn_of_the_static(&found, kernel.is_some(), &notices);
+        has_warned = warn_of_rules(&rules, &found, libraries, home, &notices);
+    }
+    let token = u64::from_le_bytes(crate::random::random()?).max(1);
+    let (mut driver, output) = prepare_driver(spec, making, token, notices)?;
+    let blocked = Received::all().block();
+    let reader = SignalReader::new(&Received::all())
+        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno).into()));
+    let mut recorder = ForegroundRecorder {
+        options,
+        output,
+        rules,
+        has_warned,
+        token,
+        reader: reader.inspect_err(|_| blocked.make_current())?,
+        blocked,
+        refused_before: window.as_ref().map_or(0, |(window, _)| refused(window)),
+        window,
+        start: Some(Start { home, channels, kernel, found, libraries, ignores_size_limit }),
+        command: None,
+        cause: None,
+        is_interrupted: Cell::new(false),
+        names: Vec::new(),
+        in_table: HashSet::new(),
+    };
+    let recorded = driver.run(&mut recorder);
+    let ended = recorder.end_command(recorded, &mut driver);
+    // What came last must not end us now.
+    while Received::next(&recorder.reader).is_some() {}
+    recorder.blocked.make_current();
+    if let (Some(file), Ok(_)) = (summary_file, &ended) {
+        file.write(&driver.result, &driver.notices);
+    }
+    ended
+}
 
-    let (output, mut room) = match &options.output {
+/// Prepares the folder of the trace, and the control socket. Returns the folder as it was named,
+/// too.
+fn prepare_driver(
+    spec: SessionSpec,
+    making: Making,
+    token: u64,
+    notices: Notices,
+) -> Result<(Driver, PathBuf), RecordError> {
+    let (output, room) = match &spec.output {
         Some(output) => (output.clone(), prepare::prepare_session(output, Older::Goes)?),
         None => prepare::prepare_new("")?,
     };
-    let (path, place) = (room.path.clone(), room.place());
-    let token = u64::from_le_bytes(crate::random::random()?).max(1);
     let name = format!("record-{}", std::process::id());
     let mut server = open_server(&name);
     let session = SessionSettings {
         name: if server.is_some() { name.clone() } else { String::new() },
         token: Some(token),
         uuid: crate::random::random_uuid()?,
-        path: path.clone(),
+        path: room.path.clone(),
     };
     if let Some(server) = &mut server {
         // Without it, who finds the name of a dead recorder does not know its trace.
-        let _ = server.keep(Identity { uuid: session.uuid, folder: path.clone() });
+        let _ = server.keep(Identity { uuid: session.uuid, folder: room.path.clone() });
     }
-    let refused_before = window.as_ref().map_or(0, |(window, _)| refused(window));
-    let (home, libraries) = programs.unzip();
-    let what = Command {
-        found: &found,
-        libraries: libraries.as_deref(),
-        ignores_size_limit,
-        tracefiles: options.tracefiles,
-    };
-    let started = start(home, (&session, &place, channels), &what, &mut kernel);
-    let Started { reader, before, parts, child, pause, kernel } = started.inspect_err(|_| {
-        // Whoever had a folder keeps an empty one; ours goes. First the kernel's part: its open
-        // files may be those that there are too many of.
-        drop(kernel.take());
-        ["ust", layout::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
-        room.remove_new();
-    })?;
-    parts.tell_given_up(notices);
-    if let Some(moved) = room.settle() {
-        notices.say(format_args!("the earlier trace is now {}", moved.display()));
-    }
-    let folder = std::path::absolute(&output).unwrap_or_else(|_| path.clone());
-    let spec = SessionSpec {
-        name,
-        output: Some(folder.clone()),
-        kernel: of_kernel,
-        channels: specs,
-        ..SessionSpec::default()
-    };
-    let mut desk = Desk::new(spec, server, session, (folder.clone(), place), making);
+    let folder = std::path::absolute(&output).unwrap_or_else(|_| room.path.clone());
+    let spec = SessionSpec { name, output: Some(folder.clone()), ..spec };
+    let mut desk = Desk::new(spec, server, session, (folder, room.place()), making);
     desk.is_foreground = true;
-    desk.kernel = kernel;
-    let live = Live {
-        notices,
-        reader,
-        output: &output,
-        options,
-        rules: &rules,
-        warned,
-        asks_programs,
-        token,
-        window,
-        refused_before,
-        result: RefCell::new(RunResult::new(folder)),
-    };
-    let descendants = Watch::begin(child.id());
-    let end = live.run(Traced {
-        desk,
-        parts: Some(parts),
-        child,
-        descendants,
-        pause,
-        ending: Ending::default(),
-    });
-    // What came last must not end us now.
-    while Received::next(&live.reader).is_some() {}
-    before.make_current();
-    drop(room);
-    if let Some(file) = summary_file {
-        file.write(&live.result.borrow(), notices);
-    }
-    end
-}
-
-/// What is there once the command runs.
-struct Started {
-    reader: SignalReader,
-    /// Signals that were blocked before.
-    before: SignalSet,
-    parts: Parts,
-    child: Child,
-    pause: Pause,
-    kernel: Option<Draining>,
-}
-
-/// A command that is to be started.
-struct Command<'a> {
-    found: &'a Found,
-    /// None: it is run as without us.
-    libraries: Option<&'a [PathBuf]>,
-    ignores_size_limit: bool,
-    /// Of the kernel's streams.
-    tracefiles: Tracefiles,
-}
-
-impl Command<'_> {
-    /// Starts it; its process enters the scope of the kernel's events.
-    fn start(
-        &self,
-        token: u64,
-        signals: SignalSet,
-        kernel: Option<&Draining>,
-    ) -> Result<Child, RecordError> {
-        let as_before = AsBefore {
-            signals,
-            ignores_size_limit: self.ignores_size_limit,
-            files_limit: kernel.and_then(Draining::files_limit),
-        };
-        let entrance = kernel.and_then(Draining::entrance);
-        self.found.start(token, self.libraries, as_before, entrance)
-    }
+    Ok((Driver::new(desk, notices, room), output))
 }
 
 /// Where it is asked and told by this name; none if it cannot be, which is no reason not to record.
@@ -228,152 +213,266 @@ pub fn is_name_of_record(name: &str) -> bool {
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
-/// Begins to record, then starts the command. Without a window, nothing of programs is recorded.
-fn start(
-    home: Option<Home>,
-    (session, place, channels): (&SessionSettings, &Arc<Place>, Vec<(ChannelSettings, u32)>),
-    command: &Command<'_>,
-    kernel: &mut Option<Kernel>,
-) -> Result<Started, RecordError> {
-    let signals = Received::all();
-    let before = signals.block();
-    let token = session.token.unwrap_or_default();
-    let started = SignalReader::new(&signals)
-        .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno).into()))
-        .and_then(|reader| {
-            let session = (session.clone(), Arc::clone(place));
-            let parts = match home {
-                Some(home) => Parts::begin_own(home, session, channels, false)?,
-                None => Parts::begin_without(session)?,
-            };
-            Ok((reader, parts))
-        })
-        .and_then(|(reader, mut parts)| {
-            parts.keep_flight_recorders();
-            let pause = Pause::new();
-            let begin = |kernel: Kernel| {
-                kernel.begin(place, parts.realtime_offset_ns(), command.tracefiles)
-            };
-            let started = kernel.take().map(begin).transpose().and_then(|kernel| {
-                let child = command.start(token, before, kernel.as_ref())?;
-                Ok((child, kernel))
-            });
-            match started {
-                Ok((child, kernel)) => Ok(Started { reader, before, parts, child, pause, kernel }),
-                Err(error) => {
-                    parts.finish(&Notices::new(true), &|| false)?;
-                    Err(error)
-                }
-            }
-        });
-    if started.is_err() {
-        before.make_current();
-    }
-    started
-}
-
 /// Events that found no place in the window, since it was made.
 fn refused(window: &Window) -> u32 {
     window.header().events_refused.load(Ordering::Relaxed)
 }
 
-/// A recording whose command runs.
-struct Live<'a> {
-    notices: &'a Notices,
-    reader: SignalReader,
-    output: &'a PathBuf,
-    options: &'a RecordOptions,
-    rules: &'a str,
-    warned: bool,
-    /// Whether there are filters that are not about the kernel's events.
-    asks_programs: bool,
-    token: u64,
-    /// Where programs are recorded, and its path.
-    window: Option<(Window, PathBuf)>,
-    /// Of the window, before the command could register its events.
-    refused_before: u32,
-    /// How it went.
-    result: RefCell<RunResult>,
+/// What is needed to start the command, and to record it from then on.
+struct Start {
+    /// `None`: no user events are recorded.
+    home: Option<Home>,
+    channels: Vec<(ChannelSettings, u32)>,
+    kernel: Option<Kernel>,
+    found: Found,
+    /// `None`: the command is run without the library.
+    libraries: Option<Vec<PathBuf>>,
+    ignores_size_limit: bool,
 }
 
-/// The command, and what is recorded of it.
-struct Traced {
-    desk: Desk,
-    /// None once somebody has ended the recording before the command.
-    parts: Option<Parts>,
+impl Start {
+    /// Starts the command; its process enters the scope of the kernel events.
+    fn start(
+        &self,
+        token: u64,
+        signals: SignalSet,
+        kernel: Option<&Draining>,
+    ) -> Result<Child, RecordError> {
+        let as_before = AsBefore {
+            signals,
+            ignores_size_limit: self.ignores_size_limit,
+            files_limit: kernel.and_then(Draining::files_limit),
+        };
+        let entrance = kernel.and_then(Draining::entrance);
+        self.found.start(token, self.libraries.as_deref(), as_before, entrance)
+    }
+}
+
+/// The traced command, while it runs.
+struct TracedCommand {
     child: Child,
+    /// Becomes readable when it ends; `None`: there was no descriptor left.
+    process: Option<Fd>,
     descendants: Watch,
-    pause: Pause,
-    /// What signals have asked for.
+    /// Signals that have asked for an end.
     ending: Ending,
+    status: Progress,
+    silence: Silence,
 }
 
-/// What ended while it was watched.
-enum Watched {
+impl TracedCommand {
+    fn new(child: Child, window: Option<Window>, has_kernel: bool) -> Self {
+        Self {
+            process: wait::process_fd(child.id()).ok(),
+            descendants: Watch::begin(child.id()),
+            child,
+            ending: Ending::default(),
+            status: Progress::new(),
+            // A user who wants kernel events may want no others.
+            silence: Silence::new(window).only_if(!has_kernel),
+        }
+    }
+
+    /// Passes signals on to the command, and takes note of those that ask for an end.
+    fn forward(&mut self, reader: &SignalReader) {
+        while let Some(received) = Received::next(reader) {
+            if let Some(forwarded) = received.forwarded() {
+                // The command may have ended; it is waited for only later.
+                let _ = signal::send(self.child.id(), forwarded);
+            }
+            self.ending.receive(received, Instant::now());
+        }
+    }
+
+    /// Returns true if it has ended; `process` has been waited for.
+    fn has_ended(&mut self, process: Option<&Awaited>) -> bool {
+        match process {
+            Some(process) => process.is_ready(),
+            None => self.child.try_wait().is_ok_and(|status| status.is_some()),
+        }
+    }
+}
+
+/// The reason for which the recording ends, other than a request or an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The command has ended.
     Command,
-    /// The recording, by this signal: the command goes on.
+    /// This signal: the command goes on.
     Signal(i32),
 }
 
-impl Live<'_> {
-    fn run(&self, mut traced: Traced) -> Result<CommandEnd, RecordError> {
-        let watched = self.watch(&mut traced);
-        self.notices.clear_status();
-        match watched {
-            Ok(Watched::Command) => {}
-            Ok(Watched::Signal(signal)) => {
-                self.finish_without(signal, &mut traced);
-                return Ok(CommandEnd::Exited(launch::status_of_signal(signal)));
+/// The host of a session with a command.
+struct ForegroundRecorder<'a> {
+    options: &'a RunOptions,
+    /// The folder of the trace, as the user named it.
+    output: PathBuf,
+    rules: String,
+    /// Whether a warning about the rules was given.
+    has_warned: bool,
+    token: u64,
+    reader: SignalReader,
+    /// Signals that were blocked before.
+    blocked: SignalSet,
+    /// The window where user events are recorded, and its path.
+    window: Option<(Window, PathBuf)>,
+    /// Events that the window had refused before the command could register its own.
+    refused_before: u32,
+    start: Option<Start>,
+    command: Option<TracedCommand>,
+    cause: Option<Cause>,
+    /// Whether a signal has interrupted the end of the recording.
+    is_interrupted: Cell<bool>,
+    /// Names of the events of the session, and processes that have or had the library, as they were
+    /// before the window was left.
+    names: Vec<String>,
+    in_table: HashSet<u32>,
+}
+
+impl Host for ForegroundRecorder<'_> {
+    fn begin(&mut self, driver: &mut Driver, _: &[Planned], _: bool) -> Result<(), RecordError> {
+        let Some(mut start) = self.start.take() else { return Err(RecordError::Lost("it began")) };
+        let session = (driver.desk.session.clone(), driver.room.place());
+        let mut parts = match start.home.take() {
+            Some(home) => {
+                Parts::begin_own(home, session, std::mem::take(&mut start.channels), false)?
             }
+            None => Parts::begin_without(session)?,
+        };
+        parts.keep_flight_recorders();
+        let (token, blocked) = (self.token, self.blocked);
+        let window = self.window.as_ref().map(|(window, _)| *window);
+        let command = &mut self.command;
+        let kernel = start.kernel.take();
+        driver.enter(parts, kernel, |kernel| {
+            let child = start.start(token, blocked, kernel)?;
+            *command = Some(TracedCommand::new(child, window, kernel.is_some()));
+            Ok(())
+        })
+    }
+
+    fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>) {
+        if begun.is_err() {
+            // A folder that was there before stays, empty.
+            let place = driver.room.place();
+            ["ust", layout::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
+            driver.room.remove_new();
+        }
+    }
+
+    fn poll(&mut self, driver: &mut Driver) -> u64 {
+        let (notices, is_followed) = (&driver.notices, driver.desk.is_followed());
+        driver.desk.attend_kernel(notices);
+        let (Some(parts), Some(command)) = (&mut driver.parts, &mut self.command) else {
+            return UNRECORDED_PERIOD_NS;
+        };
+        parts.set_followed(is_followed);
+        let period_ns = match parts.tick(notices) {
+            Ok(period_ns) => period_ns,
             Err(error) => {
-                self.notices.say(format_args!("{error}"));
-                // Nobody looks at the desk any more.
-                traced.desk.lose(&Refusal::from(&error), self.notices);
+                notices.clear_status();
+                notices.say(format_args!("{error}"));
+                driver.end();
+                return 0;
+            }
+        };
+        if let Some(recording) = parts.own() {
+            let channels = &driver.desk.machine.spec().channels[..];
+            command.silence.explain((&recording.totals(), channels), command.child.id(), notices);
+            if notices.wants_status() {
+                command.status.show(notices, recording);
             }
         }
-        // Known to have ended, unless recording ended first: then the command goes on without us.
-        let status = traced.child.wait().map_err(RecordError::io("wait for", "the command"))?;
-        let end = launch::end_of(status);
-        self.result.borrow_mut().command = Some(end);
-        let mut kernel = traced.desk.kernel.take();
-        kernel.iter_mut().for_each(Draining::stop);
-        if let Some(parts) = traced.parts.take() {
-            self.say_alive();
-            self.finish(parts, &mut traced.descendants, kernel);
-        } else {
-            self.finish_kernel(kernel, false);
+        let period_ns =
+            if command.process.is_none() { period_ns.min(UNRECORDED_PERIOD_NS) } else { period_ns };
+        period_ns.min(command.ending.due_in_ns(Instant::now()))
+    }
+
+    fn awaited(&self) -> Vec<Awaited> {
+        let process = self.command.iter().filter_map(|command| command.process.as_ref());
+        let files = std::iter::once(self.reader.fd().raw()).chain(process.map(Fd::raw));
+        files.map(Awaited::readable).collect()
+    }
+
+    fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool {
+        let Some(command) = &mut self.command else { return false };
+        command.forward(&self.reader);
+        if command.has_ended(awaited.get(1)) {
+            self.cause = Some(Cause::Command);
+            return true;
         }
-        traced.desk.lose(&Refusal::new("the command has ended"), self.notices);
-        traced.pause.say(self.notices);
+        match command.ending.verdict(Instant::now()) {
+            Verdict::GoOn => false,
+            Verdict::Warn(signal, left) => {
+                driver.notices.say(format_args!(
+                    "the command still runs after {}: the recording ends without it in {} s, or \
+                     at the next such signal",
+                    Received::name_of(signal),
+                    left.as_secs_f64().ceil()
+                ));
+                false
+            }
+            Verdict::End(signal) => {
+                self.cause = Some(Cause::Signal(signal));
+                true
+            }
+        }
+    }
+
+    fn prepare_end(&mut self, driver: &Driver, parts: &Parts) {
+        if self.cause == Some(Cause::Command) {
+            self.report_alive(&driver.notices);
+        }
+        if self.cause.is_some() {
+            // Only those that come from now on interrupt the end.
+            while Received::next(&self.reader).is_some() {}
+        }
+        self.names = parts.own().map(Recording::event_names).unwrap_or_default();
+        let window = self.window.as_ref().map(|(window, _)| window);
+        self.in_table = window.map(descendants::in_table).unwrap_or_default();
+    }
+
+    fn is_interrupted(&self) -> bool {
+        // Otherwise signals are for the command, which goes on.
+        while self.cause.is_some()
+            && let Some(received) = Received::next(&self.reader)
+        {
+            self.is_interrupted.set(self.is_interrupted.get() | received.interrupts());
+        }
+        self.is_interrupted.get()
+    }
+
+    fn report_end(&mut self, driver: &Driver, end: &SessionEnd) {
+        let (spec, notices) = (driver.spec(), &driver.notices);
+        let is_kernel_only = end.is_kernel_only(spec)
+            && !self.options.is_from_file
+            && self.options.helpers.is_empty();
+        if !is_kernel_only {
+            end.user.say(notices, &self.output, is_overwriting(spec));
+        }
+        if let Some(command) = &mut self.command {
+            command.descendants.finish().say(&self.in_table, notices);
+        }
+        if self.is_interrupted.get() {
+            notices.say(format_args!("interrupted: not everything was written"));
+            notices.hint(format_args!("trackway recover completes it"));
+        }
+        self.report_unmatched(notices);
+        self.report_user_events(spec, end, notices);
+        end.report_kernel(is_kernel_only.then_some(self.output.as_path()), notices);
+        driver.pause.say(notices);
         if let Some((window, path)) = &self.window {
             let refused = refused(window).saturating_sub(self.refused_before);
-            summary::say_refused(self.notices, refused, path);
+            summary::say_refused(notices, refused, path);
         }
-        Ok(end)
     }
+}
 
-    /// Ends the recording because this signal has asked for it, and the command does not end: it
-    /// is left alone, because a tracer does not end what it traces.
-    fn finish_without(&self, signal: i32, traced: &mut Traced) {
-        let mut kernel = traced.desk.kernel.take();
-        kernel.iter_mut().for_each(Draining::stop);
-        match traced.parts.take() {
-            Some(parts) => self.finish(parts, &mut traced.descendants, kernel),
-            None => self.finish_kernel(kernel, false),
-        }
-        let why = format!("{} has ended the recording", Received::name_of(signal));
-        traced.desk.lose(&Refusal::new(why.as_str()), self.notices);
-        traced.pause.say(self.notices);
-        self.notices.say(format_args!(
-            "{why}: the command (process {}) goes on, and is not recorded",
-            traced.child.id()
-        ));
-    }
-
-    fn say_alive(&self) {
+impl ForegroundRecorder<'_> {
+    fn report_alive(&self, notices: &Notices) {
         let alive = descendants::holding(self.token);
         if alive > 0 {
-            self.notices.say(format_args!(
+            notices.say(format_args!(
                 "{alive} process{} of the command still run{}; recording ends with the command",
                 if alive == 1 { "" } else { "es" },
                 if alive == 1 { "s" } else { "" },
@@ -381,243 +480,96 @@ impl Live<'_> {
         }
     }
 
-    /// Ends the recording of the kernel's events. What is left of them is nowhere else: there is
-    /// nothing to recover.
-    fn finish_kernel(&self, kernel: Option<Draining>, is_alone: bool) {
-        let Some(kernel) = kernel else { return };
-        kernel.say_news(self.notices);
-        let folder = is_alone.then_some(self.output.as_path());
-        let summary = kernel.finish();
-        summary.say(folder, self.notices);
-        self.result.borrow_mut().note_kernel(&summary);
-    }
-
-    /// Whether there is nothing to say of programs' events: nobody asked for some, and there are
-    /// none.
-    fn is_kernels_alone(&self, summary: &Summary) -> bool {
-        let is_asked = !self.options.patterns.is_empty()
-            || self.asks_programs
-            || !self.options.channels.is_empty()
-            || !self.options.helpers.is_empty();
-        self.options.kernel.is_some() && !is_asked && summary.is_nothing()
-    }
-
-    /// Ends the recording when the command has ended.
-    fn finish(&self, parts: Parts, descendants: &mut Watch, kernel: Option<Draining>) {
-        let names = parts.own().map(Recording::event_names).unwrap_or_default();
-        let again = Cell::new(false);
-        let interrupted = || {
-            while let Some(received) = Received::next(&self.reader) {
-                again.set(again.get() | received.interrupts());
-            }
-            again.get()
-        };
-        while Received::next(&self.reader).is_some() {}
-        let in_table = self.in_table();
-        let is_alone = match parts.finish(self.notices, &interrupted) {
-            Ok(summary) => {
-                self.note(&summary);
-                self.say(&summary, &names, (descendants, &in_table), again.get());
-                self.is_kernels_alone(&summary)
-            }
-            Err(error) => {
-                self.say_unfinished(&error);
-                false
-            }
-        };
-        self.finish_kernel(kernel, is_alone);
-    }
-
-    /// Keeps how the recording of programs went.
-    fn note(&self, summary: &Summary) {
-        self.result.borrow_mut().programs = Some(summary.clone());
-    }
-
-    /// Processes that have the library, or had it: before anybody gives up their places.
-    fn in_table(&self) -> HashSet<u32> {
-        self.window.as_ref().map(|(window, _)| descendants::in_table(window)).unwrap_or_default()
-    }
-
-    /// Says why the trace is not complete, and what helps.
-    fn say_unfinished(&self, error: &RecordError) -> Refusal {
-        let refusal = controller::unfinished(error);
-        self.notices.say(format_args!("the trace is not complete: {error}"));
-        if let Some(hint) = &refusal.hint {
-            self.notices.hint(format_args!("{hint}"));
-        }
-        refusal
-    }
-
-    /// Ends the recording because somebody wants it to: a tracer does not end what it traces. What
-    /// signals are for is the command's.
-    fn finish_early(&self, traced: &mut Traced, has_ended: bool) -> Outcome {
-        let Some(parts) = traced.parts.take() else {
-            return Outcome::Failed(Refusal::new("it has ended"));
-        };
-        let mut kernel = traced.desk.kernel.take();
-        kernel.iter_mut().for_each(Draining::stop);
-        self.notices.clear_status();
-        let names = parts.own().map(Recording::event_names).unwrap_or_default();
-        let in_table = self.in_table();
-        let outcome = match parts.finish(self.notices, &|| false) {
-            Ok(summary) => {
-                self.note(&summary);
-                self.say(&summary, &names, (&mut traced.descendants, &in_table), false);
-                let said = Notices::kept();
-                if !self.is_kernels_alone(&summary) {
-                    summary.say(&said, self.output, self.options.is_overwriting());
-                }
-                controller::ended(&summary, &said)
-            }
-            Err(error) => Outcome::Failed(self.say_unfinished(&error)),
-        };
-        self.finish_kernel(kernel, false);
-        if !has_ended {
-            let name = &traced.desk.machine.spec().name;
-            self.notices.say(format_args!(
-                "session {name} was destroyed: the command goes on, and is not recorded"
-            ));
-        }
-        outcome
-    }
-
-    /// Records until the command has ended, or the recording is to end without it; does what is
-    /// asked for meanwhile.
-    fn watch(&self, traced: &mut Traced) -> Result<Watched, RecordError> {
-        let process = wait::process_fd(traced.child.id()).map_err(cannot_watch)?;
-        let mut status = Progress::new();
-        let mut silence = self.silence();
-        self.attend(traced, false);
-        loop {
-            let has_ended = self.wait(traced, &process)?;
-            if traced.parts.is_some() {
-                traced.pause.look(self.notices);
-            }
-            traced.desk.attend_kernel(self.notices);
-            while let Some(received) = Received::next(&self.reader) {
-                if let Some(forwarded) = received.forwarded() {
-                    // The command may have ended; it is waited for only later.
-                    let _ = signal::send(traced.child.id(), forwarded);
-                }
-                traced.ending.receive(received, Instant::now());
-            }
-            if traced.desk.take_requests() {
-                self.attend(traced, has_ended);
-                // What takes long of it keeps the lease.
-                traced.pause.look_away();
-            }
-            if has_ended {
-                return Ok(Watched::Command);
-            }
-            match traced.ending.verdict(Instant::now()) {
-                Verdict::GoOn => {}
-                Verdict::Warn(signal, left) => self.notices.say(format_args!(
-                    "the command still runs after {}: the recording ends without it in {} s, or \
-                     at the next such signal",
-                    Received::name_of(signal),
-                    left.as_secs_f64().ceil()
-                )),
-                Verdict::End(signal) => return Ok(Watched::Signal(signal)),
-            }
-            let Some(recording) = traced.parts.as_ref().and_then(Parts::own) else { continue };
-            let channels = &traced.desk.machine.spec().channels[..];
-            silence.explain((&recording.totals(), channels), traced.child.id(), self.notices);
-            if self.notices.wants_status() {
-                status.show(self.notices, recording);
-            }
-        }
-    }
-
-    fn silence(&self) -> Silence {
-        let window = self.window.as_ref().map(|(window, _)| *window);
-        // Who wants the kernel's events may want no others.
-        Silence::new(window).only_if(self.options.kernel.is_none())
-    }
-
-    /// One look at what is recorded, and a wait until the next. Whether the command has ended.
-    fn wait(&self, traced: &mut Traced, process: &Fd) -> Result<bool, RecordError> {
-        let desk = &mut traced.desk;
-        let period_ns = match &mut traced.parts {
-            Some(parts) => {
-                parts.set_followed(desk.is_followed());
-                parts.tick(self.notices)?
-            }
-            None => UNRECORDED_PERIOD_NS,
-        };
-        let period_ns = if desk.has_requests() { 0 } else { period_ns };
-        let period_ns = period_ns.min(traced.ending.due_in_ns(Instant::now()));
-        let own = [process.raw(), self.reader.fd().raw()].map(Awaited::readable);
-        let mut awaited: Vec<Awaited> = own.into_iter().chain(desk.awaited()).collect();
-        wait::any(&mut awaited, period_ns).map_err(cannot_watch)?;
-        Ok(awaited[0].is_ready())
-    }
-
-    /// Does what was asked for.
-    fn attend(&self, traced: &mut Traced, has_ended: bool) {
-        while let Some(effect) = traced.desk.next_effect(&mut traced.parts, self.notices) {
-            match effect {
-                // It has begun before anybody could ask.
-                Effect::Begin { .. } => traced.desk.machine.done(Outcome::Done),
-                Effect::Finish => {
-                    let outcome = self.finish_early(traced, has_ended);
-                    traced.desk.machine.done(outcome);
-                }
-                Effect::Exit => traced.desk.close(),
-                // Nobody waits to be told that it has begun.
-                _ => {}
-            }
-        }
-    }
-
-    fn say(
-        &self,
-        summary: &Summary,
-        names: &[String],
-        (descendants, in_table): (&mut Watch, &HashSet<u32>),
-        interrupted: bool,
-    ) {
-        let notices = self.notices;
-        if !self.is_kernels_alone(summary) {
-            summary.say(notices, self.output, self.options.is_overwriting());
-        }
-        descendants.finish().say(in_table, notices);
-        if interrupted {
-            notices.say(format_args!("interrupted: not everything was written"));
-            notices.hint(format_args!("trackway recover completes it"));
-        }
-        if self.rules != "*" && !self.warned {
-            let names = names.iter().cloned().collect();
-            for reason in unmatched_patterns(patterns_of(self.rules), &names) {
+    /// Reports patterns that matched no event.
+    fn report_unmatched(&self, notices: &Notices) {
+        if self.rules != "*" && !self.has_warned {
+            let names = self.names.iter().cloned().collect();
+            for reason in unmatched_patterns(patterns_of(&self.rules), &names) {
                 reason.report(notices);
             }
         }
-        // Who wants the kernel's events may want no others.
-        let is_meant = self.options.kernel.is_none();
-        // (A writer may be killed in its first event.)
-        let is_empty = summary.recorded == 0 && summary.lost == 0 && summary.holes == 0 && is_meant;
-        if is_empty && self.asks_programs {
-            Reason::NothingPassedFilters(Vec::new()).report(notices);
-        } else if is_empty {
-            Reason::CommandWithoutEvents.report(notices);
-        } else if summary.lost > 0 {
-            let known = self.window.as_ref().map(|(window, _)| known(window, "*"));
-            let of_channels = self.options.channels.iter().flat_map(|channel| &channel.filters);
-            let filters = self.options.filters.iter().chain(of_channels);
-            let lost = &summary.lost_by_event;
-            let senseless = check::senseless(filters, &known.unwrap_or_default(), lost);
-            let (count, hint) = senseless.unzip();
-            hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
-            if summary.lost > count.unwrap_or(0) {
-                let source = match self.options.channels[..] {
-                    [] => SizeSource::Option,
-                    _ => SizeSource::Config,
-                };
-                summary.hint_what_keeps(source, notices);
+    }
+
+    /// Reports why there are no user events, or what would have kept those that were lost.
+    fn report_user_events(&self, spec: &SessionSpec, end: &SessionEnd, notices: &Notices) {
+        let user = &end.user;
+        // A writer may be killed in its first event. A user who wants kernel events may want no
+        // others.
+        let is_empty = user.recorded == 0 && user.lost == 0 && user.holes == 0;
+        if is_empty && spec.kernel.is_none() {
+            let reason = match user_only_filters(spec).next() {
+                Some(_) => Reason::NothingPassedFilters(Vec::new()),
+                None => Reason::CommandWithoutEvents,
+            };
+            reason.report(notices);
+        } else if user.lost > 0 {
+            let source = match self.options.is_from_file {
+                true => SizeSource::Config,
+                false => SizeSource::Option,
+            };
+            end.report_losses(spec, source, notices);
+        }
+    }
+
+    /// Waits for the command, which may go on after the recording; returns how it ended.
+    ///
+    /// # Errors
+    ///
+    /// If the recording could not begin, so that there is no command.
+    fn end_command(
+        &mut self,
+        recorded: Result<(), RecordError>,
+        driver: &mut Driver,
+    ) -> Result<CommandEnd, RecordError> {
+        let Some(mut command) = self.command.take() else {
+            return Err(recorded.err().unwrap_or(RecordError::Lost("it has not begun")));
+        };
+        let notices = &driver.notices;
+        if let Err(error) = recorded {
+            notices.say(format_args!("{error}"));
+        } else if self.cause.is_none() {
+            let name = &driver.spec().name;
+            notices.say(format_args!(
+                "session {name} was destroyed: the command goes on, and is not recorded"
+            ));
+        }
+        let ended_by = match self.cause {
+            Some(Cause::Command) => None,
+            Some(Cause::Signal(signal)) => Some(signal),
+            None => self.wait_unrecorded(&mut command)?,
+        };
+        if let Some(signal) = ended_by {
+            notices.say(format_args!(
+                "{} has ended the recording: the command (process {}) goes on, and is not recorded",
+                Received::name_of(signal),
+                command.child.id()
+            ));
+            return Ok(CommandEnd::Exited(launch::status_of_signal(signal)));
+        }
+        let status = command.child.wait().map_err(RecordError::io("wait for", "the command"))?;
+        let end = launch::end_of(status);
+        driver.result.command = Some(end);
+        Ok(end)
+    }
+
+    /// Passes signals on to the command until it has ended; returns the signal that ends the wait
+    /// before.
+    fn wait_unrecorded(&self, command: &mut TracedCommand) -> Result<Option<i32>, RecordError> {
+        loop {
+            if let Verdict::End(signal) = command.ending.verdict(Instant::now()) {
+                return Ok(Some(signal));
+            }
+            let files = std::iter::once(self.reader.fd().raw());
+            let files = files.chain(command.process.iter().map(Fd::raw));
+            let mut awaited: Vec<Awaited> = files.map(Awaited::readable).collect();
+            let period_ns = command.ending.due_in_ns(Instant::now()).min(UNRECORDED_PERIOD_NS);
+            wait::any(&mut awaited, period_ns).map_err(|errno| {
+                RecordError::Io("watch", "the command".into(), io_error(errno).into())
+            })?;
+            command.forward(&self.reader);
+            if command.has_ended(awaited.get(1)) {
+                return Ok(None);
             }
         }
     }
-}
-
-fn cannot_watch(errno: trackway_sys::Errno) -> RecordError {
-    RecordError::Io("watch", "the command".into(), io_error(errno).into())
 }

@@ -267,6 +267,11 @@ impl FilterSpec {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// Returns true if it applies to all events, those of programs and of the kernel.
+    pub fn is_for_all_events(&self) -> bool {
+        self.rules() == "*"
+    }
+
     /// Its size where it is kept, in bytes, but for an object's bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.pattern.as_ref().map_or(0, String::len) + self.source.size_bytes()

@@ -49,8 +49,8 @@ use crate::error::RecordError;
 use crate::kernel::clock_check::refuse_other_clock;
 use crate::kernel::error::{failed, io_failure, unavailable};
 use crate::kernel::filters::KernelFilters;
-use crate::kernel::options::KernelOptions;
 use crate::kernel::processes::{each_thread, is_first_namespace};
+use crate::kernel::request::KernelRequest;
 use crate::kernel::selection::{name_of, selected};
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
@@ -147,19 +147,18 @@ struct Attachment {
 }
 
 impl Kernel {
-    /// Makes buffers and programs, which record nothing before [`Self::begin`]. The size is of a
-    /// CPU's buffers, in bytes; 0: as is usual.
+    /// Makes buffers and programs, which record nothing before [`Self::begin`].
     pub(crate) fn prepare(
-        options: &KernelOptions,
-        size_bytes: u64,
-        overwrite: bool,
+        request: &KernelRequest<'_>,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
+        let KernelRequest { spec, shared_filters, .. } = *request;
+        let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
         // What a program writes is seen in this order by those who read it there alone.
         if !cfg!(target_arch = "x86_64") {
             return Err(failed("cannot record kernel events", "not on this processor, so far"));
         }
-        if !options.system && !is_first_namespace() {
+        if is_scoped && !is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
@@ -168,18 +167,19 @@ impl Kernel {
         // Two are open for each event, as long as it is recorded.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
         let catalogue = Catalogue::open()?;
-        let contexts = Contexts::new(&options.contexts, catalogue.btf());
+        let contexts = Contexts::new(&request.contexts()?, catalogue.btf());
         let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
-        let events = selected(&catalogue, &options.patterns)?;
+        let events = selected(&catalogue, &spec.on)?;
         if events.is_empty() {
-            let patterns = options.patterns.join(",");
+            let patterns = spec.on.join(",");
             notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
         }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
-        let (cpus, layout) = layout_of_all(size_bytes, events.len().saturating_add(EVENTS_SPARE))?;
+        let events_max = events.len().saturating_add(EVENTS_SPARE);
+        let (cpus, layout) = layout_of_all(request.size_bytes(), events_max)?;
         let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
-        if let Some(list) = &options.cpus {
+        if let Some(list) = &spec.cpus {
             let chosen = cpus::chosen(list)?;
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.leave_out(cpu));
@@ -193,28 +193,28 @@ impl Kernel {
             calls,
             has_all_calls: false,
             scope: None,
-            is_of_cpus: options.cpus.is_some(),
+            is_of_cpus: spec.cpus.is_some(),
             contexts,
             filters: KernelFilters::default(),
             events: Vec::new(),
             overwrite,
-            starts: !options.is_stopped,
+            starts: !request.is_stopped,
             files_limit,
             missed_of_none: 0,
             leaving: Some(leaving),
             made: Mutex::default(),
         };
         let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
-        let filters = (&options.filters[..], options.whose());
+        let filters = (&spec.filters[..], shared_filters);
         kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
-        if !options.system {
-            kernel.follow(&options.cgroups, &catalogue)?;
+        if is_scoped {
+            kernel.follow(&spec.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
         omitted_fields::say(kernel.left_out(0), notices);
         kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
-        kernel.take_in(&options.pids)?;
+        kernel.take_in(&spec.pids)?;
         detach::say_why_long(begun, notices);
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));

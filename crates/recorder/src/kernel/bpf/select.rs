@@ -18,7 +18,7 @@ use super::load::Program;
 use super::{Attachment, Draining, Kernel, Known, detach, load};
 use crate::error::RecordError;
 use crate::kernel::error::{failed, io_failure};
-use crate::kernel::filters::{KernelFilters, Whose};
+use crate::kernel::filters::KernelFilters;
 use crate::kernel::selection::{name_of, selected};
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
@@ -234,9 +234,9 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let whose = Whose::Kernels(self.filters.taken().shared());
+        let shared = self.filters.taken().shared();
         let with = (self.buffers.cpus(), catalogue.btf());
-        let asked = KernelFilters::new((filters, whose), &all, staged, with)?;
+        let asked = KernelFilters::new((filters, shared), &all, staged, with)?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))

@@ -29,7 +29,6 @@ use trackway_session::{FilterSource, FilterSpec};
 use self::asking::Asking;
 use crate::error::RecordError;
 use crate::filters::check;
-use crate::filters::scope::is_everyones;
 use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
@@ -55,34 +54,11 @@ pub(crate) struct KernelFilters<F: Asking = Filter> {
 pub(crate) struct TakenFilters {
     /// All filters, by their numbers; where events come later, for those, too.
     specs: Vec<FilterSpec>,
-    /// Those that are about nothing else.
-    own: Vec<FilterSpec>,
     /// Those about all events that none of the kernel's has what is asked for: why.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
     /// Those that are asked of programs' events, too.
     shared: Vec<FilterSpec>,
-}
-
-/// Whose filters are compiled for the kernel's events.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Whose<'a> {
-    /// Of a command line: what is about all events, or about none of the kernel's, may be meant
-    /// for programs'.
-    Anybodys,
-    /// The kernel's events', if perhaps about none that is recorded so far. These are asked of
-    /// programs' events, too.
-    Kernels(&'a [FilterSpec]),
-}
-
-impl Whose<'_> {
-    /// Whether a filter is about the kernel's events alone.
-    fn is_own(self, spec: &FilterSpec) -> bool {
-        match self {
-            Self::Anybodys => false,
-            Self::Kernels(shared) => !is_everyones(spec) || !shared.contains(spec),
-        }
-    }
 }
 
 impl<F: Asking> Default for KernelFilters<F> {
@@ -105,7 +81,7 @@ impl<F: Asking> KernelFilters<F> {
     ///
     /// The first filter that makes no sense, or that the kernel cannot ask.
     pub(crate) fn new(
-        (specs, whose): (&[FilterSpec], Whose<'_>),
+        (specs, shared): (&[FilterSpec], &[FilterSpec]),
         events: &[Event],
         staged: impl Fn(&Event) -> Staged,
         (cpus, btf): (usize, Option<&Btf>),
@@ -119,31 +95,25 @@ impl<F: Asking> KernelFilters<F> {
         let world = World::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
         filters.taken.specs = specs.to_vec();
-        filters.taken.shared = match whose {
-            Whose::Anybodys => specs.iter().filter(|spec| is_everyones(spec)).cloned().collect(),
-            Whose::Kernels(shared) => shared.to_vec(),
-        };
+        filters.taken.shared = shared.to_vec();
         for (number, spec) in specs.iter().enumerate() {
-            let is_own = whose.is_own(spec);
+            let is_own = !spec.is_for_all_events() || !shared.contains(spec);
             let about = match about(&world.names, spec) {
                 Err(_) if is_own => Vec::new(),
                 about => about?,
             };
             if about.is_empty() {
-                if is_own && !is_everyones(spec) {
+                if is_own && !spec.is_for_all_events() {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
                     filters.taken.hints.push(hint);
                 }
                 continue;
             }
-            if !is_everyones(spec) {
-                filters.taken.own.push(spec.clone());
-            }
             let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
             if lacking == about.len() {
                 let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
-                if is_own || !is_everyones(spec) {
+                if is_own {
                     return Err(RecordError::Filter(why));
                 }
                 // Perhaps a program's has it.
@@ -258,14 +228,9 @@ impl<F: Asking> KernelFilters<F> {
 }
 
 impl TakenFilters {
-    /// Whether a filter is about the kernel's events, perhaps besides others.
-    pub(crate) fn has_any(&self, spec: &FilterSpec) -> bool {
-        self.own.contains(spec) || is_everyones(spec)
-    }
-
     /// Whether a filter is about all events, and some of the kernel's have what it asks for.
     pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
-        is_everyones(spec) && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
+        spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
 
     /// Refuses filters that ask for what neither the kernel's events have, nor one of these.
@@ -278,11 +243,6 @@ impl TakenFilters {
     /// Those that are asked of programs' events, too, as they were given.
     pub(crate) fn shared(&self) -> &[FilterSpec] {
         &self.shared
-    }
-
-    /// Whether a filter is about the kernel's events alone.
-    pub(crate) fn has_own(&self, spec: &FilterSpec) -> bool {
-        self.own.contains(spec)
     }
 
     /// Says what is perhaps not meant.
@@ -305,8 +265,8 @@ impl World {
 }
 
 /// Which of these events a filter is about.
-fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
-    if is_everyones(spec) {
+pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
+    if spec.is_for_all_events() {
         return Ok((0..names.len()).collect());
     }
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
@@ -431,7 +391,7 @@ fn lacking_everywhere<F: Asking>(
                     error.hint = Some(hint);
                 } else if compares_flags_with_text(&error, text) {
                     error.hint = Some(LETTERS.to_owned());
-                } else if is_everyones(spec) && error.topic == Topic::Unknown && !is_near {
+                } else if spec.is_for_all_events() && error.topic == Topic::Unknown && !is_near {
                     error.hint = Some(NAME_THEM.to_owned());
                 }
                 error.render(text)
@@ -444,7 +404,7 @@ fn lacking_everywhere<F: Asking>(
             let file = &object.file;
             match lack {
                 Ok(Err(lack)) => {
-                    let hint = if is_everyones(spec) { NAME_THEM } else { &lack.hint };
+                    let hint = if spec.is_for_all_events() { NAME_THEM } else { &lack.hint };
                     format!("{file}: {}\nhint: {hint}", lack.message)
                 }
                 Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),

@@ -1,102 +1,92 @@
-//! Filters divided between the kernel's events and programs' events.
+//! Filters of a session, routed to user events and to kernel events.
+//!
+//! A specification holds filters as they were written. They are routed when they are applied: a
+//! channel's filter with a pattern for recorded kernel events belongs to the kernel; a filter for
+//! all events that both have is evaluated on each side, as far as the side has its contexts.
 
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
+use trackway_session::protocol::Refusal;
+use trackway_session::{ChannelSpec, FilterSource, FilterSpec, KernelSpec, SessionSpec};
 
-use super::about;
 use crate::error::RecordError;
-use crate::filters::scope::{is_everyones, is_kernels};
+use crate::filters::scope::is_kernels;
+use crate::filters::unmatched::{self, Stray};
+use crate::kernel::filters::about;
 use crate::kernel::selection;
 
-/// Which filters are about the kernel's events that these patterns select, and which about
-/// programs': those about all events are both's.
+/// Moves filters of channels whose pattern matches recorded kernel events to the kernel's filters.
 ///
 /// # Errors
 ///
-/// If the kernel does not show its events, or a filter was perhaps meant for another of them.
-pub fn split_filters(
-    patterns: &[String],
-    filters: &[FilterSpec],
-) -> Result<(Vec<FilterSpec>, Vec<FilterSpec>), RecordError> {
-    let (mut of_kernel, mut of_programs) = (Vec::new(), Vec::new());
-    if filters.is_empty() {
-        return Ok((of_kernel, of_programs));
+/// If the kernel does not show its events, or a pattern is probably a misspelt kernel event.
+pub(crate) fn route_filters(spec: &mut SessionSpec) -> Result<(), RecordError> {
+    let Some(kernel) = &mut spec.kernel else { return Ok(()) };
+    if spec.channels.iter().flat_map(|channel| &channel.filters).all(FilterSpec::is_for_all_events)
+    {
+        return Ok(());
     }
-    let names = selected_names(patterns)?;
-    for filter in filters {
-        let is_of_kernel = !about(&names, filter)?.is_empty();
-        if is_of_kernel {
-            of_kernel.push(filter.clone());
-        }
-        if !is_of_kernel || is_everyones(filter) {
-            of_programs.push(self::of_programs(filter));
-        }
-    }
-    Ok((of_kernel, of_programs))
-}
-
-/// Takes out of channels, as a session's file has them, the filters that are about the kernel's
-/// events which these patterns select: those with a pattern. Others are about the channel's.
-///
-/// # Errors
-///
-/// As [`split_filters`].
-pub fn take_filters(
-    patterns: &[String],
-    channels: &mut [ChannelSpec],
-) -> Result<Vec<FilterSpec>, RecordError> {
-    let mut of_kernel = Vec::new();
-    if channels.iter().flat_map(|channel| &channel.filters).all(is_everyones) {
-        return Ok(of_kernel);
-    }
-    let names = selected_names(patterns)?;
-    for channel in channels {
+    let names = selected_names(&kernel.on)?;
+    for channel in &mut spec.channels {
         for filter in std::mem::take(&mut channel.filters) {
-            if is_everyones(&filter) || about(&names, &filter)?.is_empty() {
+            if filter.is_for_all_events() || about(&names, &filter)?.is_empty() {
                 channel.filters.push(filter);
-            } else if !of_kernel.contains(&filter) {
-                of_kernel.push(filter);
+            } else if !kernel.filters.contains(&filter) {
+                kernel.filters.push(filter);
             }
         }
     }
-    Ok(of_kernel)
+    Ok(())
+}
+
+/// Returns the filters of a channel as user events are tested: one that the kernel's events share
+/// and that names a context of theirs alone is false for user events.
+pub(crate) fn user_filters(filters: &[FilterSpec], kernel: Option<&KernelSpec>) -> Vec<FilterSpec> {
+    let is_shared = |filter: &FilterSpec| kernel.is_some_and(|it| it.filters.contains(filter));
+    let routed = |filter: &FilterSpec| match &filter.source {
+        FilterSource::Expression(text) if is_shared(filter) && is_kernels(text) => {
+            FilterSpec::of(filter.pattern.as_deref(), "false")
+        }
+        _ => filter.clone(),
+    };
+    filters.iter().map(routed).collect()
+}
+
+/// Returns the filters of kernel events that user events are tested by, too.
+pub(crate) fn shared_filters(kernel: &KernelSpec, channels: &[ChannelSpec]) -> Vec<FilterSpec> {
+    let filters = channels.iter().flat_map(|channel| user_filters(&channel.filters, Some(kernel)));
+    filters.filter(|filter| kernel.filters.contains(filter)).collect()
+}
+
+/// Returns the filters that apply to no recorded kernel event, of a session whose filters are
+/// routed. They may be for user events, or misspelt.
+///
+/// # Errors
+///
+/// If the kernel does not show its events.
+pub(crate) fn stray_filters(spec: &SessionSpec) -> Result<Vec<Stray>, RecordError> {
+    let Some(kernel) = &spec.kernel else { return Ok(Vec::new()) };
+    let of_channels = spec.channels.iter().flat_map(|channel| &channel.filters);
+    let of_kernel = kernel.filters.iter().filter(|_| kernel.only);
+    let filters: Vec<FilterSpec> = of_channels.chain(of_kernel).cloned().collect();
+    unmatched::strays(&kernel.on, &filters)
+}
+
+/// Rejects filters for user events where only kernel events are recorded.
+///
+/// # Errors
+///
+/// The first filter whose pattern matches no recorded kernel event, or if the kernel does not show
+/// its events.
+pub fn check_kernel_only(kernel: &KernelSpec) -> Result<(), RecordError> {
+    let strays = unmatched::strays(&kernel.on, &kernel.filters)?;
+    let Some(stray) = strays.into_iter().next() else { return Ok(()) };
+    Err(stray.into_kernel_error().unwrap_or_else(|filter: FilterSpec| {
+        let why = format!("filter '{filter}' is about none of the kernel's events");
+        RecordError::Refused(Refusal::new(why).with_hint("--kernel-only records no others"))
+    }))
 }
 
 fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
     let events = selection::selected(&Catalogue::open()?, patterns)?;
     Ok(events.iter().map(selection::name_of).collect())
-}
-
-/// A filter about all events, as programs' are asked: what only the kernel's have, they lack.
-pub(crate) fn of_programs(filter: &FilterSpec) -> FilterSpec {
-    match &filter.source {
-        FilterSource::Expression(text) if is_kernels(text) => {
-            FilterSpec::of(filter.pattern.as_deref(), "false")
-        }
-        _ => filter.clone(),
-    }
-}
-
-/// Has channels ask what filters about all events come to for programs', where the kernel's events
-/// are asked those, too: what [`as_written`] takes back.
-pub fn as_asked(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
-    for filter in channels.iter_mut().flat_map(|channel| &mut channel.filters) {
-        if of_kernel.contains(filter) {
-            *filter = of_programs(filter);
-        }
-    }
-}
-
-/// The filters of channels as they were written, where something else was made of them for
-/// programs' events ([`split_filters`]).
-pub fn as_written(of_kernel: &[FilterSpec], channels: &mut [ChannelSpec]) {
-    for channel in channels {
-        let changed = of_kernel.iter().map(|filter| (filter, of_programs(filter)));
-        let mut changed: Vec<_> = changed.filter(|(written, made)| *written != made).collect();
-        for filter in &mut channel.filters {
-            if let Some(at) = changed.iter().position(|(_, made)| made == filter) {
-                filter.clone_from(changed.remove(at).0);
-            }
-        }
-    }
 }

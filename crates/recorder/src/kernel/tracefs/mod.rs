@@ -38,7 +38,7 @@ use crate::error::RecordError;
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
 use crate::kernel::error::{failed, io_failure};
 use crate::kernel::filters::{KernelFilters, TakenFilters};
-use crate::kernel::options::KernelOptions;
+use crate::kernel::request::KernelRequest;
 use crate::kernel::{bpf, clock_check, omitted_fields, processes, selection, value_names};
 use crate::notices::Notices;
 use crate::trace::completion::{self, By};
@@ -119,11 +119,11 @@ pub(crate) struct Seen {
 /// # Errors
 ///
 /// If records of tracefs do not say it.
-fn contexts(options: &KernelOptions, instance: &Instance) -> Result<Vec<Context>, RecordError> {
+fn contexts(request: &KernelRequest<'_>, instance: &Instance) -> Result<Vec<Context>, RecordError> {
     // Packets say the CPU.
     let is_there = |context: &Context| *context != Context::Cpu && instance.common.has(*context);
     let mut contexts = vec![Context::Tid];
-    for wanted in &options.contexts {
+    for wanted in request.contexts()? {
         let context = Context::named(wanted.name).filter(is_there).ok_or_else(|| {
             let there: Vec<&str> = Context::ALL
                 .iter()
@@ -164,33 +164,29 @@ impl From<InstanceError> for RecordError {
 }
 
 impl ByTracefs {
-    /// Makes the buffers and enables the events; nothing is recorded yet. The size is of a CPU's
-    /// buffer, in bytes; 0: as is usual.
-    pub(crate) fn prepare(
-        options: &KernelOptions,
-        size_bytes: u64,
-        overwrite: bool,
-    ) -> Result<Self, RecordError> {
-        if !options.system && !processes::is_first_namespace() {
+    /// Makes the buffers and enables the events; nothing is recorded yet.
+    pub(crate) fn prepare(request: &KernelRequest<'_>) -> Result<Self, RecordError> {
+        let KernelRequest { spec, shared_filters, .. } = *request;
+        let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
+        if is_scoped && !processes::is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
             return Err(failed("cannot record kernel events", why));
         }
         clock_check::refuse_other_clock()?;
-        let chosen = options.cpus.as_deref().map(crate::window::cpus::chosen).transpose()?;
+        let chosen = spec.cpus.as_deref().map(crate::window::cpus::chosen).transpose()?;
         let catalogue = Catalogue::open()?;
-        let events = selection::selected_of_tracefs(&catalogue, &options.patterns)?;
+        let events = selection::selected_of_tracefs(&catalogue, &spec.on)?;
         let cpus = crate::window::cpus::online().len().max(1);
-        let filters = (&options.filters[..], options.whose());
+        let filters = (&spec.filters[..], shared_filters);
         let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
         let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, (cpus, None))?;
-        let cpu_bytes = match size_bytes {
+        let cpu_bytes = match request.size_bytes() {
             0 => bpf::CPU_BYTES.min(BUFFERS_BYTES / cpus as u64),
             size_bytes => size_bytes,
         };
         let cpu_bytes = cpu_bytes.max(CPU_BYTES_MIN);
-        let is_scoped = !options.system;
         let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
-        let contexts = contexts(options, &instance)?;
+        let contexts = contexts(request, &instance)?;
         // One that lacks what it is asked for is not recorded.
         let (common, payload_max) = (instance.common, bpf::PAYLOAD_BYTES_MAX);
         let mut converter = Converter::asking(iter::empty(), common, payload_max, contexts);
@@ -201,15 +197,15 @@ impl ByTracefs {
             instance.switch(&known.name, true)?;
             known.is_on = true;
         }
-        take_in(&instance, &options.pids)?;
+        take_in(&instance, &spec.pids)?;
         let shared = Arc::new(Shared {
             instance,
             cpu_bytes,
             overwrite,
-            is_of_command: is_scoped && options.pids.is_empty() && options.cgroups.is_empty(),
-            is_stopped: options.is_stopped,
+            is_of_command: is_scoped && spec.pids.is_empty() && spec.cgroups.is_empty(),
+            is_stopped: request.is_stopped,
         });
-        let groups = (!options.cgroups.is_empty()).then_some(&options.cgroups[..]);
+        let groups = (!spec.cgroups.is_empty()).then_some(&spec.cgroups[..]);
         let folders = groups.map(|groups| cgroup_members::find(&shared, groups)).transpose()?;
         Ok(Self { shared, converter, filters, events, folders })
     }

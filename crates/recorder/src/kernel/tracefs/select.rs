@@ -18,7 +18,7 @@ use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
 use crate::error::RecordError;
 use crate::kernel::drain_thread::unwritten;
 use crate::kernel::error::failed;
-use crate::kernel::filters::{KernelFilters, Whose};
+use crate::kernel::filters::KernelFilters;
 use crate::kernel::{bpf, omitted_fields, selection, value_names};
 use crate::notices::Notices;
 
@@ -121,8 +121,8 @@ impl Draining {
         }
         let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
         let cpus = crate::window::cpus::online().len().max(1);
-        let whose = Whose::Kernels(self.filters.taken().shared());
-        let filters = KernelFilters::new((filters, whose), &events, as_staged, (cpus, None))?;
+        let shared = self.filters.taken().shared();
+        let filters = KernelFilters::new((filters, shared), &events, as_staged, (cpus, None))?;
         Ok(Asked { filters, events })
     }
 

@@ -11,7 +11,7 @@ use trackway_session::FilterSpec;
 use trackway_testkit::TemporaryFolder;
 
 use super::*;
-use crate::kernel::filters::{KernelFilters, Whose};
+use crate::kernel::filters::KernelFilters;
 
 const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
@@ -51,9 +51,8 @@ fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, Page
     let specs = [FilterSpec::new(filter)];
     let as_staged = |event: &Event| staged(event, 3500);
     let events = std::slice::from_ref(&event);
-    let mut filters =
-        KernelFilters::<Filter>::new((&specs, Whose::Kernels(&[])), events, as_staged, (2, None))
-            .expect("it makes sense");
+    let mut filters = KernelFilters::<Filter>::new((&specs, &[]), events, as_staged, (2, None))
+        .expect("it makes sense");
     let asked = [(&event, filters.take(0).expect("it has all"))];
     let converter = Converter::asking(asked.into_iter(), common, 3500, vec![Context::Tid]);
     let place = crate::trace::folder::Place::open(folder).expect("a folder");

@@ -1,0 +1,46 @@
+//! A request to record kernel events: what a session specifies, and what its recorder adds.
+
+use trackway_kernel::record::context::Context;
+use trackway_session::{FilterSpec, KernelSpec, Mode};
+
+use crate::error::RecordError;
+use crate::kernel::contexts;
+
+/// The kernel events of a session, as a backend prepares them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelRequest<'a> {
+    /// Events, filters, contexts, scope and buffers.
+    pub(crate) spec: &'a KernelSpec,
+    /// Filters of `spec` that apply to user events, too.
+    pub(crate) shared_filters: &'a [FilterSpec],
+    /// Whether the scope is the traced command with its children.
+    pub(crate) follows_command: bool,
+    /// Whether nothing is recorded until the session is started.
+    pub(crate) is_stopped: bool,
+}
+
+impl KernelRequest<'_> {
+    /// Returns true if the events of all processes are recorded.
+    pub(crate) fn is_system_wide(&self) -> bool {
+        !self.follows_command && self.spec.pids.is_empty() && self.spec.cgroups.is_empty()
+    }
+
+    /// Returns true if the oldest records are overwritten.
+    pub(crate) fn overwrites(&self) -> bool {
+        self.spec.mode == Mode::Overwrite
+    }
+
+    /// Returns the bytes of each CPU's buffers; 0: the backend's default.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.spec.buffer_size.unwrap_or(0)
+    }
+
+    /// Resolves the contexts of the records.
+    ///
+    /// # Errors
+    ///
+    /// If there is no kernel context of such a name.
+    pub(crate) fn contexts(&self) -> Result<Vec<Context>, RecordError> {
+        contexts::of_kernel(&self.spec.contexts)
+    }
+}

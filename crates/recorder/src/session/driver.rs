@@ -1,0 +1,297 @@
+//! The loop of a recorder: carries out what the session's state machine decides, drains buffers,
+//! and waits for requests, signals and processes.
+//!
+//! One driver serves recorders in the foreground and in the background. A [`Host`] is what differs
+//! between them: how the recording begins, what ends it, and what is reported at its end.
+
+use std::path::Path;
+
+use trackway_schema::EventDescription;
+use trackway_session::machine::{Client, Effect, Outcome, Planned};
+use trackway_session::protocol::{Answer, Refusal, Request};
+use trackway_session::{FilterSpec, KernelSpec, SessionSpec};
+use trackway_sys::wait::{self, Awaited};
+
+use crate::error::{RecordError, io_error};
+use crate::filters::check;
+use crate::kernel::backend::{self, Draining, Kernel};
+use crate::notices::Notices;
+use crate::session::controller::{self, Desk};
+use crate::session::summary_file::RunResult;
+use crate::session::suspend_check::Pause;
+use crate::session::windows::Parts;
+use crate::summary::Summary;
+use crate::summary::shortfall::SizeSource;
+use crate::trace::prepare::Room;
+
+/// The client of requests that a signal or the end of a process raises: no reply is sent.
+const SIGNALLED: Client = u64::MAX;
+
+/// The part of a recorder that depends on where it runs.
+pub(crate) trait Host {
+    /// Begins to record; writers are let in if the session is to `record`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot begin: nothing of it is left then.
+    fn begin(
+        &mut self,
+        driver: &mut Driver,
+        channels: &[Planned],
+        record: bool,
+    ) -> Result<(), RecordError>;
+
+    /// Reports once whether the session has begun, or why not.
+    fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>);
+
+    /// Drains the buffers once; returns the time until the next time, in ns.
+    fn poll(&mut self, driver: &mut Driver) -> u64;
+
+    /// Returns the files to wait for, besides those of the session.
+    fn awaited(&self) -> Vec<Awaited>;
+
+    /// Handles signals and ends of processes, after a wait for [`Self::awaited`]. Returns true if
+    /// they end the session.
+    fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool;
+
+    /// Prepares for the end, while the windows are still held.
+    fn prepare_end(&mut self, driver: &Driver, parts: &Parts);
+
+    /// Returns true if the user does not wait until the rest of the buffers is written.
+    fn is_interrupted(&self) -> bool;
+
+    /// Reports how the session ended.
+    fn report_end(&mut self, driver: &Driver, end: &SessionEnd);
+}
+
+/// A session's recorder.
+pub(crate) struct Driver {
+    pub(crate) desk: Desk,
+    pub(crate) notices: Notices,
+    /// The folder of the trace, locked.
+    pub(crate) room: Room,
+    /// The session in its users' windows; `None` before it has begun, and after its end.
+    pub(crate) parts: Option<Parts>,
+    pub(crate) pause: Pause,
+    /// How the recording went.
+    pub(crate) result: RunResult,
+    failure: Option<RecordError>,
+}
+
+impl Driver {
+    /// Creates the driver of a session that has not begun.
+    pub(crate) fn new(desk: Desk, notices: Notices, room: Room) -> Self {
+        let result = RunResult::new(desk.folder.clone());
+        Self { desk, notices, room, parts: None, pause: Pause::new(), result, failure: None }
+    }
+
+    /// Returns the session as it is now.
+    pub(crate) fn spec(&self) -> &SessionSpec {
+        self.desk.machine.spec()
+    }
+
+    /// Records until the session has ended.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot begin, or something else than a request, a signal or a process ends it.
+    pub(crate) fn run(&mut self, host: &mut dyn Host) -> Result<(), RecordError> {
+        loop {
+            let mut has_acted = false;
+            while let Some(effect) = self.desk.next_effect(&mut self.parts, &self.notices) {
+                if effect == Effect::Exit {
+                    return self.exit();
+                }
+                self.carry_out(effect, host);
+                has_acted = true;
+            }
+            // An effect may take long, and renews the lease meanwhile.
+            match has_acted {
+                true => self.pause.look_away(),
+                false => self.pause.look(&self.notices),
+            }
+            let period_ns = host.poll(self);
+            if let Err(error) = self.wait(host, period_ns) {
+                self.failure = Some(error);
+                self.end();
+            }
+        }
+    }
+
+    /// Requests the end of the session.
+    pub(crate) fn end(&mut self) {
+        self.desk.machine.ask(SIGNALLED, Request::Destroy);
+    }
+
+    /// Takes note that the session cannot go on.
+    pub(crate) fn fail(&mut self, error: RecordError) {
+        let refusal = Refusal::from(&error);
+        self.notices.say(format_args!("{}", refusal.why));
+        self.desk.machine.lose(&refusal);
+        self.failure = Some(error);
+    }
+
+    /// Begins to record kernel events beside user events, and lets `start` start the command.
+    ///
+    /// # Errors
+    ///
+    /// If either cannot begin.
+    pub(crate) fn enter(
+        &mut self,
+        parts: Parts,
+        kernel: Option<Kernel>,
+        start: impl FnOnce(Option<&Draining>) -> Result<(), RecordError>,
+    ) -> Result<(), RecordError> {
+        let root = self.room.place();
+        let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
+        let begin = |kernel: Kernel| {
+            kernel.begin(&root, parts.realtime_offset_ns(), tracefiles.unwrap_or_default())
+        };
+        let begun = kernel.map(begin).transpose().and_then(|kernel| {
+            start(kernel.as_ref())?;
+            Ok(kernel)
+        });
+        match begun {
+            Ok(kernel) => self.desk.kernel = kernel,
+            Err(error) => {
+                parts.finish(&Notices::new(true), &|| false)?;
+                return Err(error);
+            }
+        }
+        parts.tell_given_up(&self.notices);
+        self.parts = Some(parts);
+        if let Some(moved) = self.room.settle() {
+            self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
+        }
+        Ok(())
+    }
+
+    fn exit(&mut self) -> Result<(), RecordError> {
+        // Where the session ended in another way than by a request.
+        if let Some(kernel) = self.desk.kernel.take() {
+            kernel.finish().say(None, &self.notices);
+        }
+        self.desk.close();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Carries out an effect that the controller leaves to the driver.
+    fn carry_out(&mut self, effect: Effect, host: &mut dyn Host) {
+        match effect {
+            Effect::Begin { channels, record } => {
+                let begun = host.begin(self, &channels, record);
+                let outcome = begun.map_or_else(
+                    |error| {
+                        let refusal = Refusal::from(&error);
+                        self.failure = Some(error);
+                        Outcome::Failed(refusal)
+                    },
+                    |()| Outcome::Done,
+                );
+                self.desk.machine.done(outcome);
+            }
+            Effect::Finish => {
+                let outcome = self.finish(host);
+                self.desk.machine.done(outcome);
+            }
+            Effect::Answer(_, Answer::Refused(refusal)) => host.report_begin(self, Err(&refusal)),
+            _ => host.report_begin(self, Ok(())),
+        }
+    }
+
+    /// Waits for requests, and for the files of the host and of the windows.
+    fn wait(&mut self, host: &mut dyn Host, period_ns: u64) -> Result<(), RecordError> {
+        let period_ns = if self.desk.has_requests() { 0 } else { period_ns };
+        let mut awaited = self.desk.awaited();
+        awaited.extend(self.parts.iter().flat_map(Parts::awaited));
+        let others = awaited.len();
+        awaited.extend(host.awaited());
+        wait::any(&mut awaited, period_ns).map_err(|errno| {
+            RecordError::Io("wait for", "requests".into(), io_error(errno).into())
+        })?;
+        self.desk.take_requests();
+        if host.receive(self, &awaited[others..]) {
+            self.end();
+        }
+        Ok(())
+    }
+
+    /// Ends the recording: what is in the buffers goes into the trace.
+    fn finish(&mut self, host: &mut dyn Host) -> Outcome {
+        self.desk.kernel.iter_mut().for_each(Draining::stop);
+        let Some(parts) = self.parts.take() else {
+            return Outcome::Failed(Refusal::from(&RecordError::Lost("it has ended")));
+        };
+        self.notices.clear_status();
+        host.prepare_end(self, &parts);
+        let known_events = parts.known();
+        let finished = parts.finish(&self.notices, &|| host.is_interrupted());
+        let kernel = self.desk.kernel.take().map(|kernel| {
+            kernel.say_news(&self.notices);
+            kernel.finish()
+        });
+        kernel.iter().for_each(|kernel| self.result.note_kernel(kernel));
+        match finished {
+            Ok(user) => {
+                self.result.programs = Some(user.clone());
+                let end = SessionEnd { user, kernel, known_events };
+                let first = self.notices.count();
+                host.report_end(self, &end);
+                controller::ended(&end.user, self.notices.since(first))
+            }
+            Err(error) => {
+                let refusal = controller::unfinished(&error);
+                self.notices.say(format_args!("the trace is not complete: {error}"));
+                if let Some(hint) = &refusal.hint {
+                    self.notices.hint(format_args!("{hint}"));
+                }
+                kernel.iter().for_each(|kernel| kernel.say(None, &self.notices));
+                Outcome::Failed(refusal)
+            }
+        }
+    }
+}
+
+/// Returns the filters of a session that only user events are tested by.
+pub(crate) fn user_only_filters(spec: &SessionSpec) -> impl Iterator<Item = &FilterSpec> {
+    let of_kernel = spec.kernel.as_ref().map_or(&[][..], |kernel| &kernel.filters);
+    let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
+    filters.filter(|filter| !of_kernel.contains(filter))
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(crate) struct SessionEnd {
+    /// User events.
+    pub(crate) user: Summary,
+    /// Kernel events, if they were recorded.
+    kernel: Option<backend::Summary>,
+    /// The events that were registered in the windows.
+    known_events: Vec<EventDescription>,
+}
+
+impl SessionEnd {
+    /// Returns true if only kernel events are worth a report: there are no user events, and the
+    /// session requests none.
+    pub(crate) fn is_kernel_only(&self, spec: &SessionSpec) -> bool {
+        let requests_events = spec.channels.iter().any(|channel| channel.on.is_some())
+            || user_only_filters(spec).next().is_some();
+        self.kernel.is_some() && self.user.is_nothing() && !requests_events
+    }
+
+    /// Reports what would have kept the user events that were lost.
+    pub(crate) fn report_losses(&self, spec: &SessionSpec, source: SizeSource, notices: &Notices) {
+        let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
+        let senseless = check::senseless(filters, &self.known_events, &self.user.lost_by_event);
+        let (count, hint) = senseless.unzip();
+        hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
+        if self.user.lost > count.unwrap_or(0) {
+            self.user.hint_what_keeps(source, notices);
+        }
+    }
+
+    /// Reports the kernel events, with the trace's `folder` if nothing else names it.
+    pub(crate) fn report_kernel(&self, folder: Option<&Path>, notices: &Notices) {
+        self.kernel.iter().for_each(|kernel| kernel.say(folder, notices));
+    }
+}
