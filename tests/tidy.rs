@@ -9,6 +9,10 @@ use trackway_tests::{has, skipped, source_dir};
 
 #[path = "tidy/rings.rs"]
 mod rings;
+#[path = "tidy/size.rs"]
+mod size;
+#[path = "tidy/words.rs"]
+mod words;
 
 /// Crates (and the file of the command line) that may contain `unsafe`.
 const UNSAFE_ALLOWED: [&str; 19] = [
