@@ -11,6 +11,10 @@ use trackway_tests::{has, skipped, source_dir};
 mod links;
 #[path = "tidy/rings.rs"]
 mod rings;
+#[path = "tidy/size.rs"]
+mod size;
+#[path = "tidy/words.rs"]
+mod words;
 
 /// Crates (and the file of the command line) that may contain `unsafe`.
 const UNSAFE_ALLOWED: [&str; 20] = [

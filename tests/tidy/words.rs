@@ -1,0 +1,296 @@
+//! Words: names, openings of doc comments, pronouns in comments, and the glossary.
+//!
+//! The rules are those of STYLE.md that a program can check. [`DEBT`] holds the faults that are
+//! left in packages which are not rewritten yet: it only ever gets smaller, and a package without a
+//! row has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use syn::visit::{self, Visit};
+
+use crate::{relative, source_dir, sources};
+
+/// Faults that are left: package, of names, of openings, of pronouns.
+const DEBT: [(&str, [usize; 3]); 21] = [
+    ("crates/abi", [1, 22, 10]),
+    ("crates/agent", [62, 223, 134]),
+    ("crates/capi", [0, 3, 4]),
+    ("crates/cli", [44, 155, 25]),
+    ("crates/console", [1, 25, 3]),
+    ("crates/ctf", [31, 336, 16]),
+    ("crates/filter", [42, 278, 21]),
+    ("crates/jit", [21, 165, 17]),
+    ("crates/kernel", [97, 480, 48]),
+    ("crates/lab", [185, 811, 86]),
+    ("crates/reader", [78, 326, 37]),
+    ("crates/recorder", [205, 714, 260]),
+    ("crates/ring", [25, 91, 72]),
+    ("crates/rust", [10, 66, 14]),
+    ("crates/schema", [0, 24, 1]),
+    ("crates/session", [40, 227, 57]),
+    ("crates/sys", [10, 63, 37]),
+    ("crates/testkit", [2, 9, 3]),
+    ("crates/window", [5, 50, 53]),
+    ("fuzz/targets", [5, 14, 6]),
+    ("tests", [96, 312, 137]),
+];
+/// Most terms of the glossary.
+const TERMS_MAX: usize = 90;
+
+/// Pronouns, prepositions, participles and the like: no name by themselves.
+const BARE: [&str; 46] = [
+    "above", "after", "again", "ahead", "alone", "anew", "anybody", "apart", "around", "asked",
+    "before", "behind", "below", "beside", "besides", "between", "beyond", "both", "done", "given",
+    "gone", "held", "here", "his", "how", "its", "kept", "known", "meant", "named", "nobody",
+    "other", "others", "ours", "said", "seen", "somebody", "taken", "theirs", "there", "those",
+    "told", "way", "what", "who", "whose",
+];
+/// First words of functions that do not say what software does.
+const SPEECH: [&str; 9] = ["say", "says", "tell", "tells", "ask", "asks", "hear", "want", "look"];
+/// Everyday nouns that stood for a role once: each has a name of the field now.
+const EVERYDAY: [&str; 24] = [
+    "Circumstances",
+    "Desk",
+    "Entrance",
+    "Footprint",
+    "Ground",
+    "Guardian",
+    "Hall",
+    "Home",
+    "Kit",
+    "Lack",
+    "Looker",
+    "Making",
+    "Parts",
+    "Place",
+    "Quarters",
+    "Room",
+    "Stray",
+    "Talk",
+    "Thrift",
+    "Unasked",
+    "Unfit",
+    "Way",
+    "Whole",
+    "World",
+];
+/// First words of doc comments that announce a relative clause instead of a thing or an action.
+const OPENINGS: [&str; 14] = [
+    "what", "who", "whose", "of", "as", "that", "those", "such", "where", "how", "whether",
+    "which", "likewise", "whatever",
+];
+/// Words that stand for a thing that has a name.
+const PRONOUNS: [&str; 10] = [
+    "nobody",
+    "somebody",
+    "whoever",
+    "anybody",
+    "everybody",
+    "he",
+    "his",
+    "him",
+    "whomever",
+    "nobody's",
+];
+
+/// Returns whether `name` is no name by itself: `Taken`, `taken`, `TAKEN`.
+fn is_bare(name: &str) -> bool {
+    BARE.contains(&&*name.to_lowercase()) || EVERYDAY.contains(&name)
+}
+
+/// Returns whether a function is named after an act of speech: `say_news`.
+fn is_speech(name: &str) -> bool {
+    name.split('_').next().is_some_and(|first| SPEECH.contains(&first))
+}
+
+/// Collects names that the rules forbid.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    fn check(&mut self, name: &syn::Ident) {
+        let name = name.to_string();
+        if is_bare(&name) {
+            self.0.insert(name);
+        }
+    }
+
+    fn check_function(&mut self, signature: &syn::Signature) {
+        self.check(&signature.ident);
+        let name = signature.ident.to_string();
+        if is_speech(&name) {
+            self.0.insert(name);
+        }
+        for input in &signature.inputs {
+            if let syn::FnArg::Typed(input) = input
+                && let syn::Pat::Ident(pattern) = &*input.pat
+            {
+                self.check(&pattern.ident);
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        match item {
+            syn::Item::Const(item) => self.check(&item.ident),
+            syn::Item::Enum(item) => self.check(&item.ident),
+            syn::Item::Mod(item) => self.check(&item.ident),
+            syn::Item::Static(item) => self.check(&item.ident),
+            syn::Item::Struct(item) => self.check(&item.ident),
+            syn::Item::Trait(item) => self.check(&item.ident),
+            syn::Item::Type(item) => self.check(&item.ident),
+            _ => {}
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.check_function(signature);
+        visit::visit_signature(self, signature);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        field.ident.iter().for_each(|name| self.check(name));
+        visit::visit_field(self, field);
+    }
+
+    fn visit_variant(&mut self, variant: &'ast syn::Variant) {
+        self.check(&variant.ident);
+        visit::visit_variant(self, variant);
+    }
+}
+
+/// Returns the names in a source file that are none.
+fn bad_names(text: &str) -> BTreeSet<String> {
+    let mut names = Names::default();
+    names.visit_file(&syn::parse_file(text).expect("Rust"));
+    names.0
+}
+
+/// Returns the words of a comment line, without what stands in backticks.
+fn words(line: &str) -> Vec<String> {
+    let spoken = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let words = spoken.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+}
+
+/// Returns the text of a doc comment's line.
+fn doc_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+    (!text.starts_with('/')).then_some(text)
+}
+
+/// Returns the lines on which a doc comment opens with a word that announces a clause.
+fn bad_openings(text: &str) -> Vec<usize> {
+    let lines: Vec<Option<&str>> = text.lines().map(doc_text).collect();
+    let is_first = |at: usize| at == 0 || lines[at - 1].is_none();
+    let opens_badly = |at: &usize| {
+        let Some(line) = lines[*at] else { return false };
+        is_first(*at) && words(line).first().is_some_and(|word| OPENINGS.contains(&&**word))
+    };
+    (0..lines.len()).filter(opens_badly).map(|at| at + 1).collect()
+}
+
+/// Returns the lines of comments that use a pronoun for a thing with a name.
+fn bad_pronouns(text: &str) -> Vec<usize> {
+    let is_bad = |line: &str| {
+        let Some((before, comment)) = line.split_once("//") else { return false };
+        let is_comment = before.trim().is_empty() || before.ends_with(' ');
+        is_comment && words(comment).iter().any(|word| PRONOUNS.contains(&&**word))
+    };
+    let lines = text.lines().enumerate();
+    lines.filter(|(_, line)| is_bad(line)).map(|(number, _)| number + 1).collect()
+}
+
+/// Returns the package of a source file: `crates/agent`, `fuzz/targets`, `tests`.
+fn package_of(path: &str) -> String {
+    let depth = if path.starts_with("tests/") || path.starts_with("examples/") { 1 } else { 2 };
+    path.split('/').take(depth).collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn names_and_comments_use_the_words_of_the_field() {
+    let mut faults: BTreeMap<String, [Vec<String>; 3]> = BTreeMap::new();
+    for path in sources(&[".rs"]) {
+        let (name, text) = (relative(&path), fs::read_to_string(&path).expect("a source file"));
+        let [names, openings, pronouns] = faults.entry(package_of(&name)).or_default();
+        names.extend(bad_names(&text).into_iter().map(|word| format!("{name}: {word}")));
+        let at = |line: usize| format!("{name}:{line}");
+        openings.extend(bad_openings(&text).into_iter().map(at));
+        pronouns.extend(bad_pronouns(&text).into_iter().map(at));
+    }
+    let mut bad = Vec::new();
+    for (package, faults) in faults {
+        let row = DEBT.iter().find(|(of, _)| *of == package);
+        let allowed = row.map_or([0; 3], |(_, allowed)| *allowed);
+        let counts = [0, 1, 2].map(|kind| faults[kind].len());
+        if (0..3).any(|kind| counts[kind] > allowed[kind]) {
+            let list = faults.concat().join("\n");
+            bad.push(format!("{package}: {counts:?} faults, at most {allowed:?}\n{list}"));
+        }
+    }
+    assert!(bad.is_empty(), "names, openings, pronouns:\n{}", bad.join("\n"));
+}
+
+/// Returns the terms of the glossary in its order.
+fn terms(text: &str) -> Vec<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+    let terms = rows.filter_map(|row| row.split(" | ").next()).map(str::to_owned);
+    terms.filter(|term| term != "term").collect()
+}
+
+/// Returns what is wrong with a glossary.
+fn glossary_faults(text: &str) -> Vec<String> {
+    let (terms, mut known, mut bad) = (terms(text), BTreeSet::new(), Vec::new());
+    if terms.is_empty() || terms.len() > TERMS_MAX {
+        bad.push(format!("{} terms", terms.len()));
+    }
+    for term in &terms {
+        if !known.insert(term.to_lowercase()) {
+            bad.push(format!("'{term}' is defined twice"));
+        }
+        if is_bare(term) {
+            bad.push(format!("'{term}' is no term"));
+        }
+    }
+    bad
+}
+
+#[test]
+fn the_glossary_has_each_term_once() {
+    let text = fs::read_to_string(source_dir().join("docs/glossary.md")).expect("the glossary");
+    assert_eq!(glossary_faults(&text), Vec::<String>::new());
+}
+
+#[test]
+fn names_that_are_none_are_found() {
+    let text = "mod beside {} struct Desk { told: u8, kept_bytes: u8 } enum E { Taken, Full }
+                trait T { fn say_news(whose: u8); fn saying(); } impl E { fn look() {} }";
+    let expected = ["Desk", "Taken", "beside", "look", "say_news", "told", "whose"];
+    assert_eq!(bad_names(text).into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn openings_that_announce_a_clause_are_found() {
+    let text = "//! What this is.\n\n/// Returns\n/// what is left.\nfn f() {}\n    /// `As` is.\n\
+                //// Of no account.\n/// As before.\n";
+    assert_eq!(bad_openings(text), [1, 8]);
+}
+
+#[test]
+fn pronouns_are_found_in_comments_alone() {
+    let text = "// Nobody waits.\nlet nobody = \"https://he\";\nf(); // he does\n/// The `his`.\n";
+    assert_eq!(bad_pronouns(text), [1, 3]);
+}
+
+#[test]
+fn a_glossary_that_has_a_term_twice_is_found() {
+    let table = "| term | meaning |\n|---|---|\n| lease | a |\n| Lease | b |\n| beside | c |\n";
+    assert_eq!(glossary_faults(table), ["'Lease' is defined twice", "'beside' is no term"]);
+    let rows: String = (0..=TERMS_MAX).map(|n| format!("| t{n} | m |\n")).collect();
+    assert_eq!(glossary_faults(&rows), [format!("{} terms", TERMS_MAX + 1)]);
+}
