@@ -2,6 +2,8 @@
 //! program runs as it would without them.
 //!
 //! The programs in `tests/preload/` say themselves what their calls must leave in the trace.
+//!
+//! Longer than 600 lines: the tests share the helpers and the programs that call them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

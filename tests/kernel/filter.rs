@@ -1,4 +1,6 @@
 //! `trackway record --kernel … --filter`: what the kernel is asked before it records an event.
+//!
+//! Longer than 600 lines: the tests share one traced program.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -373,6 +373,7 @@ fn alone(event: &Event, field: &Field) -> Event {
 
 /// MAKE a record of each event of this kernel that fits, and of each kind of field that is still
 /// missing then. EXPECT each to be recorded and printed as its bytes say.
+// Longer than 70 lines: a table.
 #[test]
 fn every_kind_of_field_is_recorded_and_printed() {
     let world = World::new("kernel-kinds");

@@ -49,6 +49,7 @@ int main(void)
 
 /// RUN calls with many flags, and errors. EXPECT them by name; and, for who does not ask, numbers,
 /// as babeltrace2 has them.
+// Longer than 70 lines: a table.
 #[test]
 fn calls_are_shown_as_they_were_written() {
     let world = World::new("kernel-symbols");

@@ -1,5 +1,7 @@
 //! `trackway record --kernel` without BPF: the same events and fields from the kernel's own
 //! buffers, by choice or because BPF is refused, and nothing left behind in tracefs.
+//!
+//! Longer than 600 lines: the tests share one program and its expected events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

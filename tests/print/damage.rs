@@ -1,5 +1,7 @@
 //! `trackway print` on folders that are damaged, hostile, or still being written: it prints all
 //! that can be read, names each damage with its file, its packet and its place, and always ends.
+//!
+//! Longer than 600 lines: a table of damages, each with what is printed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -238,6 +238,7 @@ const FILTERS_IN_C: [(&str, usize, usize); 6] = [
 
 /// RUN a header of a trace's events, filters that include it through clang, and a print with each.
 /// EXPECT as many events as each is true of; what cannot be meant is said.
+// Longer than 70 lines: a table.
 #[test]
 fn filters_in_c_take_the_events_that_they_are_true_of() {
     if !has("clang") {

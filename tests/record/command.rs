@@ -1,4 +1,6 @@
 //! `trackway record` as its users know it: what it passes through, what it records, what it says.
+//!
+//! Longer than 600 lines: the tests share the commands that they record.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;

@@ -3,6 +3,8 @@
 //!
 //! Mounts are made in private namespaces of child processes and end with them. No program may be
 //! ended by a signal of our making, so every exit status is checked.
+//!
+//! Longer than 600 lines: each test is an environment, for the same program.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};

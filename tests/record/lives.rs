@@ -2,6 +2,8 @@
 //! that come and go. Events are recorded or counted, never corrupted.
 //!
 //! The programs are in `tests/lives/`; `trackway_tests::steps` says what is checked of each.
+//!
+//! Longer than 600 lines: each test is a life of a process, by the same program.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

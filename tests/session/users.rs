@@ -2,6 +2,8 @@
 //!
 //! The folder of windows is as /dev/shm is: anybody may make files there, and remove his own. The
 //! users have numbers that nobody has.
+//!
+//! Longer than 600 lines: the tests share users, their windows and their programs.
 
 use std::collections::BTreeMap;
 use std::fs;

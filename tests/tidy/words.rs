@@ -38,18 +38,22 @@ const DEBT: [(&str, [usize; 3]); 21] = [
 /// Most terms of the glossary.
 const TERMS_MAX: usize = 90;
 
-/// Pronouns, prepositions, participles and the like: no name by themselves.
-const BARE: [&str; 46] = [
-    "above", "after", "again", "ahead", "alone", "anew", "anybody", "apart", "around", "asked",
-    "before", "behind", "below", "beside", "besides", "between", "beyond", "both", "done", "given",
-    "gone", "held", "here", "his", "how", "its", "kept", "known", "meant", "named", "nobody",
-    "other", "others", "ours", "said", "seen", "somebody", "taken", "theirs", "there", "those",
-    "told", "way", "what", "who", "whose",
+/// Pronouns, prepositions, participles and the like: no name of an item by themselves.
+const BARE: [&str; 41] = [
+    "above", "after", "ahead", "alone", "anew", "anybody", "apart", "around", "asked", "before",
+    "behind", "below", "beside", "besides", "between", "beyond", "both", "given", "gone", "held",
+    "here", "his", "how", "its", "kept", "meant", "nobody", "others", "ours", "said", "seen",
+    "somebody", "taken", "theirs", "there", "those", "told", "way", "what", "who", "whose",
+];
+/// The same for fields and parameters, which have a type beside them.
+const BARE_VALUES: [&str; 16] = [
+    "asked", "beside", "besides", "beyond", "how", "meant", "nobody", "others", "ours", "said",
+    "seen", "taken", "theirs", "told", "who", "whose",
 ];
 /// First words of functions that do not say what software does.
 const SPEECH: [&str; 9] = ["say", "says", "tell", "tells", "ask", "asks", "hear", "want", "look"];
 /// Everyday nouns that stood for a role once: each has a name of the field now.
-const EVERYDAY: [&str; 24] = [
+const EVERYDAY: [&str; 23] = [
     "Circumstances",
     "Desk",
     "Entrance",
@@ -116,6 +120,13 @@ impl Names {
         }
     }
 
+    fn check_value(&mut self, name: &syn::Ident) {
+        let name = name.to_string();
+        if BARE_VALUES.contains(&&*name) {
+            self.0.insert(name);
+        }
+    }
+
     fn check_function(&mut self, signature: &syn::Signature) {
         self.check(&signature.ident);
         let name = signature.ident.to_string();
@@ -126,7 +137,7 @@ impl Names {
             if let syn::FnArg::Typed(input) = input
                 && let syn::Pat::Ident(pattern) = &*input.pat
             {
-                self.check(&pattern.ident);
+                self.check_value(&pattern.ident);
             }
         }
     }
@@ -153,7 +164,7 @@ impl<'ast> Visit<'ast> for Names {
     }
 
     fn visit_field(&mut self, field: &'ast syn::Field) {
-        field.ident.iter().for_each(|name| self.check(name));
+        field.ident.iter().for_each(|name| self.check_value(name));
         visit::visit_field(self, field);
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use trackway_console::stdout;
@@ -21,13 +21,13 @@ pub(crate) struct Arguments {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Prints the script.
+/// Prints the script of `command`.
 ///
 /// # Errors
 ///
 /// If standard output cannot be written.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    stdout().write_all(&script(arguments.shell))?;
+pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
+    stdout().write_all(&script(arguments.shell, command))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -51,13 +51,9 @@ _trackway_or_bench() {
 complete -F _trackway_or_bench -o bashdefault -o default trackway
 "#;
 
-/// The script for a shell.
-pub(crate) fn script(shell: Shell) -> Vec<u8> {
-    let mut script = trackway_command_line::completions::script(
-        crate::arguments::Arguments::command(),
-        "trackway",
-        shell,
-    );
+/// Returns the script of `command` for a shell.
+fn script(shell: Shell, command: Command) -> Vec<u8> {
+    let mut script = trackway_command_line::completions::script(command, "trackway", shell);
     if shell == Shell::Bash {
         script.extend_from_slice(BENCH_IN_BASH.as_bytes());
     }
@@ -66,11 +62,14 @@ pub(crate) fn script(shell: Shell) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
     fn what_is_hidden_is_not_offered_and_files_only_where_they_are_meant() {
-        let text = |shell| String::from_utf8(script(shell)).expect("text");
+        let command = crate::arguments::Arguments::command;
+        let text = |shell| String::from_utf8(script(shell, command())).expect("text");
         let bash = text(Shell::Bash).replace(BENCH_IN_BASH, "");
         let is_of_words = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
         let mut words = bash.split(|letter| !is_of_words(letter));

@@ -100,8 +100,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Filter(arguments) => filter::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Bench(arguments) => Ok(start_bench(&arguments.words())),
-        Verb::Completions(arguments) => completions::run(arguments),
-        Verb::Man(arguments) => man::run(arguments),
+        Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Verb::Man(arguments) => man::run(arguments, Arguments::command()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 
 /// Write the manual pages.
 ///
@@ -20,13 +20,13 @@ pub(crate) struct Arguments {
     pub(crate) output: PathBuf,
 }
 
-/// Writes the manual pages of `trackway`; trackway-bench writes its own.
+/// Writes the manual pages of `command`; trackway-bench writes its own.
 ///
 /// # Errors
 ///
 /// If the folder cannot be written.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let (command, output) = (crate::arguments::Arguments::command(), &arguments.output);
+pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
+    let output = &arguments.output;
     trackway_command_line::manual::write(command, output, &["bench"])
         .with_context(|| format!("cannot write manual pages to {}", output.display()))?;
     Ok(ExitCode::SUCCESS)

@@ -237,6 +237,7 @@ fn locations_lead_to_the_field_meant() {
     assert_eq!(read, Ok(Value::Array(vec![Value::Unsigned(7), Value::Unsigned(8)])));
 }
 
+// Longer than 70 lines: one trace with all that CTF 2 has.
 #[test]
 fn a_trace_says_what_it_is() {
     let uuid: Vec<String> = (0..16).map(|byte| byte.to_string()).collect();

@@ -1,5 +1,7 @@
 //! Filters in C, as clang compiles them with `<trackway/filter.h>`: taken, and right; or refused
 //! with what is wrong and where.
+//!
+//! Longer than 600 lines: the tests share the C sources that they compile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -343,6 +345,7 @@ fn filters_of_one_file_are_alternatives() {
     assert_eq!(answers(&file, &[event("yxz", 0, 0), event("yz", 0, 0)]), [1, 0]);
 }
 
+// Longer than 70 lines: a table.
 #[test]
 fn what_is_refused_is_said_with_its_place() {
     if !has("clang") {
@@ -537,6 +540,7 @@ fn traced_programs_can_fill_its_frames() {
 }
 
 /// With any names and types of events and fields, their header is C.
+// Longer than 70 lines: a table of strange names.
 #[test]
 fn headers_of_strange_events_are_c() {
     let member = |name: &str, of: Type| Member { name: name.into(), of };

@@ -224,6 +224,7 @@ impl<'t, B: Bytes> Task<'t, B> {
     }
 
     /// Appends the next event, if it is asked for. Whether there is one in the packet.
+    // Longer than 70 lines: one event is decoded step by step, on state that all steps share.
     #[inline]
     fn event<F: EventEncoder>(
         &mut self,

@@ -1,4 +1,6 @@
 //! Traces written from traces: what is in them is what was asked for, and any reader reads them.
+//!
+//! Longer than 600 lines: the tests share one maker of traces and one comparison.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;

@@ -176,6 +176,7 @@ impl RecordError {
 }
 
 impl core::fmt::Display for RecordError {
+    // Longer than 70 lines: a message for each error.
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Window(path, error) => {

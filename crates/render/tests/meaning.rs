@@ -1,5 +1,7 @@
 //! What numbers stand for, from what the writer says of them to the lines that show it; and that
 //! nobody else sees any of it.
+//!
+//! Longer than 600 lines: the expected texts are tables.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -112,6 +114,7 @@ fn flags(names: &[(&str, u64)]) -> Meaning {
 }
 
 /// Calls with what stands behind their arguments, and one event with addresses: a long table.
+// Longer than 70 lines: a table.
 fn events_with_pointers() -> Vec<Meant> {
     let scalar = FieldKind::Scalar;
     let array = FieldKind::Array;
@@ -245,6 +248,7 @@ fn socket(family: u16, port: u16, v4: &[u8], v6: &[u8], path: &[u8]) -> Vec<u8> 
 }
 
 /// Records of those, each with what its fields are shown as: a long table.
+// Longer than 70 lines: a table.
 fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
     let mut v6 = [0; 16];

@@ -106,6 +106,7 @@ pub struct Bytes {
 /// # Safety
 /// `bytes.source` has `bytes.count` readable bytes (rounded up to eight); `bytes.target` is where
 /// `plan.at` is mapped, with as many writable ones; `gate.generation` is mapped.
+// Longer than 70 lines: one restartable sequence, in assembly with its comments.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 #[inline(always)]
 pub unsafe fn commit(
@@ -205,6 +206,7 @@ pub unsafe fn commit(
 ///
 /// # Safety
 /// As above.
+// Longer than 70 lines: one restartable sequence, in assembly with its comments.
 #[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
 #[inline(always)]
 pub unsafe fn commit(
@@ -291,6 +293,7 @@ pub unsafe fn commit(
 ///
 /// # Safety
 /// None needed; the signature is that of the real one.
+// Longer than 70 lines: one restartable sequence, in assembly with its comments.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri))))]
 pub unsafe fn commit(
     _area: Area,

@@ -1,4 +1,6 @@
 //! The types of values: [`Value`] is what a program has, [`Kind`] what a record has of it.
+//!
+//! Longer than 600 lines: a table of types, each with the same few functions.
 
 use core::ffi::CStr;
 use core::marker::PhantomData;

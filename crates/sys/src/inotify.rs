@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use crate::Errno;
 use crate::file::Fd;
 
-/// NameBuffer for events that are read at a time, in bytes: the longest has a header and 256 bytes.
+/// Room for events that are read at a time, in bytes: the longest has a header and 256 bytes.
 const ROOM_BYTES: usize = 4096;
 /// Most reads in one [`Names::take`].
 const READS_MAX: usize = 64;
@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 16;
 #[derive(Debug)]
 pub struct Names(Fd);
 
-/// NameBuffer for events, aligned as they are.
+/// Room for events, aligned as they are.
 #[repr(align(8))]
 struct NameBuffer([u8; ROOM_BYTES]);
 
@@ -43,9 +43,8 @@ impl Names {
         &self.0
     }
 
-    /// Gives `on_name` the names that have come since this was asked last, a bounded number of them:
-    /// the descriptor stays readable where there are more. Whether all are known that came: the
-    /// kernel keeps so many only.
+    /// Gives `on_name` the names that have come since the last call, a bounded number of them: the
+    /// descriptor stays readable where there are more. Returns false if the kernel dropped some.
     pub fn take(&self, on_name: &mut dyn FnMut(&[u8])) -> bool {
         let mut room = NameBuffer([0; ROOM_BYTES]);
         for _ in 0..READS_MAX {
@@ -62,7 +61,7 @@ impl Names {
     }
 }
 
-/// Gives `on_name` the names in these events; whether none of them says that others were dropped.
+/// Gives `on_name` the names in these events; returns false if one says that others were dropped.
 fn each_name(mut events: &[u8], on_name: &mut dyn FnMut(&[u8])) -> bool {
     let word = |event: &[u8], at: usize| {
         event.get(at..at + 4).and_then(|word| Some(u32::from_ne_bytes(word.try_into().ok()?)))
@@ -101,10 +100,10 @@ mod tests {
         let path = CString::new(folder.path().as_os_str().as_bytes()).expect("a path");
         let names = Names::of(&path).expect("inotify");
         let take = || {
-            let mut on_name = Vec::new();
-            let keep = &mut |name: &[u8]| on_name.push(String::from_utf8_lossy(name).into_owned());
+            let mut names = Vec::new();
+            let keep = &mut |name: &[u8]| names.push(String::from_utf8_lossy(name).into_owned());
             assert!(names.take(keep));
-            on_name
+            names
         };
         assert!(take().is_empty());
         fs::write(folder.join("made"), "").expect("a file");

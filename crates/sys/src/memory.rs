@@ -116,7 +116,7 @@ impl Mapping {
         rest.blank_by(&mut zeros, length)
     }
 
-    /// The same up to `end`, from where the zeros were moved_bytes up to before, by zeros that are as
+    /// The same up to `end`, from where the zeros were taken up to before, by zeros that are as
     /// long as the mapping.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Zeros {
             let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             // SAFETY: the mapping is new, and has no other user.
             unsafe {
-                // mlockall(2) may say that new memory is to be filled at once, which is moved_bytes back
+                // mlockall(2) may say that new memory is to be filled at once, which is taken back
                 // here before there is access that would do it.
                 let base = libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
                 if base == libc::MAP_FAILED {

@@ -187,7 +187,7 @@ impl Window {
         meanwhile: &mut dyn FnMut(),
     ) -> bool {
         let enabled = &self.event(index).enabled;
-        // The bit that we have set, if any; what the rules last_answer.
+        // The bit that we have set, if any; what the rules said.
         let (mut ours, mut last_answer) = (0, None);
         for _ in 0..TRIES_MAX {
             // ORDERING: Acquire, before what decides is read: who finds what a recorder has made of
@@ -557,7 +557,7 @@ mod tests {
         assert_eq!((world.bits(index), revision(&world)), (1 << 4, before + 1));
         assert!(!world.window.apply_rules(&session, index));
         assert_eq!(world.bits(index), 0);
-        // Where there is nothing to say, nothing is last_answer.
+        // Where there is nothing to say, nothing is said.
         assert!(!describe(&world, index, &[]));
         assert_eq!((world.bits(index), revision(&world)), (0, before + 1));
     }

@@ -44,6 +44,7 @@ fn assert_has(fields: &str, expected: &str) {
 
 /// RUN calls with addresses of sockets. EXPECT family, port and address, or the path, whole; and to
 /// be told where there is nothing.
+// Longer than 70 lines: a table.
 #[test]
 fn addresses_of_sockets_are_taken_apart() {
     let calls = "syscalls:connect,syscalls:bind,syscalls:accept,syscalls:sendmsg";

@@ -1,6 +1,8 @@
 //! The kernel's events in sessions: `trackway session create --kernel`, what is asked of such a
 //! session, and how it ends. What is recorded are calls of getpgid(2) with numbers that nobody else
 //! asks for, each between two events of the program that makes them.
+//!
+//! Longer than 600 lines: the tests share one program and the steps of a session.
 
 mod edges;
 mod ground;
@@ -191,6 +193,7 @@ fn trace_files_of_the_kernel_are_bounded() {
 
 /// RUN events switched on and off while it records. EXPECT those of the time when they were on;
 /// nothing where nothing is left; and each again with what it was called before.
+// Longer than 70 lines: one session, changed step by step.
 #[test]
 fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     let Some(ground) = Ground::new("ksession-events") else { return };

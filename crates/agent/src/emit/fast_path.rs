@@ -314,6 +314,7 @@ impl Path {
 ///
 /// # Safety
 /// As [`emit`].
+// Longer than 70 lines: the recording path is one function, so that its values stay in registers.
 #[inline(always)]
 unsafe fn try_record<const PATH: u8>(
     session: usize,

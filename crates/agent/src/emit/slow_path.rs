@@ -139,6 +139,7 @@ pub(crate) unsafe fn retarget(
 ///
 /// # Safety
 /// As [`crate::emit::fast_path::emit`].
+// Longer than 70 lines: one attempt after the other, each with the state of the last.
 unsafe fn record_in_session(
     index: usize,
     mapped: &'static MappedWindow,

@@ -1,4 +1,6 @@
 //! How sessions are shown.
+//!
+//! Longer than 600 lines: every command that shows sessions prints from the same few tables.
 
 use std::collections::BTreeMap;
 use std::io::Write;

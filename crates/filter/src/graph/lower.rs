@@ -1,4 +1,6 @@
 //! From a typed tree to a graph: what is true or false becomes edges, the rest values.
+//!
+//! Longer than 600 lines: one pass with an arm for each kind of node.
 
 use trackway_jit::Kind;
 use trackway_jit::helper::{Helper, Word};

@@ -127,6 +127,7 @@ impl Runner<'_> {
         })
     }
 
+    // Longer than 70 lines: an arm for each helper.
     fn helper(&mut self, number: i32, registers: &[Held; 11]) -> u64 {
         use trackway_filter::parse::Binary;
         let helper = Helper::from_number(number).expect("a helper");

@@ -1,4 +1,6 @@
 //! Growth in simulated time: whatever comes in whatever pieces, what is written is the trace.
+//!
+//! Longer than 600 lines: the tests share one simulated recorder and its traces.
 
 use std::fs::{self, File};
 use std::io::Write;

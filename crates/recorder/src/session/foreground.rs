@@ -99,6 +99,7 @@ pub fn record(
     record_command(spec, options, Notices::new(quiet))
 }
 
+// Longer than 70 lines: the steps have to come in this order, before the command starts.
 fn record_command(
     mut spec: SessionSpec,
     options: &RunOptions,

@@ -13,6 +13,8 @@
 //! on = ["web:*", "!web:noise", { pattern = "db:*", at-least = "warning" }]
 //! filters = ["web:*: status >= 400", "sample(1/10)"]
 //! ```
+//!
+//! Longer than 600 lines: one specification with its checks, changes and their tests.
 
 use core::time::Duration;
 use std::path::PathBuf;

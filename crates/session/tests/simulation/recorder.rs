@@ -1,6 +1,8 @@
 //! The steps of a recorder in the window and in files for each effect, between which anything may
 //! happen: docs/design/0007-sessions.md, the window's slots in `crates/recorder`, and the order
 //! that `crates/window/src/rules.rs` gives for successors. A recovery takes the same steps.
+//!
+//! Longer than 600 lines: a list with an arm for each step of a recorder.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -144,6 +146,7 @@ pub(crate) struct Trace {
 
 /// The steps of an effect in a session with these channels. (Long, because it is a list: an arm for
 /// each effect.)
+// Longer than 70 lines: an arm for each effect.
 pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &World) -> Script {
     let mistake = world.mistake;
     let mut ops = Vec::new();
@@ -475,6 +478,7 @@ impl World {
 
     /// Carries out a step that concerns one slot. (Long, because it is a list: an arm for each
     /// step.)
+    // Longer than 70 lines: an arm for each step.
     fn carry_out_on(&mut self, op: &Op, script: &mut Script) -> Result<Came, String> {
         let (Op::Activate { on, .. }
         | Op::Pause { on, .. }

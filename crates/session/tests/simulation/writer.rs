@@ -1,5 +1,7 @@
 //! Threads of traced programs: `crates/agent/src/emit` and `registration`, and
 //! `crates/window/src/rules.rs`, one shared word a turn.
+//!
+//! Longer than 600 lines: a list with an arm for each step of a writer.
 
 use crate::mistakes::Mistake;
 use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
@@ -206,6 +208,7 @@ impl Writer {
 
 impl World {
     /// One turn of a thread.
+    // Longer than 70 lines: an arm for each state.
     pub(crate) fn step_writer(&mut self, number: usize) -> Result<(), String> {
         let (cpu, at) = (self.writers[number].cpu, self.writers[number].at);
         // It runs, so no other thread does there.

@@ -148,6 +148,7 @@ struct Attachment {
 
 impl Kernel {
     /// Makes buffers and programs, which record nothing before [`Self::begin`].
+    // Longer than 70 lines: the steps have to come in this order, before anything is recorded.
     pub(crate) fn prepare(
         request: &KernelRequest<'_>,
         notices: &Notices,

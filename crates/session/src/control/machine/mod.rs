@@ -9,6 +9,8 @@
 //! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
 //! the same); what the machine says of its channels is what the effects that succeeded made of
 //! them; after [`Effect::Exit`] there is nothing more.
+//!
+//! Longer than 600 lines: one state machine, whose steps are read together.
 
 use core::time::Duration;
 use std::collections::VecDeque;
