@@ -18,14 +18,14 @@ use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
+use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
+use trackway_kernel::bpf_program::layout::{BufferLayout, LEVELS};
+use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::model::{
     Behind, Event, Field, Kind, Location, Meaning, Phase, Source, Symbols,
 };
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::{LEVELS, Layout};
-use trackway_kernel::record::program::program;
-use trackway_kernel::record::staging::Staged;
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_tests::{World, has, is_root, skipped};
@@ -233,8 +233,8 @@ fn elements(scalar: Scalar, bytes: &[u8]) -> String {
 }
 
 /// What a record's fields are printed as.
-fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
-    let is_there = |field: &&Field| !staged.left_out.contains(&field.name);
+fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
+    let is_there = |field: &&Field| !staged.omitted_fields.contains(&field.name);
     let fields = event.fields.iter().filter(is_there).zip(&staged.description.fields);
     let mut names = Names::default();
     let shown: Vec<String> = fields
@@ -315,7 +315,7 @@ fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
         boot_uuid: [8; 16],
         clock_offset_ns: 0,
         contexts: Contexts {
-            kernel: trackway_kernel::record::context::Contexts::default().fields(),
+            kernel: trackway_kernel::bpf_program::contexts::Contexts::default().fields(),
             ..Contexts::default()
         },
     });
@@ -408,7 +408,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         let made = made.unwrap_or_else(|| panic!("{key}: {event:?} cannot be made up"));
         cases.push((event, made));
     }
-    let layout = Layout::new(16, 5, cases.len()).expect("a layout");
+    let layout = BufferLayout::new(16, 5, cases.len()).expect("a layout");
     let buffers = match Buffers::new(layout, cpus(), false) {
         Ok(buffers) => buffers,
         Err(error) => return skipped(&format!("the kernel gives no BPF: {error}")),
@@ -416,11 +416,16 @@ fn every_kind_of_field_is_recorded_and_printed() {
     let (mut descriptions, mut lines) = (Vec::new(), Vec::new());
     let mut shown = BTreeSet::new();
     for (number, (event, bytes)) in cases.iter().enumerate() {
-        let staged = Staged::new(event, 3000);
-        let code = program(&staged, &layout, (buffers.map_fd(), None), (number as u16, number));
+        let staged = EventPlan::from_record(event, 3000);
+        let code = generate_program(
+            &staged,
+            &layout,
+            ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
+            EventNumber { id: number as u16, index: number },
+        );
         let code = code.expect("it fits");
         run(&code, bytes).unwrap_or_else(|error| panic!("{}: {error}", event.full_name()));
-        let is_recorded = |field: &&Field| !staged.left_out.contains(&field.name);
+        let is_recorded = |field: &&Field| !staged.omitted_fields.contains(&field.name);
         shown.extend(event.fields.iter().filter(is_recorded).map(key));
         let name = staged.description.name.clone();
         lines.push((name, expected(event, &staged, bytes)));

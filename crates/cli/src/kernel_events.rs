@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use trackway_console::message;
+use trackway_kernel::bpf_program::plan::{EventPlan, RegisterLayout};
 use trackway_kernel::catalogue::model::{
     Argument, Behind, Event, Field, Kind, Length, Meaning, Phase, Returned, Source, Symbol, Symbols,
 };
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::Scalar;
 
 use crate::common::events::scalar_name;
@@ -69,15 +69,16 @@ fn text(events: &[Event]) -> String {
 /// What a system call's records have besides, by name: what its pointers lead to.
 fn behind(event: &Event) -> String {
     // Where the arguments are is no matter.
-    let anywhere = Registers {
+    let anywhere = RegisterLayout {
         arguments: [0; 6],
         compat_arguments: [0; 6],
         result: 0,
         number: 0,
-        task: (0, 0),
+        task_tid: 0,
+        task_status: 0,
         guard: None,
     };
-    let staged = Staged::of_call(event, &anywhere, PAYLOAD_BYTES);
+    let staged = EventPlan::from_registers(event, &anywhere, PAYLOAD_BYTES);
     let fields = staged.map(|staged| staged.description.fields).unwrap_or_default();
     let is_own = |name: &str| event.fields.iter().any(|field| field.lttng_name(event) == name);
     let names = fields.into_iter().map(|field| field.name).filter(|name| !is_own(name));

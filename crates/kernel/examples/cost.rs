@@ -4,16 +4,16 @@
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
+use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
+use trackway_kernel::bpf_program::attach::{AttachedProgram, LoadedProgram};
+use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
+use trackway_kernel::bpf_program::layout::BufferLayout;
+use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::record::arguments::raw_tracepoint;
-use trackway_kernel::record::attach::{Attached, Loaded};
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::Layout;
-use trackway_kernel::record::program::program;
-use trackway_kernel::record::staging::Staged;
 use trackway_testkit::skipped;
 
 /// Times that each way is measured.
@@ -64,28 +64,34 @@ struct Way<'c> {
 }
 
 impl Way<'_> {
-    fn attach(&self) -> Attached {
+    fn attach(&self) -> AttachedProgram {
         let attached = match self.raw {
-            Some(id) => Loaded::raw(&self.code, id).expect("it is taken").attach_raw(),
-            None => {
-                Loaded::new(&self.code).expect("it is taken").attach(self.event.id.expect("one"))
-            }
+            Some(id) => LoadedProgram::load_raw(&self.code, id).expect("it is taken").attach_raw(),
+            None => LoadedProgram::load(&self.code)
+                .expect("it is taken")
+                .attach(self.event.id.expect("one")),
         };
         attached.expect("it is attached")
     }
 }
 
 fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
-    let layout = Layout::new(16, 4, 1).expect("a layout");
+    let layout = BufferLayout::new(16, 4, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), true).expect("there was a map already");
-    let code = |staged: &Staged| {
-        program(staged, &layout, (buffers.map_fd(), None), (1, 0)).expect("it fits")
+    let code = |staged: &EventPlan| {
+        generate_program(
+            staged,
+            &layout,
+            ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
+            EventNumber { id: 1, index: 0 },
+        )
+        .expect("it fits")
     };
-    let arguments = Staged::of_arguments(event, btf, 3000).expect("it is in the table");
-    let raw = raw_tracepoint(event, btf);
+    let arguments = EventPlan::from_arguments(event, btf, 3000).expect("it is in the table");
+    let raw = raw_tracepoint_type(event, btf);
     let ways = [
         Way { event, code: code(&arguments), raw },
-        Way { event, code: code(&Staged::new(event, 3000)), raw: None },
+        Way { event, code: code(&EventPlan::from_record(event, 3000)), raw: None },
     ];
     let mut took: [Vec<Duration>; 3] = Default::default();
     let mut ends: [(Duration, Duration); 2] = Default::default();

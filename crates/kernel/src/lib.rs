@@ -13,7 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod bpf_filter;
+pub mod bpf_program;
 pub mod bpf_sys;
 pub mod catalogue;
-pub mod ftrace;
-pub mod record;
+pub mod tracefs;

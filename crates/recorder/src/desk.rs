@@ -6,7 +6,7 @@
 //! them.
 //!
 //! [`serve`]: mod@crate::serve
-//! [`record`]: mod@crate::record
+//! [`record`]: mod@crate::bpf_program
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -11,16 +11,16 @@ use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_filter::types::{Need, Root};
-use trackway_kernel::bpf_filter::adapt::Unfit;
+use trackway_kernel::bpf_filter::translate::Unsupported;
+use trackway_kernel::bpf_program::contexts::{Context, FilterContexts};
+use trackway_kernel::bpf_program::filter::{Filter, FilterError, FilterMaps};
+use trackway_kernel::bpf_program::plan::{EventPlan, Step};
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::ftrace;
-use trackway_kernel::record::context::{Asked, Context};
-use trackway_kernel::record::filter::{Filter, FilterError, Memory};
-use trackway_kernel::record::staging::{Staged, Step};
+use trackway_kernel::tracefs;
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec};
 
@@ -96,7 +96,7 @@ pub(crate) trait Asking: Sized {
     fn make(
         object: &[u8],
         number: usize,
-        staged: &Staged,
+        staged: &EventPlan,
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
@@ -110,18 +110,22 @@ pub(crate) trait Asking: Sized {
     fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
 
     /// Of each field of an event why it cannot be asked for, if it cannot.
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
+    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>>;
 
     /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
-    fn may_be_unknown(_staged: &Staged, _field: &str) -> bool {
+    fn may_be_unknown(_staged: &EventPlan, _field: &str) -> bool {
         false
     }
 }
 
 impl Asking for Filter {
-    type Memory = Memory;
+    type Memory = FilterMaps;
 
-    fn memory(cpus: usize, filters: &[FilterSpec], btf: Option<&Btf>) -> std::io::Result<Memory> {
+    fn memory(
+        cpus: usize,
+        filters: &[FilterSpec],
+        btf: Option<&Btf>,
+    ) -> std::io::Result<FilterMaps> {
         let is_in =
             |text: &[u8], name: &str| text.windows(name.len()).any(|part| part == name.as_bytes());
         let may_be_asked = |name: &str| {
@@ -131,14 +135,14 @@ impl Asking for Filter {
                 _ => true,
             })
         };
-        Memory::new(cpus, filters.len(), Asked::find(btf, may_be_asked))
+        FilterMaps::new(cpus, filters.len(), FilterContexts::find(btf, may_be_asked))
     }
 
     fn make(
         object: &[u8],
         number: usize,
-        staged: &Staged,
-        memory: &mut Memory,
+        staged: &EventPlan,
+        memory: &mut FilterMaps,
     ) -> Result<Option<Self>, FilterError> {
         Self::new(object, number, staged, memory)
     }
@@ -147,23 +151,23 @@ impl Asking for Filter {
         Self::check_steps(all)
     }
 
-    fn hidden(memory: &Memory, name: &str) -> Option<(&'static str, Option<String>)> {
-        let hidden = memory.contexts().hidden(name)?;
+    fn hidden(memory: &FilterMaps, name: &str) -> Option<(&'static str, Option<String>)> {
+        let hidden = memory.contexts().missing(name)?;
         Some(("what this kernel does not show", Some(hidden.to_string())))
     }
 
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
+    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what is not in this kernel's record";
-        let withheld = |step: &Step| matches!(step, Step::Unknown(_)).then_some(why);
+        let withheld = |step: &Step| matches!(step, Step::Zeros(_)).then_some(why);
         staged.steps.iter().map(withheld).collect()
     }
 
-    fn may_be_unknown(staged: &Staged, field: &str) -> bool {
+    fn may_be_unknown(staged: &EventPlan, field: &str) -> bool {
         staged.may_be_unknown(field)
     }
 }
 
-impl Asking for ftrace::filter::Filter {
+impl Asking for tracefs::filter::Filter {
     type Memory = ();
 
     fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
@@ -173,7 +177,7 @@ impl Asking for ftrace::filter::Filter {
     fn make(
         object: &[u8],
         number: usize,
-        staged: &Staged,
+        staged: &EventPlan,
         (): &mut (),
     ) -> Result<Option<Self>, FilterError> {
         Self::new(object, number, staged)
@@ -182,13 +186,13 @@ impl Asking for ftrace::filter::Filter {
     fn hidden((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
         let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
                    need_reschedule and interruptible)";
-        ftrace::context::Context::named(name).is_none().then_some((why, None))
+        tracefs::contexts::Context::named(name).is_none().then_some((why, None))
     }
 
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
+    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what tracefs does not give";
         let withheld = |is_given: bool| (!is_given).then_some(why);
-        ftrace::filter::gives(staged).into_iter().map(withheld).collect()
+        tracefs::filter::given_fields(staged).into_iter().map(withheld).collect()
     }
 }
 
@@ -201,7 +205,7 @@ impl<F: Asking> Default for KernelFilters<F> {
 /// The kernel's events that filters are compiled for.
 struct World {
     names: Vec<EventName>,
-    staged: Vec<Staged>,
+    staged: Vec<EventPlan>,
     layouts: Vec<Layout>,
 }
 
@@ -214,7 +218,7 @@ impl<F: Asking> KernelFilters<F> {
     pub(crate) fn new(
         (specs, whose): (&[FilterSpec], Whose<'_>),
         events: &[Event],
-        staged: impl Fn(&Event) -> Staged,
+        staged: impl Fn(&Event) -> EventPlan,
         (cpus, btf): (usize, Option<&Btf>),
     ) -> Result<Self, RecordError> {
         let mut filters = Self::default();
@@ -271,7 +275,7 @@ impl<F: Asking> KernelFilters<F> {
         &mut self,
         known: usize,
         events: &[&Event],
-        staged: impl Fn(&Event) -> Staged,
+        staged: impl Fn(&Event) -> EventPlan,
     ) -> Result<(), RecordError> {
         self.taken.hints.clear();
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
@@ -402,7 +406,7 @@ impl TakenFilters {
 
 impl World {
     fn new<'a, F: Asking>(
-        staged: Vec<Staged>,
+        staged: Vec<EventPlan>,
         events: impl Iterator<Item = &'a Event>,
         memory: &F::Memory,
     ) -> Self {
@@ -504,7 +508,7 @@ pub(crate) fn is_kernels(text: &str) -> bool {
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
     let is_kernels = |(token, _): &(Token, Span)| {
         let Token::Context(name) = token else { return false };
-        !is_there(name) && Context::asked().any(|context| context.name == name)
+        !is_there(name) && Context::filterable().any(|context| context.name == name)
     };
     tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
 }
@@ -549,7 +553,7 @@ pub(crate) fn is_everyones(spec: &FilterSpec) -> bool {
 }
 
 /// What filters may ask of an event: its fields, and what is known of whoever it happens in.
-fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
+fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
@@ -565,7 +569,7 @@ fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
     Layout {
         event: staged.description.name.clone(),
         fields: fields.zip(F::withheld(staged)).map(field).collect(),
-        contexts: Context::asked().map(context).collect(),
+        contexts: Context::filterable().map(context).collect(),
         applications: Vec::new(),
     }
 }
@@ -574,14 +578,14 @@ fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
 fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
-        if Context::asked().any(|context| context.name == name) {
+        if Context::filterable().any(|context| context.name == name) {
             return F::hidden(memory, &name).map(|(_, why)| why);
         }
         Some(None)
     };
     let why = tokens(text).ok()?.into_iter().find_map(missing)?;
     let why = why.map_or_else(String::new, |why| format!("{why}; "));
-    let there = Context::asked().filter(|context| F::hidden(memory, context.name).is_none());
+    let there = Context::filterable().filter(|context| F::hidden(memory, context.name).is_none());
     let there: Vec<String> = there.map(|context| format!("$ctx.{}", context.name)).collect();
     Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
@@ -689,7 +693,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
 fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
         (_, FilterError::Memory(error)) => crate::kernel::unavailable(error),
-        (FilterSource::Expression(text), FilterError::Unfit(Unfit::Helper(..))) => {
+        (FilterSource::Expression(text), FilterError::Unsupported(Unsupported::Helper(..))) => {
             RecordError::Filter(floating(text).render(text))
         }
         (_, error) => RecordError::Filter(format!("{spec}\n{error}")),

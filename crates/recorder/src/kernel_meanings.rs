@@ -3,13 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use trackway_ctf::write::{Meaning, Names};
+use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::calls::{addresses, file_types, requests, signals};
 use trackway_kernel::catalogue::model::{self, Returned, Symbol, Symbols};
 use trackway_kernel::catalogue::names;
-use trackway_kernel::record::staging::Staged;
 
 /// What each field of an event stands for, as far as plain text does not show it.
-pub(crate) fn of(staged: &Staged) -> Vec<Option<Meaning>> {
+pub(crate) fn of(staged: &EventPlan) -> Vec<Option<Meaning>> {
     of_fields(&staged.meanings)
 }
 

@@ -74,7 +74,7 @@ impl KernelEvents {
         if refusal.error.is_none() {
             return Finding::missing(fact, "kernel events go by tracefs here, if that is there");
         }
-        if !refusal.is_of_rights() {
+        if !refusal.is_permission_denied() {
             return Finding::missing(fact, "Linux 5.12 or later, with CONFIG_BPF_SYSCALL");
         }
         Finding::missing(
@@ -164,9 +164,9 @@ fn chosen(lockdown: &str) -> Option<String> {
 mod tests {
     use std::io;
 
+    use trackway_kernel::bpf_program::support::Refusal;
     use trackway_kernel::catalogue::error::CatalogueError;
-    use trackway_kernel::ftrace::instance::InstanceError;
-    use trackway_kernel::record::probe::Refusal;
+    use trackway_kernel::tracefs::instance::InstanceError;
 
     use super::super::Verdict;
     use super::*;

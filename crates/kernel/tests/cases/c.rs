@@ -6,8 +6,8 @@ use std::process::Command;
 use trackway_filter::elf;
 use trackway_jit::helper::Word;
 use trackway_jit::verify::{Rules, State, verify};
-use trackway_kernel::bpf_filter::adapt::adapt;
-use trackway_kernel::bpf_filter::area::Area;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::translate_filter;
 use trackway_testkit::{TemporaryFolder, skipped};
 
 use super::loaded;
@@ -66,11 +66,11 @@ fn filters_in_c_run_in_the_kernel() {
     let mut states = vec![State::FREE; program.len() + 1];
     let rules = Rules::new(alternative.needs.len());
     let verified = verify(program, rules, &mut states).expect("verified");
-    let adapted =
-        adapt(&verified, object.cells, &alternative.constants).expect("the kernel can do it");
-    let Some(loaded) = loaded(&adapted) else { return };
+    let translated = translate_filter(&verified, object.cells, &alternative.constants)
+        .expect("the kernel can do it");
+    let Some(loaded) = loaded(&translated) else { return };
     let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
-    let mut area = Area::new(&alternative.constants).expect("few constants");
+    let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     for (path, size, ids, expected) in [
         ("/ab/c", 1, &[][..], true),
         ("/ab/c", 2, &[], false),
@@ -89,7 +89,7 @@ fn filters_in_c_run_in_the_kernel() {
         let size_bits = i64::from(size).cast_unsigned();
         let slots = [word(0, path.len()), size_bits, word(path.len(), ids.len())];
         area.fill(&slots, &bytes).expect("a small event");
-        let taken = loaded.takes(&mut area).expect("the kernel runs it");
+        let taken = loaded.passes(&mut area).expect("the kernel runs it");
         assert_eq!(taken, expected, "{path} {size} {ids:?}");
     }
 }

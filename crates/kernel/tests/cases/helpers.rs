@@ -11,9 +11,9 @@ use trackway_jit::insn::{
 use trackway_jit::interpret;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_kernel::bpf_filter::adapt::{Unfit, adapt};
-use trackway_kernel::bpf_filter::area::Area;
-use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::{Unsupported, translate_filter};
 use trackway_schema::Scalar;
 use trackway_testkit::Random;
 
@@ -157,17 +157,17 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
 fn agree(helper: Helper, scalar: u8) -> Option<()> {
     let [asked, compared] = [false, true].map(|is| program(helper, scalar, is));
     let (asked, compared) = (verified(&asked), verified(&compared));
-    let adapted = adapt(&compared, 0, CONSTANTS).expect("the kernel can do it");
-    let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let translated = translate_filter(&compared, 0, CONSTANTS).expect("the kernel can do it");
+    let loaded: LoadedFilter = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut random = Random::new(u64::from(scalar) << 8 | helper as u64);
     let mut answers = std::collections::BTreeSet::new();
     for _ in 0..1000 {
         let (mut slots, bytes) = frame(&mut random, helper, scalar);
         slots[2] = expected(&asked, slots, &bytes);
         answers.insert(slots[2]);
-        let mut area = Area::new(CONSTANTS).expect("few constants");
+        let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
         area.fill(&slots, &bytes).expect("few bytes");
-        let agrees = loaded.takes(&mut area).expect("the kernel runs it");
+        let agrees = loaded.passes(&mut area).expect("the kernel runs it");
         let word = |slot: usize| Word::from_bits(slots[slot]);
         assert!(
             agrees,
@@ -184,9 +184,9 @@ fn agree(helper: Helper, scalar: u8) -> Option<()> {
     // Who asks must be able to hear no.
     let (mut slots, bytes) = frame(&mut random, helper, scalar);
     slots[2] = expected(&asked, slots, &bytes) ^ 1;
-    let mut area = Area::new(CONSTANTS).expect("few constants");
+    let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
     area.fill(&slots, &bytes).expect("few bytes");
-    assert!(!loaded.takes(&mut area).expect("the kernel runs it"), "{}", helper.name());
+    assert!(!loaded.passes(&mut area).expect("the kernel runs it"), "{}", helper.name());
     Some(())
 }
 
@@ -214,13 +214,13 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
 #[test]
 fn what_the_kernel_cannot_widen_is_refused() {
     let bytes = program(Helper::Element, 13, true);
-    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
-    assert_eq!(refused, Unfit::Argument(4, Helper::Element));
+    let refused = translate_filter(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
+    assert_eq!(refused, Unsupported::Argument(4, Helper::Element));
     let bytes = program(Helper::Sum, 14, true);
-    let refused = adapt(&verified(&bytes), 0, &[]).expect_err("no integers");
-    assert_eq!(refused, Unfit::Argument(3, Helper::Sum));
+    let refused = translate_filter(&verified(&bytes), 0, &[]).expect_err("no integers");
+    assert_eq!(refused, Unsupported::Argument(3, Helper::Sum));
     let bytes = program(Helper::FloatAdd, 0, true);
-    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
+    let refused = translate_filter(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
 }
 
@@ -232,12 +232,12 @@ fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
     let cells = compiled.filter.cells;
     let insns = &compiled.alternative.programs[0];
     let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
-    let adapted = adapt(&verified(&bytes), cells, &compiled.alternative.constants)
+    let translated = translate_filter(&verified(&bytes), cells, &compiled.alternative.constants)
         .expect("the kernel can do it");
-    let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
-    let mut area = Area::new(&compiled.alternative.constants).expect("few constants");
+    let loaded = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut area = ScratchArea::new(&compiled.alternative.constants).expect("few constants");
     area.fill(&[1], b"").expect("one slot");
-    let take = |_| loaded.takes(&mut area).expect("the kernel runs it");
+    let take = |_| loaded.passes(&mut area).expect("the kernel runs it");
     Some((0..times).map(take).collect())
 }
 

@@ -3,8 +3,8 @@
 
 use trackway_jit::helper::Helper;
 use trackway_jit::verify::Rules;
-use trackway_kernel::bpf_filter::adapt::adapt;
-use trackway_kernel::bpf_filter::area::Area;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::translate_filter;
 
 use super::common::generate::{Dice, SLOTS, input, program};
 use super::common::{bytes, interpreted, listing, verified};
@@ -28,23 +28,23 @@ fn random_programs_come_to_the_same_in_the_kernel() {
         if worldly.iter().any(|&helper| verified.summary().calls(helper)) {
             continue;
         }
-        let adapted = match adapt(&verified, input.cells.len(), &input.constants) {
-            Ok(adapted) => adapted,
+        let translated = match translate_filter(&verified, input.cells.len(), &input.constants) {
+            Ok(translated) => translated,
             // Floats, tail calls, arguments that are not known.
             Err(_) => continue,
         };
-        let Some(loaded) = loaded(&adapted) else { return };
+        let Some(loaded) = loaded(&translated) else { return };
         let loaded = match loaded {
             Ok(loaded) => loaded,
             // Of functions it counts more, with those around the filter and of its helpers.
             Err(refused) if refused.contains("the call stack of ") => continue,
             Err(refused) => panic!("seed {seed}: {refused}\n{}", listing(&program)),
         };
-        let mut area = Area::new(&input.constants).expect("few constants");
+        let mut area = ScratchArea::new(&input.constants).expect("few constants");
         area.fill(&input.slots, &input.bytes).expect("few bytes");
-        loaded.takes(&mut area).expect("the kernel runs it");
+        loaded.passes(&mut area).expect("the kernel runs it");
         let (effect, _) = interpreted(std::slice::from_ref(&verified), &input);
-        assert_eq!(area.answer(), effect.answer, "seed {seed}\n{}", listing(&program));
+        assert_eq!(area.result(), effect.answer, "seed {seed}\n{}", listing(&program));
         let cells: Vec<_> = (0..effect.cells.len()).filter_map(|cell| area.cell(cell)).collect();
         assert_eq!(cells, effect.cells, "seed {seed}\n{}", listing(&program));
         run += 1;

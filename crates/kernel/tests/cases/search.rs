@@ -9,9 +9,9 @@ use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, class, mode, size};
 use trackway_jit::interpret;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_kernel::bpf_filter::adapt::adapt;
-use trackway_kernel::bpf_filter::area::{Area, REGION_BYTES};
-use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
+use trackway_kernel::bpf_filter::scratch::{REGION_BYTES, ScratchArea};
+use trackway_kernel::bpf_filter::translate::translate_filter;
 use trackway_testkit::Random;
 
 use super::loaded;
@@ -68,9 +68,9 @@ fn ask_known(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answer
     let constants = [b"*", pattern, b"a*"].concat();
     let bytes = program(helper, Some(word));
     let verified = verified(&bytes);
-    let adapted = adapt(&verified, 0, &constants).expect("the kernel can do it");
-    let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
-    let mut area = Area::new(&constants).expect("few constants");
+    let translated = translate_filter(&verified, 0, &constants).expect("the kernel can do it");
+    let loaded: LoadedFilter = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut area = ScratchArea::new(&constants).expect("few constants");
     let mut answers = [0; 2];
     for text in texts {
         // Behind the text is what would match, too.
@@ -80,28 +80,29 @@ fn ask_known(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answer
         let slots = [Word { offset: 1, length, is_constant: false }.to_bits(), 0];
         let expected = expected(&verified, slots, bytes, &constants);
         area.fill(&slots, bytes).expect("few bytes");
-        let found = loaded.takes(&mut area).expect("the kernel runs it");
-        assert_eq!(area.answer(), expected, "{}: {}", helper.name(), shown(text, pattern));
+        let found = loaded.passes(&mut area).expect("the kernel runs it");
+        assert_eq!(area.result(), expected, "{}: {}", helper.name(), shown(text, pattern));
         answers[usize::from(found)] += 1;
     }
     Some(answers)
 }
 
 /// A helper in the kernel that is asked for what the event has.
-struct Asked {
+struct FilterContexts {
     helper: Helper,
     program: Vec<u8>,
-    loaded: Loaded,
-    area: Area,
+    loaded: LoadedFilter,
+    area: ScratchArea,
     answers: Answers,
 }
 
-impl Asked {
+impl FilterContexts {
     fn new(helper: Helper) -> Option<Self> {
         let program = program(helper, None);
-        let adapted = adapt(&verified(&program), 0, b"").expect("the kernel can do it");
-        let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
-        let area = Area::new(b"").expect("few constants");
+        let translated =
+            translate_filter(&verified(&program), 0, b"").expect("the kernel can do it");
+        let loaded = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+        let area = ScratchArea::new(b"").expect("few constants");
         Some(Self { helper, program, loaded, area, answers: [0; 2] })
     }
 
@@ -115,8 +116,8 @@ impl Asked {
         let bytes = [pattern, text].concat();
         let expected = expected(&verified(&self.program), slots, &bytes, b"");
         self.area.fill(&slots, &bytes).expect("few bytes");
-        let found = self.loaded.takes(&mut self.area).expect("the kernel runs it");
-        let answer = self.area.answer();
+        let found = self.loaded.passes(&mut self.area).expect("the kernel runs it");
+        let answer = self.area.result();
         assert_eq!(answer, expected, "{}: {}", self.helper.name(), shown(text, pattern));
         self.answers[usize::from(found)] += 1;
     }
@@ -178,7 +179,7 @@ fn worst() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 fn the_worst_texts_are_searched_as_the_interpreter_does() {
     let (texts, patterns) = worst();
     for helper in HELPERS {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         let mut known = [0; 2];
         for pattern in &patterns {
             let Some(answers) = ask_known(helper, pattern, &texts) else { return };
@@ -234,7 +235,7 @@ fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
 fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
     let mut random = Random::new(0x7e87);
     for helper in HELPERS {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         let mut known = [0; 2];
         for _ in 0..200 {
             let (pattern, texts) = question(&mut random, 40);
@@ -256,7 +257,7 @@ fn the_longest_texts_are_searched() {
     let halves = [b'a'; REGION_BYTES / 2];
     let quarter = &fibonacci(REGION_BYTES)[..REGION_BYTES / 4];
     for helper in HELPERS {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         asked.ask(&halves, &halves);
         asked.ask(&[], &[b'*'; REGION_BYTES]);
         asked.ask(&[], &[b'a'; REGION_BYTES]);
@@ -268,19 +269,20 @@ fn the_longest_texts_are_searched() {
         let constants = fibonacci(REGION_BYTES);
         let word = Word { offset: 0, length: REGION_BYTES as u32, is_constant: true };
         let bytes = program(helper, Some(word));
-        let adapted = adapt(&verified(&bytes), 0, &constants).expect("the kernel can do it");
-        let Some(loaded) = loaded(&adapted) else { return };
+        let translated =
+            translate_filter(&verified(&bytes), 0, &constants).expect("the kernel can do it");
+        let Some(loaded) = loaded(&translated) else { return };
         let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
-        let mut area = Area::new(&constants).expect("just as many");
+        let mut area = ScratchArea::new(&constants).expect("just as many");
         for (bytes, is_there) in [(&constants[..], true), (&constants[1..], false)] {
             let length = bytes.len() as u32;
             let text = Word { offset: 0, length, is_constant: false };
             area.fill(&[text.to_bits(), 0], bytes).expect("just as many");
-            assert_eq!(loaded.takes(&mut area).expect("the kernel runs it"), is_there);
+            assert_eq!(loaded.passes(&mut area).expect("the kernel runs it"), is_there);
         }
         // A constant is searched to its end, behind which there is nothing.
         area.fill(&[word.to_bits(), 0], &[]).expect("nothing");
-        assert!(loaded.takes(&mut area).expect("the kernel runs it"));
+        assert!(loaded.passes(&mut area).expect("the kernel runs it"));
     }
 }
 
@@ -288,7 +290,7 @@ fn the_longest_texts_are_searched() {
 #[test]
 fn strings_are_compared_wherever_they_differ() {
     for helper in [Helper::StringCompare, Helper::StringStartsWith, Helper::StringEndsWith] {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         let letters = fibonacci(40);
         for length in 0..letters.len() {
             let text = &letters[..length];

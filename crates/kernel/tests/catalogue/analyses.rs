@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use trackway_kernel::catalogue::Catalogue;
-use trackway_kernel::ftrace::convert::staged;
+use trackway_kernel::tracefs::convert::plan_event;
 use trackway_schema::FieldKind;
 use trackway_testkit::skipped;
 
@@ -106,7 +106,7 @@ fn what_analyses_read_is_there() {
             }
             continue;
         };
-        let staged = staged(event, 4000);
+        let staged = plan_event(event, 4000);
         assert!(staged.contexts.fields().iter().any(|field| field.name == "tid"), "{name}");
         for word in words {
             let (is_it, of): (fn(&FieldKind) -> bool, _) = match word.as_bytes()[0] {

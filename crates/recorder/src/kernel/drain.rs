@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trackway_console::IoError;
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::LEVELS;
-use trackway_kernel::record::scope::Scope;
+use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::layout::LEVELS;
+use trackway_kernel::bpf_program::scope::Scope;
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
@@ -433,7 +433,7 @@ impl Draining {
             missed_of_none: self.kernel.missed_of_none,
             missed_lost: events.iter().map(|event| event.missed_lost).collect(),
             too_deep: buffers.too_deep(),
-            unasked: buffers.unasked(),
+            unasked: buffers.unfiltered_too_deep(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
             cut: (0..events.len()).map(|event| buffers.cut(event)).collect(),
             unknown_calls: self.kernel.unknown_calls(),
@@ -496,7 +496,7 @@ fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
 
 impl Drains for Drainer {
     fn news(&mut self) -> Vec<String> {
-        self.scope.iter().flat_map(|scope| scope.renew()).map(anew).collect()
+        self.scope.iter().flat_map(|scope| scope.refresh_cgroups()).map(anew).collect()
     }
 
     fn regular_turn(&mut self) -> io::Result<()> {
