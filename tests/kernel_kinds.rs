@@ -24,7 +24,7 @@ use trackway_kernel::bpf_program::layout::{BufferLayout, LEVELS};
 use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::model::{
-    Behind, Event, Field, Kind, Location, Meaning, Phase, Source, Symbols,
+    Event, Field, FieldShape, Location, Meaning, Phase, Pointee, Source, Symbols,
 };
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
@@ -105,20 +105,22 @@ fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
 /// What kinds are told apart by: all that decides how a field is read or shown.
 fn key(field: &Field) -> String {
     let kind = match field.kind {
-        Kind::Integer(scalar) => format!("integer {scalar:?}"),
-        Kind::Array(scalar, _) => format!("array of {scalar:?}"),
-        Kind::Text(_) => "text in an array".to_owned(),
-        Kind::Bytes(_) => "bytes".to_owned(),
-        Kind::Dynamic(scalar, location) => format!("dynamic array of {scalar:?}, {location:?}"),
-        Kind::DynamicText(location) => format!("dynamic text, {location:?}"),
-        Kind::Bitmask(location) => format!("set of bits, {location:?}"),
-        Kind::Trailing(scalar) => format!("trailing {scalar:?}"),
-        Kind::TrailingText => "trailing text".to_owned(),
-        Kind::Operation(_) => "what a request is to do".to_owned(),
+        FieldShape::Integer(scalar) => format!("integer {scalar:?}"),
+        FieldShape::Array(scalar, _) => format!("array of {scalar:?}"),
+        FieldShape::Text(_) => "text in an array".to_owned(),
+        FieldShape::Bytes(_) => "bytes".to_owned(),
+        FieldShape::Dynamic(scalar, location) => {
+            format!("dynamic array of {scalar:?}, {location:?}")
+        }
+        FieldShape::DynamicText(location) => format!("dynamic text, {location:?}"),
+        FieldShape::Bitmask(location) => format!("set of bits, {location:?}"),
+        FieldShape::Trailing(scalar) => format!("trailing {scalar:?}"),
+        FieldShape::TrailingText => "trailing text".to_owned(),
+        FieldShape::RequestFlags(_) => "what a request is to do".to_owned(),
     };
     let meaning = format!("{:?}", field.meaning);
     let meaning = meaning.split(['(', ' ']).next().unwrap_or_default().to_owned();
-    let text = if field.behind == Some(Behind::Text) { ", of text" } else { "" };
+    let text = if field.pointee == Some(Pointee::Text) { ", of text" } else { "" };
     format!("{kind}, {meaning}{text}")
 }
 
@@ -143,17 +145,19 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
     for field in &event.fields {
         let (at, size) = (field.offset as usize, field.size as usize);
         let bytes = match field.kind {
-            Kind::Integer(_) if is_text(event, field) => text.to_le_bytes().to_vec(),
-            Kind::Integer(_) => integer(field, size, made),
-            Kind::Array(..) | Kind::Bytes(_) => (0..size).map(|_| made.byte()).collect(),
+            FieldShape::Integer(_) if is_text(event, field) => text.to_le_bytes().to_vec(),
+            FieldShape::Integer(_) => integer(field, size, made),
+            FieldShape::Array(..) | FieldShape::Bytes(_) => {
+                (0..size).map(|_| made.byte()).collect()
+            }
             // Its letters are there.
-            Kind::Operation(_) => continue,
-            Kind::Text(_) if field.name == "rwbs" => {
+            FieldShape::RequestFlags(_) => continue,
+            FieldShape::Text(_) if field.name == "rwbs" => {
                 let mut text = REQUEST.to_vec();
                 text.resize(size, b'S');
                 text
             }
-            Kind::Text(_) => {
+            FieldShape::Text(_) => {
                 let letters = size.saturating_sub(1).min(5);
                 let mut text: Vec<u8> = (0..letters).map(|_| made.letter()).collect();
                 // What stands behind the NUL is nobody's.
@@ -161,19 +165,19 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
                 text.resize(size, b'?');
                 text
             }
-            Kind::DynamicText(location) => {
+            FieldShape::DynamicText(location) => {
                 let data = [made.letter(), made.letter(), made.letter(), 0];
                 place(&mut record, field, location, &data)?
             }
-            Kind::Dynamic(scalar, location) => {
+            FieldShape::Dynamic(scalar, location) => {
                 let data: Vec<u8> = (0..2 * scalar.size_bytes()).map(|_| made.byte()).collect();
                 place(&mut record, field, location, &data)?
             }
-            Kind::Bitmask(location) => {
+            FieldShape::Bitmask(location) => {
                 let data: Vec<u8> = (0..8).map(|_| made.byte()).collect();
                 place(&mut record, field, location, &data)?
             }
-            Kind::Trailing(_) | Kind::TrailingText => return None,
+            FieldShape::Trailing(_) | FieldShape::TrailingText => return None,
         };
         record.get_mut(at..at + size)?.copy_from_slice(bytes.get(..size)?);
     }
@@ -184,7 +188,7 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
 
 fn is_text(event: &Event, field: &Field) -> bool {
     let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
-    is_entry && field.size == 8 && field.behind == Some(Behind::Text)
+    is_entry && field.size == 8 && field.pointee == Some(Pointee::Text)
 }
 
 /// One of the values that have a name, where some have; else any.
@@ -253,15 +257,15 @@ fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
             };
             let value = match (field.kind, &recorded.kind) {
                 _ if is_text(event, field) => format!("\"{TEXT}\""),
-                (Kind::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
-                (Kind::Array(..) | Kind::Bytes(_), FieldKind::Array(scalar, _)) => {
+                (FieldShape::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
+                (FieldShape::Array(..) | FieldShape::Bytes(_), FieldKind::Array(scalar, _)) => {
                     elements(*scalar, own)
                 }
-                (Kind::Text(_), FieldKind::Str) => until_nul(own),
-                (Kind::Operation(_), FieldKind::Scalar(_)) => REQUEST_FLAGS.to_owned(),
-                (Kind::DynamicText(location), FieldKind::Str) => until_nul(dynamic(location)),
+                (FieldShape::Text(_), FieldKind::Str) => until_nul(own),
+                (FieldShape::RequestFlags(_), FieldKind::Scalar(_)) => REQUEST_FLAGS.to_owned(),
+                (FieldShape::DynamicText(location), FieldKind::Str) => until_nul(dynamic(location)),
                 (
-                    Kind::Dynamic(_, location) | Kind::Bitmask(location),
+                    FieldShape::Dynamic(_, location) | FieldShape::Bitmask(location),
                     FieldKind::Sequence(scalar),
                 ) => {
                     let data = dynamic(location);
@@ -386,7 +390,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
     let mut all = catalogue.events(catalogue.names()).events;
     // What else pointers of system calls lead to is no kind of the formats'.
     for field in all.iter_mut().flat_map(|event| &mut event.fields) {
-        field.behind.take_if(|behind| *behind != Behind::Text);
+        field.pointee.take_if(|behind| *behind != Pointee::Text);
     }
     let text = CString::new(TEXT).expect("text");
     let mut made = Made(1);

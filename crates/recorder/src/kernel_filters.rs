@@ -423,10 +423,10 @@ fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordErr
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
     // What is none of the kernel's may be one of programs' events.
     let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
-    match selection.of(names) {
+    match selection.select_from(names) {
         Ok(_) => {
             let named = names.iter().enumerate();
-            Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
+            Ok(named.filter(|(_, name)| selection.selects(name)).map(|(at, _)| at).collect())
         }
         Err(error) => match &error {
             CatalogueError::NoEvent(_, Some(meant))

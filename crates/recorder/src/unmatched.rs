@@ -37,7 +37,7 @@ pub(crate) fn strays(
     }
     let catalogue = Catalogue::open()?;
     let recorded = Selection::new(patterns)?;
-    let recorded: Vec<EventName> = recorded.of(catalogue.names())?.into_iter().cloned().collect();
+    let recorded: Vec<EventName> = recorded.select_from(catalogue.names())?.into_iter().cloned().collect();
     let stray = |filter: &&FilterSpec| {
         let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
         let of_kernel = match found {
@@ -66,11 +66,11 @@ fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
         CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => Some(meant),
         _ => None,
     };
-    let not_recorded = match selection.of(recorded) {
+    let not_recorded = match selection.select_from(recorded) {
         Ok(_) => return Meant::Recorded,
         Err(error) => near(error),
     };
-    match selection.of(all) {
+    match selection.select_from(all) {
         Ok(_) if pattern.starts_with('*') => Meant::Programs,
         Ok(_) => Meant::Kernels(
             format!("'{pattern}' is for events of the kernel that are not recorded"),

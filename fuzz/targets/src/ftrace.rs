@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use trackway_filter::compile::compile;
 use trackway_filter::layout::Layout;
-use trackway_kernel::catalogue::format::{NoNames, parse};
-use trackway_kernel::catalogue::model::{Behind, Event, Phase, Source};
+use trackway_kernel::catalogue::format::{EmptyLookup, parse};
+use trackway_kernel::catalogue::model::{Event, Phase, Pointee, Source};
 use trackway_kernel::tracefs::contexts::{CommonLayout, Context};
 use trackway_kernel::tracefs::convert::{Converter, plan_event};
 use trackway_kernel::tracefs::filter::{Filter, Occurrence};
@@ -59,7 +59,7 @@ static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(converter);
 /// Two events, as formats describe them.
 fn converter() -> Option<Converter> {
     let text = format!("name: made_up\nID: 300\n{COMMON}{FIELDS}");
-    let made_up = parse(&text, &NoNames).ok()?;
+    let made_up = parse(&text, &EmptyLookup).ok()?;
     let common = CommonLayout::find(&made_up.common)?;
     let made_up = Event {
         subsystem: "made".into(),
@@ -69,10 +69,10 @@ fn converter() -> Option<Converter> {
         fields: made_up.fields,
     };
     let text = format!("name: openat\nID: 782\n{COMMON}{OPENAT}");
-    let mut openat = parse(&text, &NoNames).ok()?;
+    let mut openat = parse(&text, &EmptyLookup).ok()?;
     for (field, argument) in openat.fields.iter_mut().zip(0..) {
         field.argument = Some(argument);
-        field.behind = (argument == 1).then_some(Behind::Text);
+        field.pointee = (argument == 1).then_some(Pointee::Text);
     }
     let openat = Event {
         subsystem: "syscalls".into(),

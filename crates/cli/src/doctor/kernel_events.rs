@@ -223,7 +223,7 @@ mod tests {
         let within = KernelEvents { is_first_namespace: false, ..events(Ok(())) };
         says(&within.judge_way(), Verdict::Limited, "no command: this is a pid namespace", "host");
         let mut without = events(Ok(()));
-        without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::NoRights));
+        without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::PermissionDenied));
         says(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
         says(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
         says(&events(Ok(())).judge_tracefs(), Verdict::Good, "at /sys/kernel/tracing", "");

@@ -16,7 +16,7 @@ use super::kernel_version::KernelVersion;
 use super::plan::{Step, VARIABLE_BYTES_MAX};
 use crate::bpf_sys::asm::Asm;
 use crate::catalogue::btf::{Btf, Class};
-use crate::catalogue::model::{Argument, ArgumentKind, Event, Field, Kind, Source};
+use crate::catalogue::model::{Argument, ArgumentKind, Event, Field, FieldShape, Source};
 
 const TABLE: &str = include_str!("arguments.txt");
 /// Most pointers on a path.
@@ -170,9 +170,9 @@ impl PathResolver<'_> {
         };
         let path_end = self.resolve_path(path)?;
         let representation = match field.kind {
-            Kind::Integer(into) => self.integer_at(&path_end, is_int, into, field)?,
-            Kind::Text(bytes) => self.text_at(&path_end, bytes)?,
-            Kind::DynamicText(_) => self.text_at(&path_end, VARIABLE_BYTES_MAX)?,
+            FieldShape::Integer(into) => self.integer_at(&path_end, is_int, into, field)?,
+            FieldShape::Text(bytes) => self.text_at(&path_end, bytes)?,
+            FieldShape::DynamicText(_) => self.text_at(&path_end, VARIABLE_BYTES_MAX)?,
             _ => return None,
         };
         Some(ArgumentRead { representation, ..path_end.read })
@@ -229,7 +229,7 @@ impl PathResolver<'_> {
                 }
             }
         };
-        let member = self.btf.place(structure, name).filter(|member| member.bits == 0)?;
+        let member = self.btf.find_member(structure, name).filter(|member| member.bits == 0)?;
         let at = base.checked_add(member.bit_offset / 8)?;
         read.at = Some(i16::try_from(at).ok()?);
         *type_id = Some(member.type_id);
@@ -293,7 +293,8 @@ impl PathResolver<'_> {
     /// Resolves an integer whose pointer has no type that the verifier follows.
     fn resolve_pointed_integer(&self, name: &str, field: &Field) -> Option<ArgumentRead> {
         let (index, argument) = self.find_argument(name)?;
-        let (ArgumentKind::Pointer(target), Kind::Integer(into)) = (argument.kind, field.kind)
+        let (ArgumentKind::Pointer(target), FieldShape::Integer(into)) =
+            (argument.kind, field.kind)
         else {
             return None;
         };
@@ -318,7 +319,7 @@ impl PathResolver<'_> {
         let (prev_state, of_state) = self.find_argument("prev_state")?;
         let is_known = of_preempt.kind == ArgumentKind::Integer(Scalar::Bool)
             && of_state.kind == ArgumentKind::Integer(Scalar::U32)
-            && field.kind == Kind::Integer(Scalar::I64)
+            && field.kind == FieldShape::Integer(Scalar::I64)
             && field.size == 8
             && self.release.counts_frozen_as_waiting();
         let representation = Representation::State { preempt, prev_state, exit_state };
@@ -328,7 +329,7 @@ impl PathResolver<'_> {
 
 fn resolve_jiffies(field: &Field) -> Option<ArgumentRead> {
     let representation = Representation::Integer { bytes: 8, is_signed: false, into: 8 };
-    let is_long = field.kind == Kind::Integer(Scalar::U64);
+    let is_long = field.kind == FieldShape::Integer(Scalar::U64);
     let root = Root::Jiffies;
     is_long.then_some(ArgumentRead {
         root,

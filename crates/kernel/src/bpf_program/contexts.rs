@@ -253,7 +253,7 @@ impl Default for Contexts {
 
 /// Returns the offset of a structure's member, in bytes.
 pub(super) fn member_offset(btf: &Btf, structure: &str, member: &str) -> Option<i16> {
-    let place = btf.place(btf.find(Class::Struct, structure)?.id, member)?;
+    let place = btf.find_member(btf.find(Class::Struct, structure)?.id, member)?;
     let is_whole = place.bits == 0 && place.bit_offset.is_multiple_of(8);
     i16::try_from(place.bit_offset / 8).ok().filter(|_| is_whole)
 }

@@ -12,7 +12,9 @@ use super::pointer_fields::{
 };
 use super::scope::{self, ScopeMaps};
 use crate::catalogue::btf::{Btf, Class};
-use crate::catalogue::model::{Behind, Event, Field, Kind, Location, Meaning, Phase, Source};
+use crate::catalogue::model::{
+    Event, Field, FieldShape, Location, Meaning, Phase, Pointee, Source,
+};
 
 /// Longest text with its NUL, and longest sequence, in bytes.
 pub const VARIABLE_BYTES_MAX: u32 = 256;
@@ -273,7 +275,7 @@ impl EventPlan {
         let payload_max = payload_max.saturating_sub(1);
         // Bytes that a call has read are not recorded; its entry has recorded their address.
         let is_bytes = |field: &&Field| {
-            let bytes = matches!(field.behind, Some(Behind::Bytes(_) | Behind::Vectors(_)));
+            let bytes = matches!(field.pointee, Some(Pointee::Bytes(_) | Pointee::Vectors(_)));
             bytes && call.phase == Phase::Exit
         };
         for field in event.fields.iter().filter(|field| !is_bytes(field)) {
@@ -281,14 +283,14 @@ impl EventPlan {
             let room = (room, staged.structures.len());
             let pointee = call.pointee_group(&event.name, &event.fields, field, room);
             let takes_its_place = call.phase == Phase::Exit
-                || matches!(field.behind, Some(Behind::Text | Behind::Texts));
+                || matches!(field.pointee, Some(Pointee::Text | Pointee::Texts));
             if pointee.is_none() || !takes_its_place {
                 let own = register_group(&call, field);
                 staged.add_group(event, field, own, payload_max);
             }
-            match (pointee, &field.behind) {
+            match (pointee, &field.pointee) {
                 (Some(group), _) => staged.add_group(event, field, Some(group), payload_max),
-                (None, Some(Behind::Bytes(_) | Behind::Texts) | None) => {}
+                (None, Some(Pointee::Bytes(_) | Pointee::Texts) | None) => {}
                 (None, Some(_)) if call.phase == Phase::Exit => {}
                 (None, Some(_)) => staged.omitted_fields.push(format!("*{}", field.name)),
             }
@@ -392,7 +394,7 @@ impl Step {
 
 /// Returns the field of an argument in a register, or of the result.
 fn register_group(call: &CallLayout, field: &Field) -> Option<FieldGroup> {
-    let Kind::Integer(scalar) = field.kind else { return None };
+    let FieldShape::Integer(scalar) = field.kind else { return None };
     let offset = match call.phase {
         Phase::Enter => (*call.arguments.get(usize::from(field.argument?))?)?,
         Phase::Exit if field.name == "ret" => call.result,
@@ -426,7 +428,7 @@ impl RegisterLayout {
     /// Finds the offsets in the kernel's types. `None`: the types are unexpected.
     pub fn find(btf: &Btf) -> Option<Self> {
         let all = btf.find(Class::Struct, "pt_regs")?;
-        let at = |name: &str| Some(btf.place(all.id, name)?.bit_offset / 8);
+        let at = |name: &str| Some(btf.find_member(all.id, name)?.bit_offset / 8);
         let all_at = |names: [&str; 6]| -> Option<[u32; 6]> {
             let mut places = [0; 6];
             for (place, name) in places.iter_mut().zip(names) {
@@ -439,7 +441,7 @@ impl RegisterLayout {
         let compat_arguments = all_at(["bx", "cx", "dx", "si", "di", "bp"])?;
         let (result, number) = (at("ax")?, at("orig_ax")?);
         let thread = btf.find(Class::Struct, "task_struct")?;
-        let of_thread = |name: &str| Some(btf.place(thread.id, name)?.bit_offset / 8);
+        let of_thread = |name: &str| Some(btf.find_member(thread.id, name)?.bit_offset / 8);
         let (task_tid, task_status) = (of_thread("pid")?, of_thread("thread_info.status")?);
         let guard = PreemptionGuard::needed(btf).ok()?;
         Some(Self { arguments, compat_arguments, result, number, task_tid, task_status, guard })
@@ -457,36 +459,43 @@ fn step_for(field: &Field) -> Option<(FieldKind, Step)> {
         Some((FieldKind::Array(scalar, count.filter(is_so_long)?), copy))
     };
     match field.kind {
-        Kind::Integer(scalar) if size == 0 => {
+        FieldShape::Integer(scalar) if size == 0 => {
             let kind = FieldKind::Scalar(displayed_scalar(scalar, &field.meaning));
             Some((kind, Step::Zeros(scalar.size_bytes() as u32)))
         }
-        Kind::Operation(size) => {
+        FieldShape::RequestFlags(size) => {
             Some((FieldKind::Scalar(Scalar::X32), Step::RequestFlags { offset, size }))
         }
         // A size of zero marks a field without data.
         _ if size == 0 => None,
-        Kind::Integer(scalar) if scalar.size_bytes() as u32 <= size => {
+        FieldShape::Integer(scalar) if scalar.size_bytes() as u32 <= size => {
             let size = scalar.size_bytes() as u32;
             Some((
                 FieldKind::Scalar(displayed_scalar(scalar, &field.meaning)),
                 Step::Copy { offset, size },
             ))
         }
-        Kind::Array(scalar, count) => elements(displayed_scalar(scalar, &field.meaning), count),
-        Kind::Bytes(count) => elements(Scalar::X8, count),
-        Kind::Text(size) if size <= VARIABLE_BYTES_MAX => {
+        FieldShape::Array(scalar, count) => {
+            elements(displayed_scalar(scalar, &field.meaning), count)
+        }
+        FieldShape::Bytes(count) => elements(Scalar::X8, count),
+        FieldShape::Text(size) if size <= VARIABLE_BYTES_MAX => {
             Some((FieldKind::Str, Step::Text { offset, size }))
         }
-        Kind::DynamicText(location) => Some((FieldKind::Str, Step::DynamicText(offset, location))),
-        Kind::Dynamic(scalar, location) => {
+        FieldShape::DynamicText(location) => {
+            Some((FieldKind::Str, Step::DynamicText(offset, location)))
+        }
+        FieldShape::Dynamic(scalar, location) => {
             let step = Step::DynamicArray(offset, location, scalar.size_bytes() as u32);
             Some((FieldKind::Sequence(displayed_scalar(scalar, &field.meaning)), step))
         }
-        Kind::Bitmask(location) => {
+        FieldShape::Bitmask(location) => {
             Some((FieldKind::Sequence(Scalar::X64), Step::DynamicArray(offset, location, 8)))
         }
-        Kind::Integer(_) | Kind::Text(_) | Kind::Trailing(_) | Kind::TrailingText => None,
+        FieldShape::Integer(_)
+        | FieldShape::Text(_)
+        | FieldShape::Trailing(_)
+        | FieldShape::TrailingText => None,
     }
 }
 
@@ -507,7 +516,7 @@ fn displayed_scalar(scalar: Scalar, meaning: &Meaning) -> Scalar {
             hexadecimal_of(scalar)
         }
         // Usually an address.
-        Meaning::SymbolsBehind(_) if scalar == Scalar::U64 => Scalar::X64,
+        Meaning::DependentSymbols(_) if scalar == Scalar::U64 => Scalar::X64,
         _ => scalar,
     }
 }
@@ -526,7 +535,7 @@ mod tests {
     use super::*;
     use crate::catalogue::model::{Length, Member, Structure};
 
-    fn field(name: &str, kind: Kind, size: u32) -> Field {
+    fn field(name: &str, kind: FieldShape, size: u32) -> Field {
         Field {
             name: name.into(),
             type_text: String::new(),
@@ -535,7 +544,7 @@ mod tests {
             size,
             meaning: Meaning::Plain,
             argument: None,
-            behind: None,
+            pointee: None,
         }
     }
 
@@ -545,10 +554,15 @@ mod tests {
 
     #[test]
     fn each_field_is_recorded_or_named_among_those_left_out() {
-        let number = || Kind::Integer(Scalar::U32);
-        let mut fields = vec![field("rest", Kind::TrailingText, 0), field("some", number(), 4)];
-        fields.push(field("long", Kind::Text(VARIABLE_BYTES_MAX + 1), VARIABLE_BYTES_MAX + 1));
-        fields.push(field("end", Kind::Trailing(Scalar::U8), 1));
+        let number = || FieldShape::Integer(Scalar::U32);
+        let mut fields =
+            vec![field("rest", FieldShape::TrailingText, 0), field("some", number(), 4)];
+        fields.push(field(
+            "long",
+            FieldShape::Text(VARIABLE_BYTES_MAX + 1),
+            VARIABLE_BYTES_MAX + 1,
+        ));
+        fields.push(field("end", FieldShape::Trailing(Scalar::U8), 1));
         fields.extend((0..FIELDS_MAX).map(|at| field(&format!("n{at}"), number(), 4)));
         let count = fields.len();
         let staged = EventPlan::from_record(&event(Source::Tracepoint, fields.clone()), 3500);
@@ -574,12 +588,12 @@ mod tests {
         let structure = |bytes| {
             let members = (0..count).map(member).collect();
             let of = Structure { name: "made".into(), bytes, members };
-            Some(Behind::Structures(of.into(), Length::Fixed(1)))
+            Some(Pointee::Structures(of.into(), Length::Fixed(1)))
         };
         let argument = |name: &str, number, bytes| Field {
             argument: Some(number),
-            behind: structure(bytes),
-            ..field(name, Kind::Integer(Scalar::U64), 8)
+            pointee: structure(bytes),
+            ..field(name, FieldShape::Integer(Scalar::U64), 8)
         };
         let source = Source::Syscall { number: Some(1), phase: Phase::Enter, is_compat: false };
         let large = 4 * crate::bpf_program::pointer_fields::STRUCTURES_BYTES_MAX;

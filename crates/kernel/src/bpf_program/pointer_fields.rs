@@ -11,8 +11,10 @@
 use trackway_schema::{ARRAY_LENGTH_MAX, Field as Described, FieldKind, NAME_BYTES_MAX, Scalar};
 
 use super::plan::{Step, VARIABLE_BYTES_MAX};
-use crate::catalogue::model::{Behind, Field, Kind, Length, Meaning, Member, Phase, Structure};
-use crate::catalogue::{members as member_meanings, names};
+use crate::catalogue::model::{
+    Field, FieldShape, Length, Meaning, Member, Phase, Pointee, Structure,
+};
+use crate::catalogue::{members, names};
 
 /// Longest recorded user text, with its NUL.
 pub const USER_TEXT_BYTES_MAX: u32 = 1024;
@@ -149,7 +151,7 @@ impl FieldGroup {
 
     /// Returns the fields of a socket address; the family has names.
     fn socket_address(event: &str, step: Step) -> Self {
-        let family = names::set("family").map_or(Meaning::Plain, Meaning::Symbols);
+        let family = names::find_set("family").map_or(Meaning::Plain, Meaning::Symbols);
         let (fields, meanings) = (socket_fields(event), vec![family]);
         Self { fields, meanings, step, structure: None, omitted: Vec::new() }
     }
@@ -166,14 +168,14 @@ impl CallLayout {
             Length::Argument(number) => {
                 let of = event.iter().find(|field| field.argument == Some(number));
                 let bytes = match of.map(|field| field.kind) {
-                    Some(Kind::Integer(scalar)) => scalar.size_bytes() as u32,
+                    Some(FieldShape::Integer(scalar)) => scalar.size_bytes() as u32,
                     // At the exit, numbers are not fields any more.
                     _ => 4,
                 };
                 ElementCount::Register(self.argument_offset(number)?, bytes)
             }
             Length::Pointed(number) => ElementCount::Pointed(self.argument_offset(number)?),
-            Length::Returned(limit) => ElementCount::Result(match limit {
+            Length::Result(limit) => ElementCount::Result(match limit {
                 Some(number) => Some(self.argument_offset(number)?),
                 None => None,
             }),
@@ -198,23 +200,23 @@ impl CallLayout {
         };
         let pointer = UserPointer { at, condition };
         let is_entry = self.phase == Phase::Enter;
-        match field.behind.as_ref()? {
-            Behind::Text if is_entry => {
+        match field.pointee.as_ref()? {
+            Pointee::Text if is_entry => {
                 Some(FieldGroup::single(&field.name, FieldKind::Str, Step::UserText(at)))
             }
-            Behind::Text => {
+            Pointee::Text => {
                 Some(FieldGroup::single(&field.name, FieldKind::Strings, Step::UserTextRetry(at)))
             }
             // The environment is long and may have secrets.
-            Behind::Texts if is_entry && field.name != "envp" => {
+            Pointee::Texts if is_entry && field.name != "envp" => {
                 Some(FieldGroup::single(&field.name, FieldKind::Strings, Step::UserTexts(pointer)))
             }
-            Behind::SocketAddress(length) => {
+            Pointee::SocketAddress(length) => {
                 let count = self.element_count(fields, *length)?;
                 Some(FieldGroup::socket_address(event, Step::SocketAddress(pointer, count)))
             }
-            Behind::Message => Some(FieldGroup::socket_address(event, Step::Message(pointer))),
-            Behind::Vectors(length) if is_entry => {
+            Pointee::Message => Some(FieldGroup::socket_address(event, Step::Message(pointer))),
+            Pointee::Vectors(length) if is_entry => {
                 let count = self.element_count(fields, *length)?;
                 structure_array_group(
                     field,
@@ -224,22 +226,22 @@ impl CallLayout {
                     (room, index),
                 )
             }
-            Behind::Structures(of, Length::Fixed(1)) => {
+            Pointee::Structures(of, Length::Fixed(1)) => {
                 structure_group(field, pointer, (of, None), (room, index))
             }
-            Behind::Sized(of, length) => {
+            Pointee::SizedStructure(of, length) => {
                 let size = self.element_count(fields, *length)?;
                 structure_group(field, pointer, (of, Some(size)), (room, index))
             }
-            Behind::Structures(of, length) => {
+            Pointee::Structures(of, length) => {
                 let count = self.element_count(fields, *length)?;
                 structure_array_group(field, pointer, count, of, (room, index))
             }
-            Behind::Integers(scalar, length) => {
+            Pointee::Integers(scalar, length) => {
                 let count = self.element_count(fields, *length)?;
                 Some(integer_group(field, pointer, *scalar, count))
             }
-            Behind::Bytes(_) | Behind::Texts | Behind::Vectors(_) => None,
+            Pointee::Bytes(_) | Pointee::Texts | Pointee::Vectors(_) => None,
         }
     }
 }
@@ -326,7 +328,7 @@ fn structure_group(
             count => FieldKind::Array(member.scalar, count as u16),
         };
         fields.push(Described { name, kind });
-        meanings.push(member_meanings::meaning(of, member));
+        meanings.push(members::member_meaning(of, member));
         members.push(RecordedMember { offset: member.offset, bytes, is_text });
     }
     let step = Step::Structure(pointer, u8::try_from(index).ok()?);
@@ -349,7 +351,7 @@ fn structure_array_group(
     let (selected, omitted) = select_members(field, of, room, |member| member.count == 1);
     for (name, member) in selected {
         fields.push(Described { name, kind: FieldKind::Sequence(member.scalar) });
-        meanings.push(member_meanings::meaning(of, member));
+        meanings.push(members::member_meaning(of, member));
         let bytes = member.scalar.size_bytes() as u32;
         members.push(RecordedMember { offset: member.offset, bytes, is_text: false });
     }

@@ -27,7 +27,7 @@ use super::contexts::{follow_pointers, member_offset, read_to_stack};
 use super::kernel_version::PreemptionGuard;
 use crate::bpf_sys::asm::{Asm, Register};
 use crate::bpf_sys::mapped::MappedArray;
-use crate::catalogue::btf::{Btf, Class, Placed};
+use crate::catalogue::btf::{Btf, Class, SectionVariable};
 
 /// The section of per-CPU variables.
 const SECTION: &str = ".data..percpu";
@@ -84,8 +84,9 @@ impl CounterPath {
     fn find(btf: &Btf) -> Option<Self> {
         let section = btf.find(Class::Datasec, SECTION)?;
         let place = |name: &str| {
-            let is_it = |of: &Placed| btf.get(of.type_id).is_some_and(|of| of.name == name);
-            i32::try_from(btf.placed(&section).find(is_it)?.offset).ok()
+            let is_it =
+                |of: &SectionVariable| btf.get(of.type_id).is_some_and(|of| of.name == name);
+            i32::try_from(btf.section_variables(&section).find(is_it)?.offset).ok()
         };
         let queue = place("runqueues")?;
         // From Linux 6.2 to 6.14 in one structure.

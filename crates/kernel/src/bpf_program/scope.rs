@@ -24,7 +24,7 @@ use super::codegen::PASS;
 use crate::bpf_sys::asm::{Asm, Label, Register};
 use crate::bpf_sys::mapped::MappedArray;
 use crate::catalogue::btf::{Btf, Class};
-use crate::catalogue::model::{Event, Field, Kind};
+use crate::catalogue::model::{Event, Field, FieldShape};
 
 /// A bit for each of PID_MAX_LIMIT threads (include/linux/threads.h).
 const SCOPE_BYTES: usize = (4 << 20) / 8;
@@ -182,7 +182,7 @@ impl NewThreadSource {
     /// Finds the offset in the argument; returns the raw tracepoint's BTF type, too.
     pub fn find_argument(btf: &Btf) -> Option<(Self, u32)> {
         let task = btf.find(Class::Struct, "task_struct")?;
-        let place = btf.place(task.id, "pid")?;
+        let place = btf.find_member(task.id, "pid")?;
         let raw = btf.find(Class::Typedef, "btf_trace_task_newtask")?.id;
         let pid = i16::try_from(place.bit_offset / 8).ok()?;
         Some((Self::Argument { pid }, raw))
@@ -198,7 +198,7 @@ impl NewThreadSource {
 /// Returns true if a field is the id of a thread that the event concerns. In other subsystems, a
 /// pid may be a process's, or another number.
 pub(super) fn is_thread_id(event: &Event, field: &Field) -> bool {
-    let is_number = matches!(field.kind, Kind::Integer(_)) && field.size == 4;
+    let is_number = matches!(field.kind, FieldShape::Integer(_)) && field.size == 4;
     let is_pid = field.name == "pid" || field.name.ends_with("_pid");
     let is_of_tasks = matches!(&*event.subsystem, "sched" | "signal" | "task");
     // `prev_pid` is the thread that a switch happens in.

@@ -335,7 +335,7 @@ fn append_empty(kind: &FieldKind, into: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::catalogue::calls::{self, Structures};
-    use crate::catalogue::format::{self, NoNames};
+    use crate::catalogue::format::{self, EmptyLookup};
 
     const FORMAT: &str = "name: made_up\nID: 300\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -349,7 +349,7 @@ mod tests {
         print fmt: \"%s\", REC->comm\n";
 
     fn made_up() -> (CommonLayout, Event) {
-        let format = format::parse(FORMAT, &NoNames).expect("a format");
+        let format = format::parse(FORMAT, &EmptyLookup).expect("a format");
         let common = CommonLayout::find(&format.common).expect("what all have");
         let event = Event {
             subsystem: "made".into(),
@@ -443,11 +443,16 @@ mod tests {
             \tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;\n\
             \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
             \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n\nprint fmt: \"\"\n";
-        let format = format::parse(entry, &NoNames).expect("a format");
+        let format = format::parse(entry, &EmptyLookup).expect("a format");
         let common = CommonLayout::find(&format.common).expect("what all have");
         let mut structures = Structures::default();
-        let call =
-            calls::event("openat", Phase::Enter, Some(&format.fields), None, &mut structures);
+        let call = calls::describe_call(
+            "openat",
+            Phase::Enter,
+            Some(&format.fields),
+            None,
+            &mut structures,
+        );
         let call = Event { id: Some(9), ..call };
         let converter = Converter::new(&[call], common, 4000);
         let nothing = ("syscall_entry_openat".to_owned(), "filename".to_owned());

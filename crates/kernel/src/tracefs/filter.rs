@@ -289,7 +289,7 @@ mod tests {
     use trackway_filter::layout::{Layout, Member, Type};
 
     use super::*;
-    use crate::catalogue::model::{Event, Field, Kind as Of, Location, Meaning, Source};
+    use crate::catalogue::model::{Event, Field, FieldShape as Of, Location, Meaning, Source};
 
     /// Returns a plan with a field of each kind that records have.
     fn plan() -> EventPlan {
@@ -301,7 +301,7 @@ mod tests {
             size,
             meaning: Meaning::Plain,
             argument: None,
-            behind: None,
+            pointee: None,
         };
         let fields = vec![
             field("comm", Of::Text(16), 8, 16),

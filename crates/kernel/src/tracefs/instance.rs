@@ -23,7 +23,7 @@ use super::contexts::CommonLayout;
 use super::page::PageFormat;
 use crate::catalogue::EventName;
 use crate::catalogue::error::CatalogueError;
-use crate::catalogue::format::{self, FORMAT_BYTES_MAX, NoNames};
+use crate::catalogue::format::{self, EmptyLookup, FORMAT_BYTES_MAX};
 use crate::catalogue::tracefs::Tracefs;
 
 /// The folder of instances in tracefs.
@@ -442,7 +442,7 @@ fn read_list(mut file: &File) -> io::Result<Vec<u32>> {
 /// Finds the common fields in the format of an event that every kernel has.
 fn find_common_layout(path: &Path) -> Result<Option<CommonLayout>, InstanceError> {
     let text = read(path, "events/sched/sched_switch/format", FORMAT_BYTES_MAX)?;
-    let format = format::parse(&text, &NoNames);
+    let format = format::parse(&text, &EmptyLookup);
     Ok(format.ok().and_then(|format| CommonLayout::find(&format.common)))
 }
 

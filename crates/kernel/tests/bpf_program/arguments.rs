@@ -455,7 +455,7 @@ fn what_a_record_lacks_is_zero_and_takes_its_bytes() {
     let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
     let mut staged = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
     assert_eq!(staged.unknown_fields().collect::<Vec<_>>(), ["parent_pid", "child_pid"]);
-    // Behind it there is more: whoever takes too few bytes for it takes others for those.
+    // Pointee it there is more: whoever takes too few bytes for it takes others for those.
     staged.description.fields.rotate_right(2);
     staged.meanings.rotate_right(2);
     staged.steps.rotate_right(2);

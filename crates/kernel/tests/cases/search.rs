@@ -73,7 +73,7 @@ fn ask_known(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answer
     let mut area = ScratchArea::new(&constants).expect("few constants");
     let mut answers = [0; 2];
     for text in texts {
-        // Behind the text is what would match, too.
+        // Pointee the text is what would match, too.
         let bytes = [b"b", &text[..], b"abaababaab"].concat();
         let bytes = &bytes[..bytes.len().min(REGION_BYTES)];
         let length = text.len().min(bytes.len() - 1) as u32;

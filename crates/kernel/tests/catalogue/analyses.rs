@@ -10,7 +10,7 @@ use trackway_schema::FieldKind;
 use trackway_testkit::skipped;
 
 /// For each event its fields: numbers are integers, `'` is in front of texts, `*` of sequences.
-/// Behind `?`, the kernel may have been built without it, or this machine is another one.
+/// Pointee `?`, the kernel may have been built without it, or this machine is another one.
 const READ: &str = "
     sched_switch 'prev_comm prev_tid prev_prio prev_state 'next_comm next_tid next_prio
     sched_wakeup 'comm tid prio target_cpu

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::format::{FORMAT_BYTES_MAX, NoNames, parse};
-use trackway_kernel::catalogue::model::{Behind, Event, Field, Kind, Phase, Source};
+use trackway_kernel::catalogue::format::{EmptyLookup, FORMAT_BYTES_MAX, parse};
+use trackway_kernel::catalogue::model::{Event, Field, FieldShape, Phase, Pointee, Source};
 use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_testkit::skipped;
@@ -19,13 +19,13 @@ fn catalogue() -> Option<(Catalogue, Vec<Event>)> {
         }
     };
     let events = catalogue.events(catalogue.names());
-    assert!(events.unread.is_empty(), "{:?}", events.unread);
+    assert!(events.unreadable.is_empty(), "{:?}", events.unreadable);
     Some((catalogue, events.events))
 }
 
 /// Whether the kernel's own record of an event has the field.
 fn is_own(field: &Field) -> bool {
-    field.size > 0 && !matches!(field.kind, Kind::Operation(_))
+    field.size > 0 && !matches!(field.kind, FieldShape::RequestFlags(_))
 }
 
 /// RUN the catalogue. EXPECT every event that the kernel lists to be understood.
@@ -45,11 +45,13 @@ fn every_format_of_this_kernel_is_understood() {
             assert!(field.offset >= end, "{at} begins before the one in front ends");
             end = field.offset + field.size;
             let bytes = match field.kind {
-                Kind::Integer(scalar) => scalar.size_bytes() as u32,
-                Kind::Array(scalar, count) => scalar.size_bytes() as u32 * count,
-                Kind::Text(bytes) | Kind::Bytes(bytes) => bytes,
-                Kind::Dynamic(..) | Kind::DynamicText(_) | Kind::Bitmask(_) => 4,
-                Kind::Trailing(_) | Kind::TrailingText | Kind::Operation(_) => 0,
+                FieldShape::Integer(scalar) => scalar.size_bytes() as u32,
+                FieldShape::Array(scalar, count) => scalar.size_bytes() as u32 * count,
+                FieldShape::Text(bytes) | FieldShape::Bytes(bytes) => bytes,
+                FieldShape::Dynamic(..) | FieldShape::DynamicText(_) | FieldShape::Bitmask(_) => 4,
+                FieldShape::Trailing(_)
+                | FieldShape::TrailingText
+                | FieldShape::RequestFlags(_) => 0,
             };
             assert_eq!(bytes, field.size, "{at}: {:?}", field.kind);
         }
@@ -67,7 +69,7 @@ fn formats_are_understood_without_types() {
     for event in events.iter().filter(|event| event.call().is_none()) {
         let path = format!("events/{}/{}/format", event.subsystem, event.name);
         let text = tracefs.read(&path, FORMAT_BYTES_MAX, &mut buffer).expect("a format");
-        let format = parse(text, &NoNames).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let format = parse(text, &EmptyLookup).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!((format.name, Some(format.id)), (&*event.name, event.id));
         let place = |field: &Field| (field.name.clone(), field.offset, field.size);
         let own = event.fields.iter().filter(|field| is_own(field));
@@ -141,10 +143,12 @@ fn system_calls_are_known() {
     let find = |name: &str| calls.iter().find(|event| event.name == name).expect("a call");
     let openat = find("sys_enter_openat");
     assert_eq!(openat.call(), Some((Some(257), Phase::Enter)));
-    assert_eq!(openat.fields[1].behind, Some(Behind::Text));
+    assert_eq!(openat.fields[1].pointee, Some(Pointee::Text));
     if catalogue.btf().is_some() {
         let sleep = find("sys_enter_nanosleep");
-        let Some(Behind::Structures(of, _)) = &sleep.fields[0].behind else { panic!("{sleep:?}") };
+        let Some(Pointee::Structures(of, _)) = &sleep.fields[0].pointee else {
+            panic!("{sleep:?}")
+        };
         let names: Vec<_> = of.members.iter().map(|of| (&*of.name, of.offset)).collect();
         assert_eq!((of.bytes, &*names), (16, &[("tv_sec", 0), ("tv_nsec", 8)][..]));
     }

@@ -1,7 +1,7 @@
 //! The kernel's types: a few made by hand, and those with wrong bytes.
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::format::Names as _;
+use trackway_kernel::catalogue::format::NameLookup as _;
 use trackway_schema::Scalar;
 
 /// Makes types as the kernel would.
@@ -88,7 +88,7 @@ fn types_are_found_by_name_with_all_their_parts() {
     let scalars: Vec<_> =
         structure.members.iter().map(|of| (&*of.name, of.offset, of.scalar, of.count)).collect();
     assert_eq!(scalars, [("x", 0, Scalar::I32, 1), ("y", 4, Scalar::I32, 5)]);
-    let place = |path| btf.place(4, path).map(|of| (of.bit_offset, of.bits, of.type_id));
+    let place = |path| btf.find_member(4, path).map(|of| (of.bit_offset, of.bits, of.type_id));
     assert_eq!(place("flags"), Some((192, 3, 1)));
     assert_eq!(place("low"), Some((224, 0, 1)), "in a union without a name");
     assert_eq!((place("none"), place("x.y")), (None, None));
@@ -104,7 +104,7 @@ fn types_are_found_by_name_with_all_their_parts() {
     );
     let section = btf.find(Class::Datasec, ".data").expect("a section");
     assert_eq!(
-        btf.placed(&section).next().map(|of| (of.type_id, of.offset, of.size)),
+        btf.section_variables(&section).next().map(|of| (of.type_id, of.offset, of.size)),
         Some((1, 4, 4))
     );
     assert_eq!(btf.enumerator("NONE"), Some(u64::MAX));
@@ -140,11 +140,12 @@ fn wrong_types_are_survived() {
             let Ok(btf) = Btf::parse(bad) else { continue };
             for of in btf.types() {
                 let _ = (btf.members(&of).count(), btf.enumerators(&of).count());
-                let _ = (btf.scalar(of.id), btf.type_text(of.id), btf.placed(&of).count());
+                let _ =
+                    (btf.scalar(of.id), btf.type_text(of.id), btf.section_variables(&of).count());
                 let _ = (btf.structure(of.name), btf.enumeration(of.name));
                 let _ = btf.parameters(&of).count();
             }
-            let _ = (btf.enumerator("RED"), btf.place(4, "low"), btf.place(4, "y.low"));
+            let _ = (btf.enumerator("RED"), btf.find_member(4, "low"), btf.find_member(4, "y.low"));
         }
     }
 }

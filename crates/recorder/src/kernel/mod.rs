@@ -331,7 +331,7 @@ impl From<CatalogueError> for RecordError {
     fn from(error: CatalogueError) -> Self {
         let hint = error.hint();
         match error {
-            CatalogueError::NoRights => Self::NoKernelRights(error.to_string(), hint),
+            CatalogueError::PermissionDenied => Self::NoKernelRights(error.to_string(), hint),
             _ => Self::Kernel(error.to_string(), hint),
         }
     }
@@ -698,7 +698,7 @@ impl Kernel {
         let numbered = self.events.iter().enumerate();
         let on = numbered.filter(|(number, of)| of.is_on && self.filters.of(*number).is_some());
         let on: BTreeSet<&EventName> = on.map(|(_, known)| &known.name).collect();
-        catalogue.calls().all(|name| on.contains(&name))
+        catalogue.call_entries().all(|name| on.contains(&name))
     }
 
     /// How many system calls had numbers that are not known, of 64 bits and of 32, where that is
@@ -791,7 +791,7 @@ pub(crate) fn selected(
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
     let selection = selection(catalogue, patterns)?;
-    Ok(catalogue.events(&catalogue.meant(&selection)?).events)
+    Ok(catalogue.events(&catalogue.selected_names(&selection)?).events)
 }
 
 /// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
@@ -806,7 +806,7 @@ pub(crate) fn selected_of_tracefs(
 fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
-        catalogue.meant(&Selection::new(&[excluded])?)?;
+        catalogue.selected_names(&Selection::new(&[excluded])?)?;
     }
     Ok(Selection::new(patterns)?)
 }

@@ -183,7 +183,7 @@ impl Output {
     pub(super) fn has_all_until(&mut self, until_ts: u64) {
         self.former.retain(|former| former.until_ts > until_ts);
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
-        // Behind those that wait others would be out of order.
+        // Pointee those that wait others would be out of order.
         if self.former.is_empty() && !is_waiting {
             self.is_ordered = self.converter.has_state();
         }
@@ -547,7 +547,7 @@ impl PacketBuffer {
 mod tests {
     use std::path::Path;
 
-    use trackway_kernel::catalogue::format::{self, NoNames};
+    use trackway_kernel::catalogue::format::{self, EmptyLookup};
     use trackway_kernel::catalogue::model::{Event, Source};
     use trackway_kernel::tracefs::contexts::{CommonLayout, Context};
     use trackway_kernel::tracefs::convert::plan_event;
@@ -584,7 +584,7 @@ mod tests {
     }
 
     fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, PageFormat) {
-        let format = format::parse(FORMAT, &NoNames).expect("a format");
+        let format = format::parse(FORMAT, &EmptyLookup).expect("a format");
         let common = CommonLayout::find(&format.common).expect("what all have");
         let event = Event {
             subsystem: "made".into(),
