@@ -37,7 +37,8 @@ pub(crate) fn strays(
     }
     let catalogue = Catalogue::open()?;
     let recorded = Selection::new(patterns)?;
-    let recorded: Vec<EventName> = recorded.select_from(catalogue.names())?.into_iter().cloned().collect();
+    let recorded: Vec<EventName> =
+        recorded.select_from(catalogue.names())?.into_iter().cloned().collect();
     let stray = |filter: &&FilterSpec| {
         let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
         let of_kernel = match found {

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod pointer_fields;
 mod pointer_prefetch;
 mod preemption;
+mod registers;
 pub mod request_flags;
 pub mod scope;
 pub mod support;

@@ -1,4 +1,5 @@
 //! Filters that the kernel runs before it records an event: docs/design/0011-kernel-recording.md.
+//! It has slot sources and their code together, which must agree; [`slots`] has the loads of values.
 //!
 //! The filter is the same function as everywhere in the kernel ([`crate::bpf_filter::translate`]).
 //! This module generates the code before it, in each event's program: it sources the frame slots that
@@ -9,13 +10,14 @@
 //! Invariant: an event that a filter rejects leaves no trace: the program has not read the buffer's
 //! state, and counts nothing.
 
+mod slots;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
 use trackway_console::IoError;
 use trackway_jit::Kind;
-use trackway_jit::helper::Word;
 use trackway_jit::insn::{STACK_END, alu, jump};
 use trackway_jit::object::{Alternative, Need, Object};
 use trackway_jit::program::Program;
@@ -23,7 +25,7 @@ use trackway_jit::verify::{Rules, State, Verified, verify};
 use trackway_jit::{CELLS_MAX, SLOTS_MAX};
 use trackway_schema::{FieldKind, Scalar};
 
-use super::arguments::{ArgumentRead, NULL_TEXT};
+use super::arguments::ArgumentRead;
 use super::codegen::{AT, CONTEXT, ProgramBuilder, ProgramCode, helper, stack};
 use super::contexts::{self, FilterContexts};
 use super::layout::LEVELS;
@@ -36,10 +38,15 @@ use crate::bpf_filter::pattern::Automata;
 use crate::bpf_filter::scratch::{AREA_BYTES_PLAIN, BYTES_AT, REGION_BYTES, ScratchArea};
 use crate::bpf_filter::state::Cells;
 use crate::bpf_filter::translate::{FilterAssembler, FilterMemory, Unsupported};
-use crate::bpf_sys::asm::{Asm, Label, Register};
+use crate::bpf_sys::asm::{Asm, Label};
 use crate::bpf_sys::bpf::{ArrayMap, create_constant_map};
 use crate::bpf_sys::btf;
 use crate::catalogue::model::Location;
+
+pub(in crate::bpf_program) use slots::{
+    extend_to_slot, load_from_record, load_scratch_address, make_word, text_word,
+};
+use slots::{locate_data, read_sequence, read_text, read_thread_name, text_bytes};
 
 /// Size of a thread's name, with its NUL (TASK_COMM_LEN).
 const NAME_BYTES: u32 = 16;
@@ -610,16 +617,6 @@ pub(super) fn element_bytes(field: &FieldKind) -> u32 {
     }
 }
 
-/// Returns the size of a text's recorded part, with its NUL; 0: the step writes no text.
-const fn text_bytes(step: &Step) -> u32 {
-    match step {
-        Step::Text { size, .. } => *size,
-        Step::DynamicText(..) => VARIABLE_BYTES_MAX,
-        Step::Argument(read) => read.bytes_max(),
-        _ => 0,
-    }
-}
-
 /// Splits a path such as `ids[3]` into name and index.
 pub(crate) fn split_index(path: &str) -> (&str, Option<u32>) {
     let assembler = path.strip_suffix(']').and_then(|inner| inner.rsplit_once('['));
@@ -635,139 +632,4 @@ const fn kind_of(scalar: Scalar) -> Kind {
         _ if scalar.is_signed() => Kind::Signed,
         _ => Kind::Unsigned,
     }
-}
-
-pub(super) const fn text_word(offset: u32, length: u32) -> u64 {
-    Word { offset, length, is_constant: false }.to_bits()
-}
-
-/// Loads the address of `scratch_at` in the scratch bytes.
-pub(super) fn load_scratch_address(asm: &mut Asm, register: Register, scratch_at: u32) {
-    asm.mov(register, AT);
-    asm.alui(alu::ADD, register, i32::from(BYTES_AT) + scratch_at as i32);
-}
-
-/// Loads an integer of the tracepoint's record into r1. The verifier requires each load at a
-/// multiple of its size.
-pub(super) fn load_from_record(asm: &mut Asm, offset: u32, size: u32) {
-    let unit = [8, 4, 2, 1].into_iter().find(|unit| offset.is_multiple_of(*unit) && *unit <= size);
-    let unit = unit.unwrap_or(1);
-    asm.load_sized(unit, 1, CONTEXT, offset as i16);
-    for done in (unit..size).step_by(unit as usize) {
-        asm.load_sized(unit, 2, CONTEXT, (offset + done) as i16);
-        asm.alui(alu::LSH, 2, 8 * done as i32);
-        asm.alu(alu::OR, 1, 2);
-    }
-}
-
-/// Extends a scalar in a register to a slot's 64 bits.
-pub(super) fn extend_to_slot(asm: &mut Asm, scalar: Scalar, register: Register) {
-    let unused = 64 - 8 * scalar.size_bytes() as i32;
-    if unused > 0 {
-        asm.alui(alu::LSH, register, unused);
-        let shift = if scalar.is_signed() { alu::ARSH } else { alu::RSH };
-        asm.alui(shift, register, unused);
-    }
-    if scalar == Scalar::Bool {
-        let done = asm.new_label();
-        asm.jumpi(jump::JEQ, register, 0, done);
-        asm.movi(register, 1);
-        asm.place_label(done);
-    }
-}
-
-/// Loads into r3 the address that the word at `offset` refers to, and the word into r4.
-fn locate_data(asm: &mut Asm, offset: u32, location: Location) {
-    asm.load_sized(4, 4, CONTEXT, offset as i16);
-    asm.mov(3, 4);
-    asm.alui(alu::AND, 3, 0xffff);
-    if location == Location::Relative {
-        asm.alui(alu::ADD, 3, offset as i32 + 4);
-    }
-    asm.alu(alu::ADD, 3, CONTEXT);
-}
-
-/// Reads a kernel text and makes its word in r1.
-fn read_text(asm: &mut Asm, step: &Step, scratch_at: u32) {
-    let is_read = asm.new_label();
-    let helper = match *step {
-        Step::Argument(read) => {
-            read.load_text(asm);
-            let is_there = asm.new_label();
-            asm.jumpi(jump::JNE, 3, 0, is_there);
-            load_scratch_address(asm, 1, scratch_at);
-            asm.load_wide(2, u64::from_le_bytes(*NULL_TEXT));
-            asm.store(1, 0, 2);
-            asm.movi(0, 7);
-            asm.goto(is_read);
-            asm.place_label(is_there);
-            helper::PROBE_READ_KERNEL_STR
-        }
-        Step::DynamicText(offset, location) => {
-            locate_data(asm, offset, location);
-            helper::PROBE_READ_KERNEL_STR
-        }
-        _ => {
-            let offset = if let Step::Text { offset, .. } = step { *offset } else { 0 };
-            asm.mov(3, CONTEXT);
-            asm.alui(alu::ADD, 3, offset as i32);
-            helper::PROBE_READ_KERNEL_STR
-        }
-    };
-    load_scratch_address(asm, 1, scratch_at);
-    asm.movi(2, text_bytes(step) as i32);
-    asm.call_kernel(helper);
-    asm.place_label(is_read);
-    make_word(asm, scratch_at);
-}
-
-/// Makes in r1 the word of the text at `scratch_at`, whose length with its NUL is in r0.
-pub(super) fn make_word(asm: &mut Asm, scratch_at: u32) {
-    let (is_read, done) = (asm.new_label(), asm.new_label());
-    asm.movi(1, 0);
-    asm.jumpi(jump::JSGT, 0, 0, is_read);
-    asm.goto(done);
-    asm.place_label(is_read);
-    asm.mov(1, 0);
-    asm.alui(alu::ADD, 1, -1);
-    asm.alui(alu::LSH, 1, 32);
-    asm.alui(alu::OR, 1, scratch_at as i32);
-    asm.place_label(done);
-}
-
-/// Reads a sequence and makes its word in r1.
-fn read_sequence(
-    asm: &mut Asm,
-    (offset, location): (u32, Location),
-    element: u32,
-    scratch_at: u32,
-) {
-    let is_short = asm.new_label();
-    locate_data(asm, offset, location);
-    asm.alui(alu::RSH, 4, 16);
-    asm.jumpi(jump::JLE, 4, VARIABLE_BYTES_MAX as i32, is_short);
-    asm.movi(4, VARIABLE_BYTES_MAX as i32);
-    asm.place_label(is_short);
-    asm.mov(2, 4);
-    asm.alui(alu::AND, 2, -(element as i32));
-    asm.store(STACK_END, stack::NOW, 2);
-    load_scratch_address(asm, 1, scratch_at);
-    asm.call_kernel(helper::PROBE_READ_KERNEL);
-    asm.load(1, STACK_END, stack::NOW);
-    asm.alui(alu::RSH, 1, element.trailing_zeros() as i32);
-    asm.alui(alu::LSH, 1, 32);
-    asm.alui(alu::OR, 1, scratch_at as i32);
-}
-
-/// Makes the word of the thread's name in r1.
-fn read_thread_name(asm: &mut Asm, scratch_at: u32) {
-    load_scratch_address(asm, 1, scratch_at + NAME_BYTES);
-    asm.movi(2, NAME_BYTES as i32);
-    asm.call_kernel(helper::GET_CURRENT_COMM);
-    // The second copy returns the length.
-    load_scratch_address(asm, 3, scratch_at + NAME_BYTES);
-    load_scratch_address(asm, 1, scratch_at);
-    asm.movi(2, NAME_BYTES as i32);
-    asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-    make_word(asm, scratch_at);
 }

@@ -1,4 +1,5 @@
-//! Generates the BPF program that records an event.
+//! Generates the BPF program that records an event. The file has the builder and the ring protocol, which
+//! belong together; steps of fields and the dispatcher have files of their own.
 //!
 //! The program does the work of a `trackway_ring` writer. It reads the commit word of its level's
 //! region, opens a sub-buffer if the record does not fit, writes header and fields after the head,
@@ -9,6 +10,9 @@
 //! r6 the event's data source    r7 the CPU area    r8 the write offset in it    r9 control lines
 //! ```
 
+mod dispatcher;
+mod steps;
+
 use trackway_abi::record::{
     COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM,
     TAILROOM_BYTES, TIME_BITS,
@@ -17,16 +21,16 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use trackway_jit::insn::{alu, jump};
 
 use super::arguments;
-use super::attach::{EVENT_SHIFT, EVENTS_MAX, ProgramTable};
+use super::attach::{EVENT_SHIFT, EVENTS_MAX};
 use super::filter::{self, Filter};
 use super::kernel_version::PreemptionGuard;
 use super::layout::{BufferLayout, DEPTH, LEVELS, STOPPED, TOO_DEEP, UNFILTERED};
-use super::plan::{DataSource, EventPlan, RegisterLayout, Step, VARIABLE_BYTES_MAX};
-use super::request_flags;
+use super::plan::{DataSource, EventPlan};
 use super::scope::{self, ScopeMaps};
 use crate::bpf_sys::asm::{Asm, Label, Register};
 use crate::bpf_sys::btf::Btf;
-use crate::catalogue::model::{Location, Phase};
+
+pub use dispatcher::{DispatchTables, generate_dispatcher};
 
 /// Numbers of kernel helpers (include/uapi/linux/bpf.h).
 pub(super) mod helper {
@@ -95,12 +99,9 @@ mod control {
     pub(super) const SLOTS: i16 = 16;
     pub(super) const DISCARDED: i16 = 64;
     pub(super) use crate::bpf_program::layout::{CONTROL_MASK as MASK, CONTROL_RING as RING};
-    /// A word for [`super::ProgramBuilder::forget`].
+    /// A word for [`super::ProgramBuilder::forget_register`].
     pub(super) const PLACE: i16 = 88;
 }
-
-/// Size in bytes of the largest block that is copied word by word.
-const UNROLLED_BYTES_MAX: u32 = 64;
 
 /// The record does not fit a sub-buffer, or the program is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,15 +123,6 @@ pub struct EventNumber {
     pub id: u16,
     /// The index among the counters of the buffers.
     pub index: usize,
-}
-
-/// The tables of programs for system calls.
-#[derive(Debug, Clone, Copy)]
-pub struct DispatchTables<'a> {
-    /// Programs by 64-bit numbers.
-    pub programs: &'a ProgramTable,
-    /// Programs by 32-bit numbers.
-    pub compat: &'a ProgramTable,
 }
 
 /// A program in the form that bpf(2) takes.
@@ -183,7 +175,7 @@ pub fn generate_filtered_program(
 }
 
 /// Generates one program for all calls that are recorded alike: a map names the event of each call
-/// ([`ProgramTable::set_event`]). So the kernel verifies one program for all of them.
+/// ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for all of them.
 ///
 /// # Errors
 ///
@@ -197,6 +189,7 @@ pub fn generate_shared_program(
     build_program(plan, layout, maps, EventSelection::FromMap(events_fd), &[])
 }
 
+/// Builds a program. The function is long because it shows the order of the program's parts.
 fn build_program(
     plan: &EventPlan,
     layout: &BufferLayout,
@@ -273,70 +266,6 @@ fn build_program(
     filter::finish_program(builder.asm, filters, &functions).ok_or(ProgramTooLarge)
 }
 
-/// Generates the program on the raw tracepoint for the entry or exit of system calls. It tail-calls
-/// the program in `tables` that has the call's number, if the thread is in the scope.
-///
-/// Calls by 32-bit numbers mean other calls: those of 32-bit processes, and `int $0x80` in any
-/// process, which the code segment does not reveal. They have a table of their own. With a buffers
-/// map, the program counts calls without a program at their entry, unless recording is stopped on
-/// the CPU.
-pub fn generate_dispatcher(
-    phase: Phase,
-    registers: &RegisterLayout,
-    tables: DispatchTables<'_>,
-    scope: Option<ScopeMaps>,
-    buffers_fd: Option<i32>,
-) -> Option<Vec<u8>> {
-    /// The flag of a call by a 32-bit number, in `status` (arch/x86/include/asm/thread_info.h).
-    const TS_COMPAT: i32 = 2;
-    const TASK: Register = 7;
-    let at = |offset: u32| i16::try_from(offset).ok();
-    let (tid, status) = (at(registers.task_tid)?, at(registers.task_status)?);
-    let mut asm = Asm::default();
-    asm.mov(CONTEXT, 1);
-    asm.call_kernel(helper::GET_CURRENT_TASK_BTF);
-    asm.mov(TASK, 0);
-    if let Some(scope) = scope {
-        let is_in = asm.new_label();
-        match scope.is_of_cgroups() {
-            true => scope::jump_if_current_member(&mut asm, scope, is_in),
-            false => {
-                asm.load_sized(4, 0, TASK, tid);
-                scope::jump_if_member(&mut asm, scope, is_in);
-            }
-        }
-        asm.exit_with(PASS);
-        asm.place_label(is_in);
-    }
-    let is_narrow = asm.new_label();
-    asm.load_sized(4, 1, TASK, status);
-    asm.alui(alu::AND, 1, TS_COMPAT);
-    asm.jumpi(jump::JNE, 1, 0, is_narrow);
-    let number = at(registers.number)?;
-    let counted_fd = buffers_fd.filter(|_| phase == Phase::Enter);
-    tail_call(&mut asm, phase, number, tables.programs);
-    counted_fd.into_iter().for_each(|map_fd| count_unknown(&mut asm, tables.programs, map_fd));
-    asm.exit_with(PASS);
-    asm.place_label(is_narrow);
-    tail_call(&mut asm, phase, number, tables.compat);
-    counted_fd.into_iter().for_each(|map_fd| count_unknown(&mut asm, tables.compat, map_fd));
-    asm.exit_with(PASS);
-    asm.bytes()
-}
-
-/// Counts a call without a program, if recording is not stopped on the CPU.
-fn count_unknown(asm: &mut Asm, programs: &ProgramTable, map_fd: i32) {
-    let is_done = asm.new_label();
-    load_cpu_area(asm, map_fd);
-    asm.jumpi(jump::JEQ, 0, 0, is_done);
-    asm.load(1, 0, insn_offset(STOPPED));
-    asm.jumpi(jump::JNE, 1, 0, is_done);
-    asm.load_map_value(2, programs.unknown_fd());
-    asm.movi(1, 1);
-    asm.atomic(ATOMIC_ADD, 2, 0, 1);
-    asm.place_label(is_done);
-}
-
 /// Loads the address of this CPU's area of the buffers into r0; 0: there is none.
 fn load_cpu_area(asm: &mut Asm, map_fd: i32) {
     asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
@@ -345,21 +274,6 @@ fn load_cpu_area(asm: &mut Asm, map_fd: i32) {
     asm.mov(2, STACK);
     asm.alui(alu::ADD, 2, stack::KEY.into());
     asm.call_kernel(helper::MAP_LOOKUP_ELEM);
-}
-
-/// Tail-calls the program of the call's number; continues if there is none. `number_at` is the
-/// offset of the number in the registers.
-fn tail_call(asm: &mut Asm, phase: Phase, number_at: i16, programs: &ProgramTable) {
-    match phase {
-        Phase::Enter => asm.load(3, CONTEXT, 8),
-        Phase::Exit => {
-            asm.load(2, CONTEXT, 0);
-            asm.load(3, 2, number_at);
-        }
-    }
-    asm.mov(1, CONTEXT);
-    asm.load_map(2, programs.map_fd());
-    asm.call_kernel(helper::TAIL_CALL);
 }
 
 struct Labels {
@@ -420,14 +334,6 @@ pub(super) fn finish_text(asm: &mut Asm, bytes_max: u32, count_cut: Option<&dyn 
     asm.movi(0, bytes_max as i32);
     asm.place_label(is_short);
     asm.alu(alu::ADD, AT, 0);
-}
-
-/// Writes `size` zero bytes at [`AT`] for a number that is not known.
-fn write_zeros(asm: &mut Asm, size: u32) {
-    asm.mov(5, CPU);
-    asm.alu(alu::ADD, 5, AT);
-    asm.storei_sized(size, 5, 0, 0);
-    asm.alui(alu::ADD, AT, size as i32);
 }
 
 /// Ends a program and permits preemption again.
@@ -670,153 +576,6 @@ impl ProgramBuilder<'_> {
         self.asm.store(CONTROL, control::PLACE, register);
         self.asm.load(register, CONTROL, control::PLACE);
         self.asm.jumpi(jump::JGT, register, most, otherwise);
-    }
-
-    /// Loads a thread id into r0. Returns false if the step does not give one.
-    fn load_thread(&mut self, step: &Step) -> bool {
-        let asm = &mut self.asm;
-        match step {
-            Step::Copy { offset, .. } => {
-                asm.load_sized(4, 0, CONTEXT, insn_offset(*offset as usize))
-            }
-            Step::Argument(read) => {
-                read.load(asm);
-                asm.mov(0, 1);
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// Writes a field at [`AT`] and moves that on.
-    fn write_step(&mut self, step: &Step) {
-        match *step {
-            Step::Copy { offset, size } => self.copy_record(offset, size),
-            Step::Register { offset, size } => {
-                let asm = &mut self.asm;
-                asm.mov(5, CPU);
-                asm.alu(alu::ADD, 5, AT);
-                asm.load(1, CONTEXT, insn_offset(offset as usize));
-                asm.store_sized(size, 5, 0, 1);
-                asm.alui(alu::ADD, AT, size as i32);
-            }
-            Step::Text { offset, size } => {
-                self.asm.mov(3, CONTEXT);
-                self.asm.alui(alu::ADD, 3, offset as i32);
-                self.copy_text(helper::PROBE_READ_KERNEL_STR, size);
-            }
-            Step::DynamicText(offset, location) => {
-                self.locate_data(offset, location);
-                self.copy_dynamic_text();
-            }
-            Step::DynamicArray(offset, location, size) => {
-                self.copy_dynamic_array(offset, location, size)
-            }
-            Step::RequestFlags { offset, size } => {
-                let asm = &mut self.asm;
-                request_flags::load_flags(asm, offset, size);
-                asm.mov(5, CPU);
-                asm.alu(alu::ADD, 5, AT);
-                asm.store_sized(4, 5, 0, 1);
-                asm.alui(alu::ADD, AT, 4);
-            }
-            // [`arguments::write_arguments`] writes all of them at once.
-            Step::Argument(_) => {}
-            Step::Zeros(size) => write_zeros(&mut self.asm, size),
-            _ => self.write_user_step(step),
-        }
-    }
-
-    /// Copies bytes of the tracepoint's record. The verifier requires each load at a multiple of
-    /// its size.
-    fn copy_record(&mut self, offset: u32, size: u32) {
-        let asm = &mut self.asm;
-        asm.mov(5, CPU);
-        asm.alu(alu::ADD, 5, AT);
-        if size <= UNROLLED_BYTES_MAX {
-            let mut done = 0;
-            while done < size {
-                let from = offset + done;
-                let fits = |bytes: &u32| from.is_multiple_of(*bytes) && size - done >= *bytes;
-                let bytes = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
-                asm.load_sized(bytes, 1, CONTEXT, insn_offset(from as usize));
-                asm.store_sized(bytes, 5, insn_offset(done as usize), 1);
-                done += bytes;
-            }
-        } else {
-            asm.mov(1, 5);
-            asm.movi(2, size as i32);
-            asm.mov(3, CONTEXT);
-            asm.alui(alu::ADD, 3, offset as i32);
-            // The helper writes zeros if it cannot read.
-            asm.call_kernel(helper::PROBE_READ_KERNEL);
-        }
-        asm.alui(alu::ADD, AT, size as i32);
-    }
-
-    /// Loads into r3 the address that the word at `offset` refers to, and the word into r4.
-    fn locate_data(&mut self, offset: u32, location: Location) {
-        let asm = &mut self.asm;
-        asm.load_sized(4, 4, CONTEXT, insn_offset(offset as usize));
-        asm.mov(3, 4);
-        asm.alui(alu::AND, 3, 0xffff);
-        if location == Location::Relative {
-            asm.alui(alu::ADD, 3, offset as i32 + 4);
-        }
-        asm.alu(alu::ADD, 3, CONTEXT);
-    }
-
-    /// Copies text from the address in r3: at most `bytes_max` bytes with its NUL.
-    pub(super) fn copy_text(&mut self, helper: i32, bytes_max: u32) {
-        self.asm.movi(2, bytes_max as i32);
-        self.copy_text_up_to(helper, bytes_max);
-    }
-
-    /// Copies text like [`Self::copy_text`]; r2 has the limit, which is at most `bytes_max`.
-    pub(super) fn copy_text_up_to(&mut self, helper: i32, bytes_max: u32) {
-        let asm = &mut self.asm;
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.call_kernel(helper);
-        finish_text(asm, bytes_max, None);
-        self.forget_position();
-    }
-
-    /// Copies text of any length from the address in r3.
-    fn copy_dynamic_text(&mut self) {
-        let (event, layout, asm) = (self.event, self.layout, &mut self.asm);
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        // One byte more than recorded shows whether the text is longer.
-        asm.movi(2, VARIABLE_BYTES_MAX as i32 + 1);
-        asm.call_kernel(helper::PROBE_READ_KERNEL_STR);
-        finish_text(asm, VARIABLE_BYTES_MAX, Some(&|asm| count_cut(asm, event, layout)));
-        self.forget_position();
-    }
-
-    /// Copies elements of `size` bytes, after their number.
-    fn copy_dynamic_array(&mut self, offset: u32, location: Location, size: u32) {
-        self.locate_data(offset, location);
-        let (event, layout, asm) = (self.event, self.layout, &mut self.asm);
-        let is_short = asm.new_label();
-        asm.alui(alu::RSH, 4, 16);
-        asm.jumpi(jump::JLE, 4, VARIABLE_BYTES_MAX as i32, is_short);
-        count_cut(asm, event, layout);
-        asm.movi(4, VARIABLE_BYTES_MAX as i32);
-        asm.place_label(is_short);
-        // Whole elements only.
-        asm.mov(2, 4);
-        asm.alui(alu::AND, 2, -(size as i32));
-        asm.mov(4, 2);
-        asm.alui(alu::RSH, 4, size.trailing_zeros() as i32);
-        asm.mov(1, CPU);
-        asm.alu(alu::ADD, 1, AT);
-        asm.store_sized(4, 1, 0, 4);
-        asm.alui(alu::ADD, 1, 4);
-        asm.alui(alu::ADD, AT, 4);
-        asm.alu(alu::ADD, AT, 2);
-        asm.call_kernel(helper::PROBE_READ_KERNEL);
-        self.forget_position();
     }
 
     /// Commits the record that ends at [`AT`].
