@@ -415,7 +415,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
     let layout = BufferLayout::new(16, 5, cases.len()).expect("a layout");
     let buffers = match Buffers::new(layout, cpus(), false) {
         Ok(buffers) => buffers,
-        Err(error) => return skipped(&format!("the kernel gives no BPF: {error}")),
+        Err(error) => return skipped(&format!("BPF is not available: {error}")),
     };
     let (mut descriptions, mut lines) = (Vec::new(), Vec::new());
     let mut shown = BTreeSet::new();

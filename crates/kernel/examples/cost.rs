@@ -1,5 +1,5 @@
-//! What either kind of program costs, measured: figures for docs/design/0011. As root:
-//! `cargo run --release -p trackway-kernel --example cost`
+//! Measures the cost of both kinds of program: figures for docs/design/0011. As root: `cargo run
+//! --release -p trackway-kernel --example cost`
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
 use trackway_testkit::skipped;
 
-/// Times that each way is measured.
+/// Rounds of each variant.
 const ROUNDS: usize = 40;
-/// Events in each.
+/// Events of a measurement.
 const EVENTS: u32 = 1000;
-/// And how often in a row.
+/// Measurements in a row.
 const TURNS: usize = 8;
 
-/// Two threads on one CPU wake one another up: how long a switch takes.
+/// Measures a switch between two threads on one CPU that wake each other.
 fn switches() -> Duration {
     let (mut ping_out, mut ping_in) = std::io::pipe().expect("a pipe");
     let (mut pong_out, mut pong_in) = std::io::pipe().expect("a pipe");
@@ -46,7 +46,7 @@ fn switches() -> Duration {
     took / EVENTS
 }
 
-/// How long a system call takes.
+/// Measures a system call.
 fn calls() -> Duration {
     // SAFETY: it has no arguments.
     let go = || unsafe { libc::syscall(libc::SYS_getppid) };
@@ -78,9 +78,9 @@ impl Way<'_> {
 fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     let layout = BufferLayout::new(16, 4, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), true).expect("there was a map already");
-    let code = |staged: &EventPlan| {
+    let code = |plan: &EventPlan| {
         generate_program(
-            staged,
+            plan,
             &layout,
             ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
             EventNumber { id: 1, index: 0 },
@@ -134,15 +134,15 @@ fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     says("from the record", record, 1);
 }
 
-/// CPUs that there may be.
+/// Returns the number of possible CPUs.
 fn cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
 }
 
-/// Switches and system calls, recorded by either kind of program, in turns, where nothing else may
-/// run: says what they add.
+/// Measures switches and system calls, recorded by either kind of program, in turns, at a real-time
+/// priority, and prints the added time.
 fn main() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
     let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };

@@ -1,5 +1,5 @@
-//! What it costs to search texts in the kernel, measured: figures for docs/design/0011. As root:
-//! `cargo run --release -p trackway-kernel --example search`
+//! Measures text search in the kernel: figures for docs/design/0011. As root: `cargo run --release
+//! -p trackway-kernel --example search`
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
 use trackway_kernel::bpf_filter::scratch::ScratchArea;
 use trackway_kernel::bpf_filter::translate::translate_filter;
 
-/// How often each is asked; the least counts.
+/// Runs of each filter; the least counts.
 const TIMES: usize = 2000;
-/// And loaded.
+/// Loads of each filter.
 const LOADS: usize = 20;
 
 struct Case {
@@ -58,7 +58,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// How long this thread has worked so far.
+/// Returns the CPU time of this thread.
 fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is one.
@@ -67,7 +67,7 @@ fn worked() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long it takes to load, of the thread's time, and to ask.
+/// Measures loading, in CPU time of this thread, and running.
 fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
     let member = |name: &str| Member { name: name.to_owned(), of: Type::String };
     let layout = Layout { fields: vec![member("path"), member("other")], ..Layout::default() };

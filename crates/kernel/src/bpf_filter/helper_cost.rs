@@ -1,4 +1,4 @@
-//! KnownValue arguments of string helpers, and from them an upper bound of the helpers' work.
+//! Known arguments of string helpers, and from them an upper bound of the helpers' work.
 //!
 //! Jumps and calls go forward, as `jit`'s verifier requires: so one pass meets each instruction
 //! after all instructions that lead to it.
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_registers_is_known_behind_calls_and_jumps() {
+    fn registers_stay_known_after_calls_and_jumps() {
         let skip = Insn { op: class::JMP | jump::JEQ, offset: 1, ..Insn::default() };
         let mut insns = vec![mov(6, 1), load(7, 6, 2), mov(2, 7)];
         insns.extend(constant(3, 0xffff_0001_8000_0002));

@@ -1,7 +1,7 @@
 //! Filters in the form that the kernel accepts.
 //!
 //! The kernel's verifier has no frames and no Trackway helpers. So a program for the kernel has
-//! three assembler ([`translate`]): a prologue that finds the frame and calls the filter as a function;
+//! three parts ([`translate`]): a prologue that finds the frame and calls the filter as a function;
 //! the filter, with helper calls replaced by function calls; and those functions, written in BPF
 //! (`text`, `search`, `value`, `state`). A frame is memory with the layout of [`scratch`], here the
 //! only value of a map.

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_kept_once() {
+    fn equal_automata_are_shared() {
         let call = |at, helper, offset, length| {
             let word = Word { offset, length, is_constant: true };
             let other = KnownValue::Constant(word.to_bits());

@@ -49,9 +49,9 @@ impl fmt::Display for Unsupported {
             }
             Self::Argument(insn, helper) => {
                 let name = helper.name();
-                write!(f, "instruction {insn}: what {name} is given is not a plain constant")
+                write!(f, "instruction {insn}: an argument of {name} is not a constant")
             }
-            Self::Stack(insn) => write!(f, "instruction {insn}: there is no stack left"),
+            Self::Stack(insn) => write!(f, "instruction {insn}: no stack is left for the call"),
             Self::Long => f.write_str("the program is too long"),
         }
     }

@@ -87,7 +87,7 @@ fn raw_fd(of: &OwnedFd) -> u32 {
     of.as_raw_fd().cast_unsigned()
 }
 
-/// ProgramTable by system call number, for tail calls. They stay as long as this table.
+/// Programs by system call number, for tail calls. They stay as long as this table.
 #[derive(Debug)]
 pub struct ProgramTable {
     map: OwnedFd,

@@ -226,7 +226,7 @@ mod tests {
     /// RUN calls with all levels marked as in use, with a filter on one side of the call. EXPECT a
     /// counter of its own for that side: the filter's verdict is unknown.
     #[test]
-    fn what_is_too_deep_to_be_asked_is_counted_by_itself() {
+    fn unfiltered_deep_events_have_their_own_counter() {
         const CALLS: u64 = 100;
         let Ok(catalogue) = Catalogue::open() else { return skipped("no events can be seen") };
         let sides = ["syscalls:sys_enter_lchown", "syscalls:sys_exit_lchown"];

@@ -35,7 +35,7 @@ impl std::fmt::Display for CgroupError {
         match self {
             Self::Missing(path) => write!(f, "there is no cgroup {}", path.display()),
             Self::NotCgroup2(path) => write!(f, "{} is no cgroup of version 2", path.display()),
-            Self::TooMany => write!(f, "there are more than {GROUPS_MAX} cgroups"),
+            Self::TooMany => write!(f, "more than {GROUPS_MAX} cgroups are selected"),
             Self::Io(path, error) => write!(f, "cannot record {}: {error}", path.display()),
         }
     }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_cannot_be_read_are_told_beside_those_that_can() {
+    fn unreadable_threads_are_reported_with_readable_ones() {
         let place = trackway_testkit::TemporaryFolder::new();
         let group = |name: &str| {
             let folder = place.join(name);

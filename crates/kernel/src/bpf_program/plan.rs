@@ -187,13 +187,13 @@ impl EventPlan {
         is_taken: impl Fn(&Step) -> bool,
     ) -> Self {
         let Source::Syscall { phase, .. } = event.source else {
-            let mut staged = Self::empty(event, DataSource::Tracepoint, None);
+            let mut plan = Self::empty(event, DataSource::Tracepoint, None);
             for field in &event.fields {
                 let step = step_for(field).filter(|(_, step)| is_taken(step));
                 let group = step.map(|(kind, step)| FieldGroup::single(&field.name, kind, step));
-                staged.add_group(event, field, group, payload_max);
+                plan.add_group(event, field, group, payload_max);
             }
-            return staged;
+            return plan;
         };
         let mut arguments = [None; 6];
         for field in event.fields.iter().filter(|field| field.size > 0) {
@@ -223,24 +223,24 @@ impl EventPlan {
             if is_compat { registers.compat_arguments } else { registers.arguments }.map(Some);
         let (result, number) = (registers.result, registers.number);
         let call = CallLayout { phase, arguments, result, number, is_compat };
-        let staged = Self::from_call(event, DataSource::Registers, payload_max, call);
-        Some(Self { guard: registers.guard, ..staged })
+        let plan = Self::from_call(event, DataSource::Registers, payload_max, call);
+        Some(Self { guard: registers.guard, ..plan })
     }
 
     /// Plans an event from the arguments of its raw tracepoint, with all fields that
     /// [`Self::from_record`] describes. `None`: it is not known how the arguments give them.
     pub fn from_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
         let mut reads = arguments::find_reads(event, btf)?.into_iter();
-        let mut staged = Self::empty(event, DataSource::Arguments, None);
-        staged.guard = PreemptionGuard::needed(btf).ok()?;
+        let mut plan = Self::empty(event, DataSource::Arguments, None);
+        plan.guard = PreemptionGuard::needed(btf).ok()?;
         for field in &event.fields {
             let read = reads.next();
             let group = step_for(field).zip(read).map(|((kind, _), read)| {
                 FieldGroup::single(&field.name, kind, Step::Argument(read))
             });
-            staged.add_group(event, field, group, payload_max);
+            plan.add_group(event, field, group, payload_max);
         }
-        staged.omitted_fields.is_empty().then_some(staged)
+        plan.omitted_fields.is_empty().then_some(plan)
     }
 
     fn empty(event: &Event, data_source: DataSource, call: Option<CallLayout>) -> Self {
@@ -271,7 +271,7 @@ impl EventPlan {
         payload_max: u32,
         call: CallLayout,
     ) -> Self {
-        let mut staged = Self::empty(event, data_source, Some(call));
+        let mut plan = Self::empty(event, data_source, Some(call));
         // The last step may add one byte.
         let payload_max = payload_max.saturating_sub(1);
         // Bytes that a call has read are not recorded; its entry has recorded their address.
@@ -280,30 +280,30 @@ impl EventPlan {
             bytes && call.phase == Phase::Exit
         };
         for field in event.fields.iter().filter(|field| !is_bytes(field)) {
-            let room = (FIELDS_MAX - 1).saturating_sub(staged.steps.len() + 1);
-            let room = (room, staged.structures.len());
+            let room = (FIELDS_MAX - 1).saturating_sub(plan.steps.len() + 1);
+            let room = (room, plan.structures.len());
             let pointee = call.pointee_group(&event.name, &event.fields, field, room);
             let takes_its_place = call.phase == Phase::Exit
                 || matches!(field.pointee, Some(Pointee::Text | Pointee::Texts));
             if pointee.is_none() || !takes_its_place {
                 let own = register_group(&call, field);
-                staged.add_group(event, field, own, payload_max);
+                plan.add_group(event, field, own, payload_max);
             }
             match (pointee, &field.pointee) {
-                (Some(group), _) => staged.add_group(event, field, Some(group), payload_max),
+                (Some(group), _) => plan.add_group(event, field, Some(group), payload_max),
                 (None, Some(Pointee::Bytes(_) | Pointee::Texts) | None) => {}
                 (None, Some(_)) if call.phase == Phase::Exit => {}
-                (None, Some(_)) => staged.omitted_fields.push(format!("*{}", field.name)),
+                (None, Some(_)) => plan.omitted_fields.push(format!("*{}", field.name)),
             }
         }
-        if staged.steps.iter().any(Step::reads_user_memory) {
+        if plan.steps.iter().any(Step::reads_user_memory) {
             let kind = FieldKind::Scalar(Scalar::X8);
             let name = INCOMPLETE.to_owned();
-            staged.description.fields.push(trackway_schema::Field { name, kind });
-            staged.meanings.push(Meaning::Plain);
-            staged.steps.push(Step::Incomplete);
+            plan.description.fields.push(trackway_schema::Field { name, kind });
+            plan.meanings.push(Meaning::Plain);
+            plan.steps.push(Step::Incomplete);
         }
-        staged
+        plan
     }
 
     /// Adds the fields that a step writes, if there is room.
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_is_recorded_or_named_among_those_left_out() {
+    fn each_field_is_recorded_or_omitted() {
         let number = || FieldShape::Integer(Scalar::U32);
         let mut fields =
             vec![field("rest", FieldShape::TrailingText, 0), field("some", number(), 4)];
@@ -523,19 +523,19 @@ mod tests {
         fields.push(field("end", FieldShape::Trailing(Scalar::U8), 1));
         fields.extend((0..FIELDS_MAX).map(|at| field(&format!("n{at}"), number(), 4)));
         let count = fields.len();
-        let staged = EventPlan::from_record(&event(Source::Tracepoint, fields.clone()), 3500);
-        assert_eq!(staged.description.fields.len(), FIELDS_MAX);
+        let plan = EventPlan::from_record(&event(Source::Tracepoint, fields.clone()), 3500);
+        assert_eq!(plan.description.fields.len(), FIELDS_MAX);
         let last = format!("n{}", FIELDS_MAX - 1);
-        assert_eq!(staged.omitted_fields, ["rest", "long", "end", &last]);
-        let staged = EventPlan::from_record(&event(Source::Tracepoint, fields), 40);
-        assert_eq!(staged.description.fields.len(), 10);
-        assert_eq!(staged.omitted_fields.len(), count - 10);
+        assert_eq!(plan.omitted_fields, ["rest", "long", "end", &last]);
+        let plan = EventPlan::from_record(&event(Source::Tracepoint, fields), 40);
+        assert_eq!(plan.description.fields.len(), 10);
+        assert_eq!(plan.omitted_fields.len(), count - 10);
     }
 
     /// RUN a call with a structure with a member too many, and one that is too large. EXPECT both
     /// in the list of omitted fields, the latter as a pointee.
     #[test]
-    fn what_is_left_out_behind_an_address_is_named_too() {
+    fn omitted_pointees_are_listed() {
         let member = |at: u32| Member {
             name: format!("m{at}"),
             offset: 4 * at,
@@ -556,14 +556,14 @@ mod tests {
         let source = Source::Syscall { number: Some(1), phase: Phase::Enter, is_compat: false };
         let large = 4 * crate::bpf_program::pointer_fields::STRUCTURES_BYTES_MAX;
         let made = event(source, vec![argument("a", 0, large), argument("b", 1, 4 * count)]);
-        let staged = EventPlan::from_record(&made, 3500);
-        let fields = &staged.description.fields;
+        let plan = EventPlan::from_record(&made, 3500);
+        let fields = &plan.description.fields;
         assert_eq!((&*fields[0].name, &*fields[1].name, &*fields[2].name), ("a", "b", "b_m0"));
         // Two addresses, and the mask.
         let there = FIELDS_MAX - 3;
         let omitted_fields: Vec<String> =
             (there..FIELDS_MAX).map(|at| format!("b_m{at}")).collect();
-        assert_eq!((fields.len(), &staged.omitted_fields[0]), (FIELDS_MAX, &"*a".to_owned()));
-        assert_eq!(staged.omitted_fields[1..], omitted_fields);
+        assert_eq!((fields.len(), &plan.omitted_fields[0]), (FIELDS_MAX, &"*a".to_owned()));
+        assert_eq!(plan.omitted_fields[1..], omitted_fields);
     }
 }

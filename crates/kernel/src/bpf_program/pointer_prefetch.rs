@@ -8,7 +8,7 @@
 //! scratch bytes: | length, a step's output, its structures | … | the filter's own |
 //! ```
 //!
-//! A step has the same scratch_at in the scratch areas of all filters of an event. The first filter that
+//! A step has the same place in the scratch areas of all filters of an event. The first filter that
 //! needs it reads it; filters with another area copy it from there.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ pub(super) enum OutputPart {
     Incomplete,
 }
 
-/// The scratch_at of elements.
+/// The place of elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Elements {
     /// After `head` bytes and, for each element, `before` bytes; at most `most` elements.
@@ -200,7 +200,7 @@ pub(super) fn output_part(
     }
 }
 
-/// Returns the scratch_at of a member's elements.
+/// Returns the place of a member's elements.
 fn member_elements(of: &RecordedStructure, member: usize) -> Option<Elements> {
     let before = of.members.get(..member)?.iter().map(|member| member.bytes).sum();
     let head = 4 * (member as u32 + 1);
@@ -297,7 +297,7 @@ impl ProgramBuilder<'_> {
         if read.is_empty() {
             return;
         }
-        // For these steps, the area takes the scratch_at of the CPU area.
+        // For these steps, the area takes the place of the CPU area.
         let plan = self.plan;
         self.asm.store(STACK_END, stack::PART, CPU);
         self.asm.mov(CPU, AT);

@@ -56,7 +56,7 @@ impl Interrupts {
         Some(Self { save: of("bpf_local_irq_save")?, restore: of("bpf_local_irq_restore")? })
     }
 
-    /// Loads the processor's flags into a register. (ProgramTable may read what they have written to
+    /// Loads the processor's flags into a register. (Programs may read what they have written to
     /// their stack, since Linux 6.3 even where the verifier considers it invalid.)
     pub(super) fn load(self, asm: &mut Asm, into: Register) {
         for function in [self.save, self.restore] {
@@ -140,7 +140,7 @@ const SYSTEM_CALL: usize = 1;
 const WAKING: usize = 2;
 const WAKEUP: usize = 3;
 
-/// The probe that probes read.
+/// The places that probes read.
 #[derive(Debug, Clone)]
 struct PreemptionProbe {
     events: [Option<u32>; EVENTS.len()],
@@ -173,13 +173,13 @@ impl Observations {
     fn check_interrupts(&self, event: usize) -> Result<(), &'static str> {
         let are_on = |event| self.word(event, word::PROCESSOR_FLAGS) >> INTERRUPT_FLAG_BIT & 1 == 1;
         let is_right = are_on(event) && !(self.is_written(WAKEUP) && are_on(WAKEUP));
-        is_right.then_some(()).ok_or("what it says of interrupts is not what must be")
+        is_right.then_some(()).ok_or("its interrupt flag is not as expected")
     }
 
     /// Checks that the thread could move, as it could.
     fn check_movable(&self, event: usize) -> Result<(), &'static str> {
         let is_free = self.word(event, word::MIGRATION_COUNT) == 0;
-        is_free.then_some(()).ok_or("it keeps whoever is recorded from that")
+        is_free.then_some(()).ok_or("its tracepoints forbid migration")
     }
 
     fn clear(&self, event: usize) {
@@ -199,7 +199,7 @@ impl Preemption {
         let task = |member: &str| member_offset(btf, "task_struct", member);
         let of = |event: &str| Some(btf.find(Class::Typedef, &format!("btf_trace_{event}"))?.id);
         let Ok(guard) = PreemptionGuard::needed(btf) else {
-            return Self::unknown("it preempts programs, and has no bpf_preempt_disable");
+            return Self::unknown("it preempts programs and has no bpf_preempt_disable");
         };
         let probe = PreemptionProbe {
             events: EVENTS.map(of),
@@ -214,7 +214,7 @@ impl Preemption {
         // A thread of its own may move to any CPU.
         let probed = std::thread::Builder::new().spawn(move || probe.run());
         let probed = probed.ok().and_then(|thread| thread.join().ok());
-        let probed = probed.unwrap_or(Err("there is no thread to try it with"));
+        let probed = probed.unwrap_or(Err("a thread for the probe cannot be started"));
         probed.unwrap_or_else(Self::unknown)
     }
 
@@ -242,16 +242,14 @@ struct CountObservation {
 /// Checks that the counter is one and that tracepoints add the known increment.
 fn check_count(of: &CountObservation) -> Result<(), &'static str> {
     if of.expected != of.neighbours {
-        return Err("where its types say that the CPU's count is, there is something else");
+        return Err("the CPU's preemption counter is not at the location in its types");
     }
     let count = of.count & !NEED_NOT_RESCHED;
     let counts = of.nested.is_none_or(|nested| nested & !NEED_NOT_RESCHED == count + 1);
     match i32::try_from(count) {
         Ok(TRACEPOINT_PREEMPTION_COUNT) if counts => Ok(()),
-        Ok(0 | TRACEPOINT_PREEMPTION_COUNT) => {
-            Err("it does not count who forbids that (CONFIG_PREEMPT_COUNT)")
-        }
-        _ => Err("nobody knows what its tracepoints add to the CPU's count"),
+        Ok(0 | TRACEPOINT_PREEMPTION_COUNT) => Err("it does not count (CONFIG_PREEMPT_COUNT)"),
+        _ => Err("the increment by its tracepoints is unknown"),
     }
 }
 
@@ -269,7 +267,7 @@ impl PreemptionProbe {
     ///
     /// If the kernel refuses the probes.
     fn run(&self) -> Result<Preemption, &'static str> {
-        let refused = "it takes no program that would find out where that is";
+        let refused = "it rejects the program that would find it";
         let bytes = EVENTS.len() * word::ALL * 8;
         let observations = Observations(MappedArray::new(bytes, 1).map_err(|_| refused)?);
         let attach = |event: usize| -> Option<AttachedProgram> {
@@ -282,17 +280,21 @@ impl PreemptionProbe {
         let other = std::thread::Builder::new().spawn(|| ());
         let _ = other.map(std::thread::JoinHandle::join);
         if !observations.is_written(FORK) || !observations.is_written(SYSTEM_CALL) {
-            return Err("no program saw our own thread (in a pid namespace, numbers are others)");
+            return Err("no probe observed its own thread (in a pid namespace, ids differ)");
         }
         let resched_bit = self.find_resched_bit(&observations);
         drop(programs);
         let check_both = |check: &dyn Fn(usize) -> Result<(), &'static str>| {
             check(FORK).and_then(|()| check(SYSTEM_CALL))
         };
-        let path = self.path.clone().ok_or("its types do not tell where the CPU's count is");
+        let path = self
+            .path
+            .clone()
+            .ok_or("its types do not give the location of the CPU's preemption counter");
         let interrupts = self.interrupts.ok_or("it has no bpf_local_irq_save (Linux 6.14 has)");
-        let migration_count =
-            self.migration_count.ok_or("its types do not tell where a thread counts that");
+        let migration_count = self
+            .migration_count
+            .ok_or("its types do not give the location of a thread's migration counter");
         Ok(Preemption {
             count: path.and_then(|path| {
                 check_both(&|event| self.check_counter(&observations, event)).map(|()| path)
@@ -319,7 +321,7 @@ impl PreemptionProbe {
 
     /// Finds the bit by moving to other CPUs.
     fn find_resched_bit(&self, observations: &Observations) -> Result<(i16, u8), &'static str> {
-        let flags = self.flags.ok_or("its types do not tell where a thread's flags are")?;
+        let flags = self.flags.ok_or("its types do not give the location of a thread's flags")?;
         for _ in 0..TRIES_MAX {
             for cpu in 0..CPUS_MAX {
                 [WAKING, WAKEUP].into_iter().for_each(|event| observations.clear(event));
@@ -334,7 +336,7 @@ impl PreemptionProbe {
                 }
             }
         }
-        Err("no bit was seen to say it (it takes two CPUs to find out which)")
+        Err("no bit was observed (the probe needs two CPUs)")
     }
 
     /// Generates the probe of an event.
@@ -419,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_believed_if_all_about_it_is_as_it_must_be() {
+    fn a_counter_is_accepted_if_all_checks_hold() {
         let good = || CountObservation {
             expected: [1, 7],
             neighbours: [1, 7],
@@ -429,20 +431,24 @@ mod tests {
         assert_eq!(check_count(&good()), Ok(()));
         assert_eq!(check_count(&CountObservation { nested: None, ..good() }), Ok(()));
         let why = |of: CountObservation| check_count(&of).expect_err("it is wrong");
-        assert!(why(CountObservation { neighbours: [1, 8], ..good() }).contains("something else"));
-        assert!(why(CountObservation { neighbours: [0, 7], ..good() }).contains("something else"));
+        assert!(
+            why(CountObservation { neighbours: [1, 8], ..good() }).contains("not at the location")
+        );
+        assert!(
+            why(CountObservation { neighbours: [0, 7], ..good() }).contains("not at the location")
+        );
         assert!(why(CountObservation { nested: Some(1), ..good() }).contains("does not count"));
         assert!(
             why(CountObservation { count: 0, nested: None, ..good() }).contains("does not count")
         );
         assert!(
-            why(CountObservation { count: 2, nested: Some(3), ..good() }).contains("nobody knows")
+            why(CountObservation { count: 2, nested: Some(3), ..good() }).contains("is unknown")
         );
-        assert!(why(CountObservation { count: u64::MAX, ..good() }).contains("nobody knows"));
+        assert!(why(CountObservation { count: u64::MAX, ..good() }).contains("is unknown"));
     }
 
     #[test]
-    fn a_bit_is_one_that_nothing_else_could_have_set() {
+    fn the_resched_bit_is_unique() {
         assert_eq!(bit_between(Some(0x100), Some(0x110)), Some(4));
         assert_eq!(bit_between(Some(0x110), Some(0x110)), None);
         assert_eq!(bit_between(Some(0), Some(0x18)), None);

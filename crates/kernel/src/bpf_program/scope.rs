@@ -9,7 +9,7 @@
 //!
 //! For control groups, the kernel reports whether the current thread is a member. Some events
 //! concern another thread: the other side of a switch, a woken thread. The set has these: the
-//! threads that exist at the beginning, those that maps create, and those that move to a group,
+//! threads that exist at the beginning, those that members create, and those that move to a group,
 //! from their first event on.
 
 use std::io;

@@ -47,7 +47,7 @@ pub fn check_support() -> Result<(), Refusal> {
     let refused = |what| move |error: io::Error| Refusal { what, error: Some(error.into()) };
     // The reader relies on the order of the program's stores, which only x86-64 keeps.
     if !cfg!(target_arch = "x86_64") {
-        return Err(Refusal { what: "not on this processor, so far", error: None });
+        return Err(Refusal { what: "recording with BPF on this processor", error: None });
     }
     // A map that can be mapped: Linux 5.5.
     Scope::new().map_err(refused("a map of bpf(2)"))?;
@@ -56,7 +56,7 @@ pub fn check_support() -> Result<(), Refusal> {
         let (LoadError::Unavailable(error) | LoadError::Refused(error, _)) = error;
         Refusal { what: "a program of bpf(2)", error: Some(error) }
     })?;
-    check_tracepoint_access().map_err(refused("perf_event_open(2) of the kernel's events"))
+    check_tracepoint_access().map_err(refused("perf_event_open(2) of kernel events"))
 }
 
 /// Generates a program with the newest instruction that recording uses: an exchange, of Linux 5.12.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_say_what_was_refused() {
+    fn refusals_name_the_operation() {
         let of = |error| Refusal { what: "a map", error };
         let eperm = of(Some(io::Error::from_raw_os_error(libc::EPERM).into()));
         assert!(

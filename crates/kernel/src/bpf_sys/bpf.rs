@@ -149,8 +149,10 @@ pub enum LoadError {
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unavailable(error) => write!(f, "the kernel gives no BPF: {error}"),
-            Self::Refused(error, log) => write!(f, "the kernel refuses it: {error}\n{log}"),
+            Self::Unavailable(error) => write!(f, "BPF is not available: {error}"),
+            Self::Refused(error, log) => {
+                write!(f, "the kernel rejects the program: {error}\n{log}")
+            }
         }
     }
 }

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_selected_with_the_calls_that_they_go_with() {
+    fn compat_calls_are_selected_with_their_64_bit_calls() {
         let takes = |patterns: &str, name: &str| {
             let selection = Selection::new(&[patterns]).expect("patterns");
             is_selected(&selection, &event_name(name, Phase::Enter))

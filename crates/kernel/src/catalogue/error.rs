@@ -49,8 +49,8 @@ impl CatalogueError {
 impl fmt::Display for CatalogueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PermissionDenied => f.write_str("only root may see the kernel's events"),
-            Self::NoTracefs(errno) => write!(f, "the kernel gives no tracefs: {errno}"),
+            Self::PermissionDenied => f.write_str("cannot list kernel events: only root may"),
+            Self::NoTracefs(errno) => write!(f, "tracefs is not available: {errno}"),
             Self::Io(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             Self::Pattern(pattern) => write!(f, "'{pattern}' is no pattern of kernel events"),
             Self::NoEvent(pattern, suggestion) => {

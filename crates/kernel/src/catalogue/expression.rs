@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_constant_has_no_value() {
+    fn non_constants_have_no_value() {
         let deep = format!("{}1{}", "(".repeat(100), ")".repeat(100));
         let long = "-".repeat(1_000) + "1";
         for text in

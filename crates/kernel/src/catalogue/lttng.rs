@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_that_analyses_look_for_have_the_names_that_they_look_for() {
+    fn events_have_the_names_that_analyses_expect() {
         for (subsystem, name, expected) in [
             ("sched", "sched_switch", "sched_switch"),
             ("irq", "irq_handler_entry", "irq_handler_entry"),

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_tracefs_does_not_describe_are_those_of_the_table() {
+    fn undescribed_calls_are_those_of_the_table() {
         let names = |names: &[&str]| -> Vec<EventName> {
             names.iter().map(|name| name.parse().expect("a name")).collect()
         };
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_lead_elsewhere_are_none() {
+    fn names_that_escape_the_folder_are_invalid() {
         for wrong in ["a", "a:", ":b", "../a:b", "a:../../etc", "a/b:c", "a:b:c", "a:b c"] {
             assert_eq!(wrong.parse::<EventName>(), Err(InvalidEventName), "{wrong}");
         }

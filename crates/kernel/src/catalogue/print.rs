@@ -284,7 +284,7 @@ fn add_zero_name(
     add(0, none.to_owned());
 }
 
-/// BitField of a field.
+/// Bits of a field.
 struct BitField<'text> {
     name: &'text str,
     /// The mask in the field.

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_an_event_selects_it_in_a_trace() {
+    fn patterns_match_the_same_events_in_traces() {
         for pattern in [
             "sched_*",
             "sched",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_guessed() {
+    fn misspelt_patterns_get_suggestions() {
         let error = |pattern: &str| select(&[pattern]).expect_err("no event");
         let guess = |pattern: &str| {
             let error = error(pattern);

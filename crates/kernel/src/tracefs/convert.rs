@@ -1,8 +1,8 @@
 //! Converts tracefs records to those of BPF programs ([`crate::bpf_program::codegen`]): the same
-//! description and the same bytes, except user state, which tracefs lacks. Those fields are empty
+//! description and the same bytes, except user memory, which tracefs lacks. Those fields are empty
 //! and listed ([`Converter::empty_fields`]).
 //!
-//! One conversion serves both kernel backends: [`EventPlan`] has the fields and their sources. This
+//! One plan serves both kernel backends: [`EventPlan`] has the fields and their sources. This
 //! module runs its steps in Rust, on the record that the event's `format` describes. For a system
 //! call, the record of `sys_enter_…` and `sys_exit_…` takes the place of the registers.
 
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_end_early_have_nothing_there() {
+    fn short_records_have_empty_fields() {
         let (common, event) = made_up();
         let converter = Converter::new(&[event], common, 4000);
         for end in 0..record().len() {

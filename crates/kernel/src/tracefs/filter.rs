@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_makes_no_sense_is_not_taken() {
+    fn truncated_and_invalid_records_are_rejected() {
         let of_last = filter("last >= 0", 0);
         let payload = payload();
         for end in 0..payload.len() {

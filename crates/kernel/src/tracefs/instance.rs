@@ -294,7 +294,7 @@ impl Instance {
         self.excluded.as_ref().map_or(Ok(Vec::new()), read_list)
     }
 
-    /// Replaces the list of excluded threads; for a occurrence it is empty.
+    /// Replaces the list of excluded threads; for a moment it is empty.
     ///
     /// # Errors
     ///
@@ -522,7 +522,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_whose_instances_are() {
+    fn names_identify_owners() {
         let owner = owner_of(&unique_name()).expect("one of ours");
         assert_eq!(owner.pid, std::process::id());
         assert_eq!(life_of(&owner, 0), Life::Alive);

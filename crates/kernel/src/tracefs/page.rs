@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_make_no_sense_end_where_they_do() {
+    fn invalid_pages_end_at_the_error() {
         let of = |words: &[u32]| -> Vec<Option<usize>> {
             let bytes = page(1, 0, words);
             let page = Page::new(&format(), &bytes).expect("a page");

@@ -1,4 +1,4 @@
-//! Events that are recorded from the arguments of raw tracepoints, beside the kernel's own record.
+//! Recording from the arguments of raw tracepoints, compared with the kernel's own record.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -27,14 +27,14 @@ use trackway_schema::EventDescription;
 use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
-use crate::filters::kinds;
-use crate::here::cpus;
+use crate::filters::filter_layout;
+use crate::recording::cpus;
 
-/// What is recorded by either kind of program, at most, in bytes.
+/// Most bytes that either kind of program records.
 pub(crate) const PAYLOAD_MAX: u32 = 3000;
-/// Records that are shown where the comparison fails, of each of two.
+/// Most records that a failed comparison shows, of each program.
 const SHOWN_MAX: usize = 3;
-/// Events that are hot, or that all want.
+/// Hot events, and those that all users record.
 const WANTED: [&str; 12] = [
     "sched:sched_switch",
     "sched:sched_waking",
@@ -50,31 +50,31 @@ const WANTED: [&str; 12] = [
     "kmem:kmalloc",
 ];
 
-/// Events with what is recorded of them from their arguments.
+/// Returns the events that can be recorded from their arguments, with their plans.
 fn known<'e>(events: &'e [Event], btf: &Btf) -> Vec<(&'e Event, EventPlan)> {
-    let staged = |event| Some((event, EventPlan::from_arguments(event, btf, PAYLOAD_MAX)?));
-    events.iter().filter_map(staged).collect()
+    let plan = |event| Some((event, EventPlan::from_arguments(event, btf, PAYLOAD_MAX)?));
+    events.iter().filter_map(plan).collect()
 }
 
 /// RUN the program of every event of the table past the kernel's verifier. EXPECT that it takes
 /// them all, and that records are described as those of the tracepoint are.
 #[test]
 fn the_kernel_takes_the_programs_that_read_arguments() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let layout = BufferLayout::new(16, 2, 1).expect("a layout");
     let buffers = match Buffers::new(layout, cpus(), false) {
         Ok(buffers) => buffers,
-        Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
+        Err(error) => return skipped(format!("BPF is not available: {error}")),
     };
     let events = catalogue.events(catalogue.names()).events;
     let known = known(&events, btf);
     let mut refused = Vec::new();
-    for (event, staged) in &known {
+    for (event, plan) in &known {
         let of_record = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
-        assert_eq!(staged.description, of_record.description);
+        assert_eq!(plan.description, of_record.description);
         let code = generate_program(
-            staged,
+            plan,
             &layout,
             ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
             EventNumber { id: 1000, index: 0 },
@@ -90,18 +90,18 @@ fn the_kernel_takes_the_programs_that_read_arguments() {
     assert!(known.len() > 100, "{}", known.len());
 }
 
-/// ProgramTable on events, and what they record.
-pub(crate) struct Both<'c> {
+/// Programs on events, and their records.
+pub(crate) struct RecordingPrograms<'c> {
     btf: &'c Btf,
     buffers: Buffers,
     pub(crate) events: Vec<EventDescription>,
     attached: Vec<AttachedProgram>,
-    /// How often the kernel has passed over each, or it found no room, in the end.
+    /// For each program, how often the kernel skipped it or it found no room, at the end.
     pub(crate) missed: Vec<u64>,
 }
 
-impl<'c> Both<'c> {
-    /// For so many programs. `None`, and it is said, where there is no BPF.
+impl<'c> RecordingPrograms<'c> {
+    /// Creates buffers for this many programs. `None`: BPF is not available, which is reported.
     pub(crate) fn new(btf: &'c Btf, programs: usize) -> Option<Self> {
         let layout = BufferLayout::new(16, 7, programs).expect("a layout");
         match Buffers::new(layout, cpus(), false) {
@@ -113,27 +113,27 @@ impl<'c> Both<'c> {
                 missed: Vec::new(),
             }),
             Err(error) => {
-                skipped(format!("the kernel gives no BPF: {error}"));
+                skipped(format!("BPF is not available: {error}"));
                 None
             }
         }
     }
 
-    pub(crate) fn attach(&mut self, event: &Event, staged: EventPlan, is_raw: bool) {
-        self.attach_filtered(event, staged, is_raw, &[]);
+    pub(crate) fn attach(&mut self, event: &Event, plan: EventPlan, is_raw: bool) {
+        self.attach_filtered(event, plan, is_raw, &[]);
     }
 
     fn attach_filtered(
         &mut self,
         event: &Event,
-        staged: EventPlan,
+        plan: EventPlan,
         is_raw: bool,
         filters: &[Filter],
     ) {
         let number = self.events.len();
         let maps = ProgramMaps { buffers_fd: self.buffers.map_fd(), scope: None };
         let code = generate_filtered_program(
-            &staged,
+            &plan,
             self.buffers.layout(),
             maps,
             EventNumber { id: number as u16, index: number },
@@ -147,16 +147,16 @@ impl<'c> Both<'c> {
             LoadedProgram::load(&code).expect("it is taken").attach(event.id.expect("a number"))
         };
         self.attached.push(attached.expect("it is attached"));
-        // Contexts are in front of the fields; who it was, records say by themselves.
-        let mut described = staged.description;
-        described.fields.splice(0..0, staged.contexts.fields().into_iter().skip(1));
+        // Contexts come before the fields; records have the thread by themselves.
+        let mut described = plan.description;
+        described.fields.splice(0..0, plan.contexts.fields().into_iter().skip(1));
         self.events.push(described);
     }
 
-    /// All that was recorded, by CPU, in the order of time.
+    /// Detaches all programs; returns their records by CPU, in the order of time.
     pub(crate) fn finish(&mut self) -> Vec<Vec<Record>> {
         self.buffers.stop();
-        // Some at a time: for each of a tracepoint's the kernel waits.
+        // In parallel, because the kernel waits for each tracepoint.
         let take_off = |one: AttachedProgram| one.detach().missed_runs().expect("it says");
         let share = self.attached.len().div_ceil(8).max(1);
         let mut rest = std::mem::take(&mut self.attached);
@@ -168,7 +168,7 @@ impl<'c> Both<'c> {
             }
             off.into_iter().flat_map(|some| some.join().expect("it ends")).collect()
         });
-        // What found no room is as good as that.
+        // Records without room count as missed.
         let too_deep = self.buffers.too_deep();
         for (number, missed) in self.missed.iter_mut().enumerate() {
             *missed += self.buffers.lost(number) + too_deep;
@@ -184,8 +184,8 @@ impl<'c> Both<'c> {
     }
 }
 
-/// Lets happen what can be made to.
-fn let_happen() {
+/// Causes many kinds of events.
+fn cause_events() {
     let folder = std::env::temp_dir().join(format!("trackway-arguments-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let script = "cd \"$1\"; for i in 1 2 3; do echo $i > f$i; mv f$i g$i; cat g$i | cat; done; \
@@ -218,7 +218,7 @@ fn let_happen() {
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-/// Sends something to ourselves.
+/// Sends network packets to this process.
 fn network() {
     let one = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = one.local_addr().expect("it is bound");
@@ -226,7 +226,7 @@ fn network() {
         one.send_to(b"something", address).expect("it is sent");
         one.recv(&mut [0; 16]).expect("it is there");
     }
-    // Waits in ticks, so by one of the kernel's own timers.
+    // Waits in ticks, so with a kernel timer.
     one.set_read_timeout(Some(Duration::from_millis(5))).expect("it is a time");
     one.recv(&mut [0; 16]).expect_err("nothing is there");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -258,7 +258,7 @@ fn trace() {
     child.wait().expect("it ends");
 }
 
-/// Goes to each CPU, under other names, with a timer running.
+/// Moves to each CPU, under other names, with a timer running.
 fn move_about() {
     let go = || {
         // SAFETY: the name ends in a NUL; sets of CPUs and timers may be all zero.
@@ -292,8 +292,7 @@ fn move_about() {
     std::thread::spawn(go).join().expect("it ends");
 }
 
-/// Whether two records say the same, as far as both say it: the kernel's own lacks what is LTTng's.
-/// The kernel's time in ticks may have gone on between them.
+/// Returns true if two records have equal common fields: the kernel's own lacks LTTng's fields.
 fn is_same(event: &str, one: &Record, other: &Record) -> bool {
     let is_near = |(name, value): (&String, &Value)| match (value, other.fields.get(name)) {
         (Value::Number(ticks), Some(Value::Number(others)))
@@ -306,19 +305,19 @@ fn is_same(event: &str, one: &Record, other: &Record) -> bool {
     one.tid == other.tid && one.fields.iter().all(is_near)
 }
 
-/// What has been compared: how often each event has, and threads' states among it.
+/// Counts of compared events, and of thread states among them.
 #[derive(Debug, Default)]
 struct Compared {
     events: BTreeMap<String, u64>,
     states: BTreeMap<i64, u64>,
 }
 
-/// What is to be compared.
+/// The subject of a comparison.
 struct Comparison<'a> {
     events: &'a [&'a (&'a Event, EventPlan)],
-    /// For how many records each program was passed over.
+    /// For each program, the number of skipped records.
     missed: &'a [u64],
-    /// While both programs recorded. Of an event at the beginning or the end, one may have.
+    /// The time in which both programs recorded. At its ends, one may have recorded alone.
     time_ns: Range<u64>,
 }
 
@@ -350,16 +349,12 @@ impl Compared {
         Ok(())
     }
 
-    /// What each program alone has recorded of a CPU.
-    ///
-    /// As long as its second record is not there, a first one waits, however many come in between:
-    /// an interrupt that frees what ten others have waited to have freed (RCU's) may come within
-    /// the second program, which is passed over for all of those.
+    /// Returns the records that each program alone has, of one CPU.
     fn pairs<'r>(&mut self, what: &Comparison<'_>, records: &'r [Record]) -> Vec<Vec<&'r Record>> {
         let mut pending: Vec<Vec<&Record>> = vec![Vec::new(); what.missed.len()];
         for record in records {
             let (event, _) = what.events[record.id / 2];
-            // Whichever of the two comes first: whoever else is on a tracepoint can change that.
+            // In any order: other programs on a tracepoint can change it.
             let others = &mut pending[record.id ^ 1];
             if let Some(found) = others.iter().rposition(|one| is_same(&event.name, one, record)) {
                 others.remove(found);
@@ -378,22 +373,22 @@ impl Compared {
     }
 }
 
-/// Lets these events happen, with both kinds of program on each, and compares.
+/// Causes these events with both kinds of program on each, and compares.
 fn compare_group(
     btf: &Btf,
     group: &[&(&Event, EventPlan)],
     compared: &mut Compared,
 ) -> Result<(), String> {
-    let mut both = Both::new(btf, 2 * group.len()).expect("there was one");
-    // To attach takes long: what others do meanwhile would fill the buffers.
+    let mut both = RecordingPrograms::new(btf, 2 * group.len()).expect("there was one");
+    // Attaching takes long: meanwhile other processes would fill the buffers.
     both.buffers.stop();
-    for (event, staged) in group {
-        both.attach(event, staged.clone(), true);
+    for (event, plan) in group {
+        both.attach(event, plan.clone(), true);
         both.attach(event, EventPlan::from_record(event, PAYLOAD_MAX), false);
     }
     both.buffers.start();
     let begin_ns = trackway_sys::clock::monotonic_ns() + 1_000_000;
-    let_happen();
+    cause_events();
     let end_ns = trackway_sys::clock::monotonic_ns() - 10_000_000;
     let all = both.finish();
     let what = Comparison { events: group, missed: &both.missed, time_ns: begin_ns..end_ns };
@@ -403,21 +398,21 @@ fn compare_group(
 /// RUN all events of the table that can be made to happen here, with both kinds of program on each.
 /// EXPECT the kernel's own record, each time, to be what is recorded from the arguments.
 #[test]
-fn what_arguments_say_is_what_the_kernel_records() {
-    /// Events that come so often would fill the buffers of others.
+fn fields_from_arguments_equal_the_kernels_record() {
+    /// Events so frequent that they would fill the buffers of others.
     const OFTEN: u64 = 2000;
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let events = catalogue.events(catalogue.names()).events;
     let known = known(&events, btf);
-    // To take a program off a tracepoint takes the kernel long: which of them happen?
-    let Some(mut first) = Both::new(btf, known.len()) else { return };
+    // Detaching takes the kernel long, so only events that happen are compared.
+    let Some(mut first) = RecordingPrograms::new(btf, known.len()) else { return };
     first.buffers.stop();
-    for (event, staged) in &known {
-        first.attach(event, staged.clone(), true);
+    for (event, plan) in &known {
+        first.attach(event, plan.clone(), true);
     }
     first.buffers.start();
-    let_happen();
+    cause_events();
     let mut happened = vec![0; known.len()];
     (0..).zip(&mut happened).for_each(|(at, count)| *count = first.buffers.lost(at));
     first.finish().iter().flatten().for_each(|record| happened[record.id] += 1);
@@ -438,7 +433,7 @@ fn what_arguments_say_is_what_the_kernel_records() {
     }
 }
 
-/// The events with these names.
+/// Returns the events with these names.
 pub(crate) fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
     let selection = Selection::new(names).expect("patterns");
     catalogue.select(&selection).expect("they are there").events
@@ -448,19 +443,19 @@ pub(crate) fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
 /// event with numbers that are not in that record. EXPECT records of as many bytes as described,
 /// one behind the other, with zeros for those.
 #[test]
-fn what_a_record_lacks_is_zero_and_takes_its_bytes() {
+fn fields_missing_in_a_record_are_zero() {
     const FORKS: usize = 5;
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
-    let mut staged = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
-    assert_eq!(staged.unknown_fields().collect::<Vec<_>>(), ["parent_pid", "child_pid"]);
-    // Pointee it there is more: whoever takes too few bytes for it takes others for those.
-    staged.description.fields.rotate_right(2);
-    staged.meanings.rotate_right(2);
-    staged.steps.rotate_right(2);
-    let Some(mut both) = Both::new(btf, 1) else { return };
-    both.attach(event, staged, false);
+    let mut plan = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
+    assert_eq!(plan.unknown_fields().collect::<Vec<_>>(), ["parent_pid", "child_pid"]);
+    // More data follows: a program that copies too few bytes would copy wrong ones.
+    plan.description.fields.rotate_right(2);
+    plan.meanings.rotate_right(2);
+    plan.steps.rotate_right(2);
+    let Some(mut both) = RecordingPrograms::new(btf, 1) else { return };
+    both.attach(event, plan, false);
     for _ in 0..FORKS {
         assert!(Command::new("/bin/true").status().expect("it runs").success());
     }
@@ -475,24 +470,24 @@ fn what_a_record_lacks_is_zero_and_takes_its_bytes() {
     }
 }
 
-/// RUN the comparison of a program that takes one argument for another. EXPECT that it is found.
+/// RUN the comparison of a program that reads the wrong argument. EXPECT a difference.
 #[test]
-fn a_wrong_way_to_a_field_is_found_by_the_comparison() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+fn the_comparison_finds_a_wrong_argument() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
     let mut wrong = event.clone();
     let Source::RawTracepoint { arguments } = &mut wrong.source else { panic!("{event:?}") };
     let names: Vec<_> = arguments.iter().rev().map(|argument| argument.name.clone()).collect();
     arguments.iter_mut().zip(names).for_each(|(argument, name)| argument.name = name);
-    let Some(staged) = EventPlan::from_arguments(&wrong, btf, PAYLOAD_MAX) else {
+    let Some(plan) = EventPlan::from_arguments(&wrong, btf, PAYLOAD_MAX) else {
         return skipped("this kernel's sched_process_fork is another one");
     };
-    let Some(mut both) = Both::new(btf, 2) else { return };
-    both.attach(event, staged.clone(), true);
+    let Some(mut both) = RecordingPrograms::new(btf, 2) else { return };
+    both.attach(event, plan.clone(), true);
     both.attach(event, EventPlan::from_record(event, PAYLOAD_MAX), false);
     assert!(Command::new("/bin/true").status().expect("it runs").success());
-    let known = (event, staged);
+    let known = (event, plan);
     let mut compared = Compared::default();
     let all = both.finish();
     let what = Comparison { events: &[&known], missed: &[0, 0], time_ns: 0..u64::MAX };
@@ -505,7 +500,7 @@ fn a_wrong_way_to_a_field_is_found_by_the_comparison() {
 /// found, if the kernel does not say that it passed that program over.
 #[test]
 fn a_record_waits_for_its_second_whatever_interrupts_it() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
     let event = &select(&catalogue, &["kmem:kfree"])[0];
     let known = (event, EventPlan::from_record(event, PAYLOAD_MAX));
     let record = |time_ns: u64, id: usize, number: i64| {
@@ -530,9 +525,9 @@ fn a_record_waits_for_its_second_whatever_interrupts_it() {
 /// RUN events that are another kernel's: with a field more, with one of another type, with an
 /// argument of another name. EXPECT that nobody claims to know where their fields are.
 #[test]
-fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+fn events_unlike_the_table_use_the_kernels_record() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let is_known = |event: &Event| EventPlan::from_arguments(event, btf, PAYLOAD_MAX).is_some();
     for event in select(&catalogue, &["sched:sched_waking", "irq:softirq_entry", "kmem:kmalloc"]) {
         if !is_known(&event) {
@@ -557,7 +552,7 @@ fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
         arguments.iter_mut().for_each(|argument| argument.name = Some("else".into()));
         assert!(!is_known(&other), "{other:?}");
     }
-    // Whose sources do not do what the names suggest.
+    // The kernel's sources do not follow these names.
     for event in select(&catalogue, &["irq_vectors:vector_alloc"]) {
         assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
         assert!(!is_known(&event), "{event:?}");
@@ -567,9 +562,9 @@ fn an_event_that_is_not_the_tables_is_recorded_as_the_kernel_does() {
 /// RUN switches and programs, recorded with and without filters that ask for what is computed, in
 /// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
 #[test]
-fn filters_ask_arguments_for_what_is_recorded() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+fn filters_on_arguments_see_the_recorded_values() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let state = |record: &Record| {
         let Value::Number(state) = record.fields["prev_state"] else { panic!("{record:?}") };
         let Value::Text(name) = &record.fields["prev_comm"] else { panic!("{record:?}") };
@@ -583,18 +578,19 @@ fn filters_ask_arguments_for_what_is_recorded() {
     ];
     for (name, text, is_so) in cases {
         let event = &select(&catalogue, &[name])[0];
-        let Some(staged) = EventPlan::from_arguments(event, btf, PAYLOAD_MAX) else {
+        let Some(plan) = EventPlan::from_arguments(event, btf, PAYLOAD_MAX) else {
             println!("skipped, because this kernel's {name} is another one");
             continue;
         };
-        let Some(mut both) = Both::new(btf, 2) else { return };
+        let Some(mut both) = RecordingPrograms::new(btf, 2) else { return };
         let mut memory = FilterMaps::new(cpus(), 1, FilterContexts::find(Some(btf), |_| false))
             .expect("there was a map already");
-        let compiled = compile(text, &kinds(&staged)).unwrap_or_else(|error| panic!("{error:?}"));
+        let compiled =
+            compile(text, &filter_layout(&plan)).unwrap_or_else(|error| panic!("{error:?}"));
         let object = compiled.into_object().encode().expect("an object");
-        let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
-        both.attach_filtered(event, staged.clone(), true, &[filter.expect("it has all")]);
-        both.attach(event, staged, true);
+        let filter = Filter::new(&object, 0, &plan, &mut memory).expect("it is done");
+        both.attach_filtered(event, plan.clone(), true, &[filter.expect("it has all")]);
+        both.attach(event, plan, true);
         let begin_ns = trackway_sys::clock::monotonic_ns();
         for program in ["/bin/true", "/bin/false", "/bin/true"] {
             Command::new(program).status().expect("it runs");
@@ -617,26 +613,26 @@ fn filters_ask_arguments_for_what_is_recorded() {
 /// with a filter. EXPECT that the kernel takes them, and that they record what others do.
 #[test]
 fn programs_that_are_not_preempted_record_the_same() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let Some(guard) = PreemptionGuard::find(btf) else {
         return skipped("this kernel has nothing for it");
     };
     let event = &select(&catalogue, &["sched:sched_switch"])[0];
-    let Some(staged) = EventPlan::from_arguments(event, btf, PAYLOAD_MAX) else {
+    let Some(plan) = EventPlan::from_arguments(event, btf, PAYLOAD_MAX) else {
         return skipped("this kernel's sched_switch is another one");
     };
-    let Some(mut both) = Both::new(btf, 3) else { return };
+    let Some(mut both) = RecordingPrograms::new(btf, 3) else { return };
     let mut memory = FilterMaps::new(cpus(), 1, FilterContexts::find(Some(btf), |_| false))
         .expect("there was a map already");
-    let compiled = compile("next_prio >= 0", &kinds(&staged)).expect("it makes sense");
+    let compiled = compile("next_prio >= 0", &filter_layout(&plan)).expect("it makes sense");
     let object = compiled.into_object().encode().expect("an object");
-    let filter = Filter::new(&object, 0, &staged, &mut memory).expect("it is done");
+    let filter = Filter::new(&object, 0, &plan, &mut memory).expect("it is done");
     let filters = [filter.expect("it has all")];
-    let guarded = EventPlan { guard: Some(guard), ..staged.clone() };
+    let guarded = EventPlan { guard: Some(guard), ..plan.clone() };
     both.attach(event, guarded.clone(), true);
     both.attach_filtered(event, guarded, true, &filters);
-    both.attach(event, staged, true);
+    both.attach(event, plan, true);
     let begin_ns = trackway_sys::clock::monotonic_ns();
     assert!(Command::new("/bin/true").status().expect("it runs").success());
     let end_ns = trackway_sys::clock::monotonic_ns();
@@ -648,14 +644,14 @@ fn programs_that_are_not_preempted_record_the_same() {
     };
     assert!(!of(2).is_empty());
     assert_eq!((of(0), of(1)), (of(2), of(2)));
-    // (A program for `sys_enter` is one for any raw tracepoint.)
+    // A program for `sys_enter` serves any raw tracepoint.
     let registers =
         RegisterLayout { guard: Some(guard), ..RegisterLayout::find(btf).expect("x86-64's") };
     let call = &select(&catalogue, &["syscalls:sys_enter_openat"])[0];
-    let staged = EventPlan::from_registers(call, &registers, PAYLOAD_MAX).expect("it has a number");
+    let plan = EventPlan::from_registers(call, &registers, PAYLOAD_MAX).expect("it has a number");
     let maps = ProgramMaps { buffers_fd: both.buffers.map_fd(), scope: None };
     let code =
-        generate_program(&staged, both.buffers.layout(), maps, EventNumber { id: 3, index: 0 })
+        generate_program(&plan, both.buffers.layout(), maps, EventNumber { id: 3, index: 0 })
             .expect("it fits");
     let btf_id = btf.find(Class::Typedef, "btf_trace_sys_enter").expect("it is there").id;
     LoadedProgram::load_raw(&code, btf_id).unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,4 @@
-//! Contexts, beside what the kernel's own tracing says of the same events.
+//! Contexts, compared with those that ftrace reports for the same events.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_sys::thread::CpuSet;
 use trackway_testkit::skipped;
 
-use crate::arguments::{Both, PAYLOAD_MAX, select};
+use crate::arguments::{PAYLOAD_MAX, RecordingPrograms, select};
 use crate::decode::{Record, Value};
 
 /// Contexts that are compared. The first three of them are what the second of two programs on a
@@ -27,17 +27,17 @@ const EVENTS: [&str; 5] = [
     "irq:softirq_entry",
     "syscalls:sys_enter_getpgid",
 ];
-/// How many calls there are.
+/// The number of system calls.
 const CALLS: usize = 3000;
 
-/// The kernel's own tracing, in a place of its own.
+/// An instance of ftrace.
 struct Ftrace {
     folder: PathBuf,
     _tracefs: Tracefs,
 }
 
 impl Ftrace {
-    /// `None`: there is none for us.
+    /// Creates an instance; `None`: it is not available.
     fn new() -> Option<Self> {
         let tracefs = Tracefs::open().ok()?;
         let name = format!("instances/trackway-test-{}", std::process::id());
@@ -55,8 +55,8 @@ impl Ftrace {
         write(self.folder.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 
-    /// Of a thread: events, and what is said of each.
-    fn finish(self, tid: u32) -> Vec<(String, Seen)> {
+    /// Returns a thread's events, with the contexts of each.
+    fn finish(self, tid: u32) -> Vec<(String, ObservedContexts)> {
         self.set("tracing_on", "0");
         let text = read_to_string(self.folder.join("trace")).expect("it is there");
         let lost = text.lines().find(|line| line.starts_with("# entries-in-buffer"));
@@ -75,16 +75,16 @@ impl Drop for Ftrace {
     }
 }
 
-/// [`COMPARED`], of an event.
-type Seen = [bool; 4];
+/// The values of [`COMPARED`] for an event.
+type ObservedContexts = [bool; 4];
 
 /// A line of ftrace's: `NAME-TID [CPU] FLAGS TIME: EVENT: …`, with flags as the kernel's
 /// Documentation/trace/ftrace.rst has them.
-fn parse(line: &str) -> Option<(String, Seen)> {
+fn parse(line: &str) -> Option<(String, ObservedContexts)> {
     let mut words = line.split_once(" [")?.1.split_whitespace().skip(1);
     let flags = words.next()?.as_bytes().first_chunk::<5>()?;
     let event = words.nth(1)?.strip_suffix(':')?;
-    // (A call's line says it as one would write it.)
+    // A call's line has the form of a call in C.
     let event = event.split('(').next()?.replace("sys_getpgid", "syscall_entry_getpgid");
     let [interrupts, leaves, within, count, stays] = *flags;
     let no_halves = matches!(interrupts, b'.' | b'd');
@@ -97,15 +97,15 @@ fn parse(line: &str) -> Option<(String, Seen)> {
     Some((event, seen))
 }
 
-/// What our record says.
-fn said(record: &Record) -> Seen {
+/// Returns the recorded contexts.
+fn recorded_contexts(record: &Record) -> ObservedContexts {
     COMPARED.map(|name| match record.fields[name] {
         Value::Number(number @ 0..=1) => number == 1,
         _ => panic!("{record:?}"),
     })
 }
 
-/// An event's name as the kernel has it.
+/// Returns the kernel's name of an event.
 fn name(of: &str) -> String {
     of.strip_prefix("kmem_").or(of.strip_prefix("irq_")).unwrap_or(of).to_owned()
 }
@@ -162,10 +162,10 @@ fn allocate_where_it_is() -> Option<()> {
     (map >= 0).then_some(())
 }
 
-/// In a thread of its own, whose number it says, and whether it had to stay where it was.
-fn let_happen() -> (u32, bool) {
+/// Causes events in a thread of its own; returns its id, and whether it could not move for a while.
+fn cause_events() -> (u32, bool) {
     let work = || {
-        // Whom it wakes up is to have its CPU.
+        // The woken thread gets this CPU.
         CpuSet::only(trackway_sys::thread::cpu()).apply().expect("it is there");
         let (mut output, mut input) = std::io::pipe().expect("a pipe");
         let reader = std::thread::spawn(move || {
@@ -194,32 +194,33 @@ fn let_happen() -> (u32, bool) {
 /// RUN events in many situations, recorded here and by ftrace at once: while preemption or
 /// interrupts are held off, a thread is to leave its CPU, or may not. EXPECT both to say the same.
 #[test]
-fn what_could_be_is_what_ftrace_says() {
-    /// A program is passed over where it would interrupt itself: then there is less to compare.
+fn preemption_contexts_match_ftrace() {
+    /// The kernel skips a program that would interrupt itself: then there is less to compare.
     const TRIES: usize = 5;
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let wanted = COMPARED.map(|name| Context::named(name).expect("there is one"));
     let contexts = match Contexts::new(&wanted, Some(btf)) {
         Ok(contexts) => contexts,
         Err(hidden) => return skipped(hidden),
     };
     for left in (0..TRIES).rev() {
-        let Some(mut both) = Both::new(btf, EVENTS.len()) else { return };
+        let Some(mut both) = RecordingPrograms::new(btf, EVENTS.len()) else { return };
         for event in EVENTS {
             let event = &select(&catalogue, &[event])[0];
             let of_arguments = EventPlan::from_arguments(event, btf, PAYLOAD_MAX);
             let is_raw = of_arguments.is_some();
-            let staged = of_arguments.unwrap_or_else(|| EventPlan::from_record(event, PAYLOAD_MAX));
-            both.attach(event, EventPlan { contexts: contexts.clone(), ..staged }, is_raw);
+            let plan = of_arguments.unwrap_or_else(|| EventPlan::from_record(event, PAYLOAD_MAX));
+            both.attach(event, EventPlan { contexts: contexts.clone(), ..plan }, is_raw);
         }
         let Some(ftrace) = Ftrace::new() else { return skipped("there is no ftrace for us") };
-        let (tid, stays) = let_happen();
+        let (tid, stays) = cause_events();
         let theirs = ftrace.finish(tid);
         let ours = both.finish().concat();
         let ours = ours.iter().filter(|record| record.tid == u64::from(tid));
-        let ours: Vec<_> =
-            ours.map(|record| (name(&both.events[record.id].name), said(record))).collect();
+        let ours: Vec<_> = ours
+            .map(|record| (name(&both.events[record.id].name), recorded_contexts(record)))
+            .collect();
         if both.missed.iter().any(|&missed| missed > 0) && left > 0 {
             continue;
         }
@@ -227,18 +228,23 @@ fn what_could_be_is_what_ftrace_says() {
     }
 }
 
-/// What is between the first call and the last: at a thread's end, one of two may have stopped.
-fn between_calls(all: &[(String, Seen)]) -> &[(String, Seen)] {
-    let is_call = |(event, _): &(String, Seen)| event == "syscall_entry_getpgid";
+/// Returns the events from the first call to the last; at a thread's end, one side may have
+/// stopped.
+fn between_calls(all: &[(String, ObservedContexts)]) -> &[(String, ObservedContexts)] {
+    let is_call = |(event, _): &(String, ObservedContexts)| event == "syscall_entry_getpgid";
     let first = all.iter().position(is_call).expect("it has called");
     &all[first..=all.iter().rposition(is_call).unwrap_or(first)]
 }
 
 /// Compares how often each event was in each situation; in one of which the thread had to stay.
-fn compare(ours: &[(String, Seen)], theirs: &[(String, Seen)], stays: bool) {
+fn compare(
+    ours: &[(String, ObservedContexts)],
+    theirs: &[(String, ObservedContexts)],
+    stays: bool,
+) {
     type Counts = BTreeMap<(String, [bool; 3]), [usize; 2]>;
-    // Of each, how often in all, and how often it was to leave.
-    let count = |all: &[(String, Seen)]| {
+    // For each situation, the number of events, and of those whose thread had to leave.
+    let count = |all: &[(String, ObservedContexts)]| {
         let mut counts = Counts::new();
         for (event, [preempted, interrupted, moved, leaves]) in all {
             let of = counts.entry((event.clone(), [*preempted, *interrupted, *moved])).or_default();
@@ -252,13 +258,13 @@ fn compare(ours: &[(String, Seen)], theirs: &[(String, Seen)], stays: bool) {
     let in_all = |of: &Counts| of.iter().map(|(key, [all, _])| (key.clone(), *all)).collect();
     let (our_all, their_all): (BTreeMap<_, _>, BTreeMap<_, _>) = (in_all(&ours), in_all(&theirs));
     assert_eq!(our_all, their_all, "{COMPARED:?}");
-    // A thread that is to leave is so until it has left; ours look first.
+    // A thread must leave until it has left; Trackway's program runs first.
     let leaving = |of: &Counts| of.values().map(|[_, leaving]| leaving).sum::<usize>();
     let is_later = |(key, [_, leaving]): (_, &[usize; 2])| theirs[key][1] >= *leaving;
     assert!(ours.iter().all(is_later), "{ours:?} {theirs:?}");
     let (our_leaving, their_leaving) = (leaving(&ours), leaving(&theirs));
     assert!(their_leaving - our_leaving <= their_leaving / 10, "{our_leaving} {their_leaving}");
-    // What there must have been.
+    // Situations that certainly occurred.
     let of = |event: &str, state| ours.get(&(event.to_owned(), state)).copied().unwrap_or_default();
     assert_eq!(of("syscall_entry_getpgid", [true; 3])[0], CALLS);
     assert!(of("sched_waking", [false, false, true])[0] > 0, "{ours:?}");

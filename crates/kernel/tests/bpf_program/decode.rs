@@ -1,4 +1,4 @@
-//! Records, taken apart by their descriptions.
+//! Decoding of records by their descriptions.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -77,7 +77,7 @@ impl Cursor<'_> {
     }
 }
 
-/// All records of a CPU's level; by id, what events are described as. Checks what readers rely on.
+/// Returns all records of a CPU's level, and checks the properties that readers rely on.
 pub(crate) fn records(
     buffers: &Buffers,
     (cpu, level): (usize, usize),
@@ -85,7 +85,7 @@ pub(crate) fn records(
 ) -> Vec<Record> {
     let region = buffers.region(cpu, level).expect("it is there");
     let snapshot = region.snapshot().expect("it makes sense");
-    // Where nothing is written over, from the beginning.
+    // Without overwriting, from the beginning.
     let is_whole = region.control.limit.load(Ordering::Relaxed) == u64::MAX;
     let oldest = if is_whole { region.oldest_index(snapshot.head) } else { 0 };
     let position = oldest << region.geometry.sub_shift();

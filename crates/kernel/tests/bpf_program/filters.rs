@@ -28,12 +28,12 @@ use trackway_kernel::catalogue::model::{Location, Phase, Source};
 use trackway_schema::{EventDescription, Field, FieldKind};
 use trackway_testkit::skipped;
 
-/// What a filter may ask of an event.
-pub(crate) fn kinds(staged: &EventPlan) -> Kinds {
+/// Returns the fields that a filter can read.
+pub(crate) fn filter_layout(plan: &EventPlan) -> Kinds {
     let field = |field: &Field| Member { name: field.name.clone(), of: Type::from(&field.kind) };
     Kinds {
-        event: staged.description.name.clone(),
-        fields: staged.description.fields.iter().map(field).collect(),
+        event: plan.description.name.clone(),
+        fields: plan.description.fields.iter().map(field).collect(),
         contexts: contexts(),
         applications: Vec::new(),
     }
@@ -47,7 +47,7 @@ fn contexts() -> Vec<Member> {
     Context::filterable().map(context).collect()
 }
 
-/// Where programs are tried; `None`, and it is said, where there is no BPF.
+/// Buffers and maps to try programs; `None`: BPF is not available, which is reported.
 struct Bench {
     buffers: Buffers,
     memory: FilterMaps,
@@ -62,29 +62,29 @@ impl Bench {
             let memory = FilterMaps::new(1, 1, FilterContexts::find(btf, |_| true))?;
             Ok(Self { buffers, memory })
         });
-        made.map_err(|error| skipped(format!("the kernel gives no BPF: {error}"))).ok()
+        made.map_err(|error| skipped(format!("BPF is not available: {error}"))).ok()
     }
 
-    /// The filter of this text for an event.
-    fn filter(&mut self, text: &str, staged: &EventPlan) -> Result<Filter, FilterError> {
-        let compiled = compile(text, &kinds(staged)).unwrap_or_else(|error| {
-            panic!("{}: {}", staged.description.name, error.render(text));
+    /// Prepares the filter of this text for an event.
+    fn filter(&mut self, text: &str, plan: &EventPlan) -> Result<Filter, FilterError> {
+        let compiled = compile(text, &filter_layout(plan)).unwrap_or_else(|error| {
+            panic!("{}: {}", plan.description.name, error.render(text));
         });
         let object = compiled.into_object().encode().expect("an object");
-        let filter = Filter::new(&object, 0, staged, &mut self.memory)?;
-        Ok(filter.unwrap_or_else(|| panic!("{}: {text}: it has it", staged.description.name)))
+        let filter = Filter::new(&object, 0, plan, &mut self.memory)?;
+        Ok(filter.unwrap_or_else(|| panic!("{}: {text}: it has it", plan.description.name)))
     }
 
-    /// What the kernel says of a program with these filters.
+    /// Loads a program with these filters.
     fn load(
         &self,
-        staged: &EventPlan,
+        plan: &EventPlan,
         filters: &[Filter],
         btf_id: Option<u32>,
     ) -> Result<(), String> {
         let maps = ProgramMaps { buffers_fd: self.buffers.map_fd(), scope: None };
         let code = generate_filtered_program(
-            staged,
+            plan,
             self.buffers.layout(),
             maps,
             EventNumber { id: 1000, index: 0 },
@@ -101,12 +101,12 @@ impl Bench {
 
 /// Expressions about an event's first integer, first text and first sequence, of those that are
 /// there before it is recorded, and a context.
-fn expressions(bench: &mut Bench, staged: &EventPlan) -> Vec<String> {
-    let fields = &staged.description.fields;
+fn expressions(bench: &mut Bench, plan: &EventPlan) -> Vec<String> {
+    let fields = &plan.description.fields;
     let mut first = |is_it: &dyn Fn(&FieldKind) -> bool, asks: &dyn Fn(&str) -> String| {
         let names = fields.iter().filter(|field| is_it(&field.kind)).map(|field| &field.name);
         let mut names = names.filter(|name| {
-            !matches!(bench.filter(&asks(name), staged), Err(FilterError::MissingField(..)))
+            !matches!(bench.filter(&asks(name), plan), Err(FilterError::MissingField(..)))
         });
         names.next().cloned()
     };
@@ -127,10 +127,10 @@ fn expressions(bench: &mut Bench, staged: &EventPlan) -> Vec<String> {
     if let Some(list) = list {
         all.push(format!("(any({list} > 7) || {list}[0] == 3)"));
     }
-    // One context of each event, and so each of some.
+    // One context for each event, a different one for neighbours.
     let is_there = |of: &Context| bench.memory.contexts().missing(of.name).is_none();
     let contexts: Vec<Context> = Context::filterable().filter(is_there).collect();
-    let sum: usize = staged.description.name.bytes().map(usize::from).sum();
+    let sum: usize = plan.description.name.bytes().map(usize::from).sum();
     let context = contexts[sum % contexts.len()];
     all.push(match context.scalar() {
         Some(_) => format!("$ctx.{} > 5", context.name),
@@ -139,12 +139,12 @@ fn expressions(bench: &mut Bench, staged: &EventPlan) -> Vec<String> {
     all
 }
 
-/// An expression about the fields of a call that are behind pointers; `None`: there are none.
-fn behind_pointers(staged: &EventPlan) -> Option<String> {
+/// Returns an expression on the pointees of a call; `None`: there are none.
+fn behind_pointers(plan: &EventPlan) -> Option<String> {
     let is_behind = |(_, step): &(&Field, &Step)| {
         step.reads_user_memory() || matches!(step, Step::PartOfPrevious | Step::Incomplete)
     };
-    let fields = staged.description.fields.iter().zip(&staged.steps).filter(is_behind);
+    let fields = plan.description.fields.iter().zip(&plan.steps).filter(is_behind);
     let asks = |(Field { name, kind }, step): (&Field, &Step)| match (kind, step) {
         (FieldKind::Str | FieldKind::Text, _) => format!("{name} == \"*b*c\""),
         (FieldKind::Strings, Step::UserTexts(_)) => format!("{name}[2] == \"b*\""),
@@ -154,7 +154,7 @@ fn behind_pointers(staged: &EventPlan) -> Option<String> {
         }
         _ => format!("({name} > 5 || {name} == 1)"),
     };
-    // (More take more steps than the verifier goes.)
+    // More would exceed the verifier's limit.
     let parts: Vec<String> = fields.take(12).map(asks).collect();
     (!parts.is_empty()).then(|| parts.join(" && "))
 }
@@ -164,7 +164,7 @@ fn behind_pointers(staged: &EventPlan) -> Option<String> {
 /// of calls, with one on what is behind pointers. EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_a_filter_on_every_event() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
     let Some(mut bench) = Bench::new() else { return };
     let call_id = |phase| {
         let name = match phase {
@@ -177,31 +177,29 @@ fn the_kernel_takes_a_filter_on_every_event() {
     let events = catalogue.events(catalogue.names()).events;
     let (mut taken, mut asked, mut calls, mut pointing) = (0, 0, 0, 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
-        let staged = EventPlan::from_record(event, 3000);
-        let all = expressions(&mut bench, &staged);
-        let whole = bench.filter(&all.join(" && "), &staged).expect("the kernel does it");
-        let parts: Vec<Filter> = all
-            .iter()
-            .map(|text| bench.filter(text, &staged).expect("the kernel does it"))
-            .collect();
+        let plan = EventPlan::from_record(event, 3000);
+        let all = expressions(&mut bench, &plan);
+        let whole = bench.filter(&all.join(" && "), &plan).expect("the kernel does it");
+        let parts: Vec<Filter> =
+            all.iter().map(|text| bench.filter(text, &plan).expect("the kernel does it")).collect();
         let name = event.full_name();
-        // All in one program take long, and are seldom: every eighth event has them.
-        bench.load(&staged, &[whole], None).unwrap_or_else(|why| panic!("{name}: {all:?}: {why}"));
+        // All in one program take long and are rare: every eighth event has them.
+        bench.load(&plan, &[whole], None).unwrap_or_else(|why| panic!("{name}: {all:?}: {why}"));
         if taken % 8 == 0 {
-            bench.load(&staged, &parts, None).unwrap_or_else(|why| panic!("{name}: {why}"));
+            bench.load(&plan, &parts, None).unwrap_or_else(|why| panic!("{name}: {why}"));
         }
         (taken, asked) = (taken + 1, asked + all.len());
         let Source::Syscall { phase, .. } = event.source else { continue };
         let Some((registers, btf_id)) = registers.as_ref().zip(call_id(phase)) else { continue };
-        let Some(staged) = EventPlan::from_registers(event, registers, 3000) else { continue };
-        let text = expressions(&mut bench, &staged).join(" && ");
-        let filter = bench.filter(&text, &staged).expect("the kernel does it");
-        let loaded = bench.load(&staged, &[filter], Some(btf_id));
+        let Some(plan) = EventPlan::from_registers(event, registers, 3000) else { continue };
+        let text = expressions(&mut bench, &plan).join(" && ");
+        let filter = bench.filter(&text, &plan).expect("the kernel does it");
+        let loaded = bench.load(&plan, &[filter], Some(btf_id));
         loaded.unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
         calls += 1;
-        let Some(text) = behind_pointers(&staged) else { continue };
-        let filter = bench.filter(&text, &staged).expect("the kernel does it");
-        let loaded = bench.load(&staged, &[filter], Some(btf_id));
+        let Some(text) = behind_pointers(&plan) else { continue };
+        let filter = bench.filter(&text, &plan).expect("the kernel does it");
+        let loaded = bench.load(&plan, &[filter], Some(btf_id));
         loaded.unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
         pointing += 1;
     }
@@ -215,21 +213,21 @@ fn the_kernel_takes_a_filter_on_every_event() {
 /// each of an event's fields. EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_filters_that_ask_for_arguments() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let Some(mut bench) = Bench::new() else { return };
     let mut asked = 0;
     for event in catalogue.events(catalogue.names()).events {
-        let Some(staged) = EventPlan::from_arguments(&event, btf, 3000) else { continue };
-        let fields = staged.description.fields.iter().map(|Field { name, kind }| match kind {
+        let Some(plan) = EventPlan::from_arguments(&event, btf, 3000) else { continue };
+        let fields = plan.description.fields.iter().map(|Field { name, kind }| match kind {
             FieldKind::Str => format!("{name} == \"*b*c\""),
             _ => format!("({name} > 5 || {name} == 1)"),
         });
         // (More take more steps than the verifier goes.)
         let parts: Vec<String> = fields.take(12).collect();
         let text = parts.join(" && ");
-        let filter = bench.filter(&text, &staged).expect("the kernel does it");
-        let loaded = bench.load(&staged, &[filter], raw_tracepoint_type(&event, btf));
+        let filter = bench.filter(&text, &plan).expect("the kernel does it");
+        let loaded = bench.load(&plan, &[filter], raw_tracepoint_type(&event, btf));
         loaded.unwrap_or_else(|why| panic!("{}: {text}: {why}", event.full_name()));
         asked += parts.len();
     }
@@ -246,7 +244,7 @@ fn made_up(layout: &Kinds) -> Option<EventPlan> {
         return None;
     }
     let mut offset = 8;
-    let mut staged = EventPlan {
+    let mut plan = EventPlan {
         data_source: DataSource::Tracepoint,
         description: EventDescription {
             provider: String::new(),
@@ -300,10 +298,10 @@ fn made_up(layout: &Kinds) -> Option<EventPlan> {
             }
         };
         offset = (offset + size).next_multiple_of(4);
-        staged.description.fields.push(Field { name: member.name.clone(), kind });
-        staged.steps.push(step);
+        plan.description.fields.push(Field { name: member.name.clone(), kind });
+        plan.steps.push(step);
     }
-    Some(staged)
+    Some(plan)
 }
 
 /// RUN each of the language's cases whose event could be the kernel's, of a record of its fields,
@@ -322,13 +320,13 @@ fn the_kernel_takes_every_case_of_the_language() {
     }
     let (mut taken, mut unlike, mut unfit) = (0, 0, Vec::new());
     for (name, case) in cases.iter().filter(|(_, case)| case.error.is_none()) {
-        let Some(staged) = made_up(&case.event.layout) else {
+        let Some(plan) = made_up(&case.event.layout) else {
             unlike += 1;
             continue;
         };
-        match bench.filter(&case.filter, &staged) {
+        match bench.filter(&case.filter, &plan) {
             Ok(filter) => bench
-                .load(&staged, &[filter], None)
+                .load(&plan, &[filter], None)
                 .unwrap_or_else(|why| panic!("{name}: {}: {why}", case.filter)),
             Err(FilterError::Unsupported(_)) => {
                 unfit.push(name.as_str());
@@ -346,39 +344,43 @@ fn the_kernel_takes_every_case_of_the_language() {
 /// RUN a filter on a field that is put together only when it is recorded. EXPECT to be told, not an
 /// event that is never recorded; and of what an event has not, or not like that, that it has not.
 #[test]
-fn what_cannot_be_asked_in_time_is_said() {
+fn fields_read_too_late_are_reported() {
     let Some(mut bench) = Bench::new() else { return };
     let text = Member { name: "name".into(), of: Type::String };
     let event = Kinds { event: "event".into(), fields: vec![text], ..Kinds::default() };
-    let mut staged = made_up(&event).expect("a text is nothing special");
+    let mut plan = made_up(&event).expect("a text is nothing special");
     let object = |text: &str| {
-        compile(text, &kinds(&staged)).expect("a filter").into_object().encode().expect("an object")
+        compile(text, &filter_layout(&plan))
+            .expect("a filter")
+            .into_object()
+            .encode()
+            .expect("an object")
     };
     let (asked, other) = (object("name == \"x\""), object("$ctx.procname == \"x\""));
-    let mut is_for = |object: &[u8], staged: &EventPlan| {
-        Filter::new(object, 0, staged, &mut bench.memory).map(|filter| filter.is_some())
+    let mut is_for = |object: &[u8], plan: &EventPlan| {
+        Filter::new(object, 0, plan, &mut bench.memory).map(|filter| filter.is_some())
     };
-    assert!(is_for(&asked, &staged).expect("a text"));
-    staged.steps = vec![Step::Register { offset: 0, size: 8 }];
-    let error = is_for(&asked, &staged).expect_err("it has it, and not yet");
-    assert!(error.to_string().starts_with("'name' cannot be asked for in the kernel"), "{error}");
-    assert!(is_for(&other, &staged).expect("of nothing of the event's"));
-    staged.description.fields[0].name = "other".into();
-    assert!(!is_for(&asked, &staged).expect("it is not there"));
-    staged.description.fields[0] =
+    assert!(is_for(&asked, &plan).expect("a text"));
+    plan.steps = vec![Step::Register { offset: 0, size: 8 }];
+    let error = is_for(&asked, &plan).expect_err("it has it, and not yet");
+    assert!(error.to_string().starts_with("the kernel cannot filter on 'name'"), "{error}");
+    assert!(is_for(&other, &plan).expect("of nothing of the event's"));
+    plan.description.fields[0].name = "other".into();
+    assert!(!is_for(&asked, &plan).expect("it is not there"));
+    plan.description.fields[0] =
         Field { name: "name".into(), kind: FieldKind::Scalar(trackway_schema::Scalar::U8) };
-    assert!(!is_for(&asked, &staged).expect("it is something else"));
+    assert!(!is_for(&asked, &plan).expect("it is something else"));
 }
 
 /// ASK an event for as many texts as the kernel is to search in one event at most, and for more.
 /// EXPECT that it takes the former, and to be told of the latter.
 #[test]
-fn what_takes_too_long_is_refused() {
+fn filters_with_too_many_steps_are_refused() {
     let Some(mut bench) = Bench::new() else { return };
     let member = |name: &str| Member { name: name.into(), of: Type::String };
     let fields = vec![member("name"), member("other")];
     let event = Kinds { event: "event".into(), fields, ..Kinds::default() };
-    let staged = made_up(&event).expect("texts are nothing special");
+    let plan = made_up(&event).expect("texts are nothing special");
     let asks = |count: usize, letters: usize| {
         let found = |number| format!("contains(name, \"{number:0letters$}\")");
         (0..count).map(found).collect::<Vec<_>>().join(" || ")
@@ -387,17 +389,17 @@ fn what_takes_too_long_is_refused() {
     // an automaton; else eight, and each letter twelve.
     for (letters, steps) in [(3, 16 + 256), (64, 16 + 256 * 8 + 64 * 12)] {
         let most = STEPS_MAX as usize / steps;
-        let filter = bench.filter(&asks(most, letters), &staged).expect("the kernel does it");
+        let filter = bench.filter(&asks(most, letters), &plan).expect("the kernel does it");
         Filter::check_steps(std::slice::from_ref(&filter)).expect("just as many");
-        bench.load(&staged, std::slice::from_ref(&filter), None).expect("the kernel takes it");
-        let one = bench.filter(&asks(1, letters), &staged).expect("the kernel does it");
+        bench.load(&plan, std::slice::from_ref(&filter), None).expect("the kernel takes it");
+        let one = bench.filter(&asks(1, letters), &plan).expect("the kernel does it");
         let error = Filter::check_steps(&[filter, one]).expect_err("one more");
         assert!(matches!(error, FilterError::Steps(steps) if steps > STEPS_MAX), "{error}");
         let all = (most + 1) * steps;
         let says = format!("to compare and search strings may take {all} steps for one event");
         assert!(error.to_string().starts_with(&says), "{error}");
     }
-    let other = bench.filter("contains(name, other)", &staged).expect("the kernel does it");
+    let other = bench.filter("contains(name, other)", &plan).expect("the kernel does it");
     Filter::check_steps(std::slice::from_ref(&other)).expect("that is not much");
-    bench.load(&staged, &[other], None).expect("the kernel takes it");
+    bench.load(&plan, &[other], None).expect("the kernel takes it");
 }

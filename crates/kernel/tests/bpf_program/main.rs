@@ -4,4 +4,4 @@ mod arguments;
 mod contexts;
 mod decode;
 mod filters;
-mod here;
+mod recording;

@@ -1,8 +1,8 @@
-//! The kernel as another judge of our bytecode: the cases of `crates/filter/cases`, loaded by
-//! bpf(2), and run there on their events. Its answers must be those that the cases say. So must be
-//! what its helpers answer to anything at all.
+//! The kernel as a second judge of the bytecode: it loads the cases of `crates/filter/cases` and
+//! runs them on their events. Its verdicts must be those of the cases, and its helpers must have
+//! the results of `jit`'s.
 
-mod c;
+mod c_filters;
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
 mod case;
@@ -46,7 +46,7 @@ fn cases() -> BTreeMap<String, Case> {
     texts.map(case).filter(|(_, case)| case.error.is_none()).collect()
 }
 
-/// A case's filter, and what of it goes to the kernel.
+/// Translates a case's filter.
 fn translated(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, Unsupported>) {
     let compiled = compile(&case.filter, &case.event.layout).expect("a filter");
     let cells = compiled.filter.cells;
@@ -62,7 +62,7 @@ fn translated(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, Unsu
     (alternative, cells, translate_filter(&verified, cells, &constants))
 }
 
-/// The kernel's answers to a case's events; `None` where the event lacks what is asked for.
+/// Returns the kernel's verdicts on a case's events; `None`: the event lacks a field.
 fn answers(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec<Option<bool>> {
     let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     let answer = |time| {
@@ -73,7 +73,7 @@ fn answers(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec
     (0..case.answers.len()).map(answer).collect()
 }
 
-/// Cases that the kernel cannot do, and why.
+/// Cases that the kernel does not support, with the reason.
 const EXCLUDED: [(&str, &str); 5] = [
     ("float_arithmetic", "float_add: a program in the kernel has no floating point"),
     ("float_divide_zero", "float_from_signed, as above"),
@@ -82,8 +82,7 @@ const EXCLUDED: [(&str, &str); 5] = [
     ("float_unsigned_wide", "float_from_unsigned, as above"),
 ];
 
-/// Cases that are loaded there, but say themselves what time and chance are: the kernel has its
-/// own.
+/// Cases with a clock and random numbers of their own, which the kernel cannot take.
 const OF_ANOTHER_WORLD: [&str; 7] = [
     "rate",
     "rate_minute",
@@ -94,7 +93,7 @@ const OF_ANOTHER_WORLD: [&str; 7] = [
     "sample_short_circuit",
 ];
 
-/// What the kernel says of a program; `None` where there is no BPF or too little, which is said.
+/// Loads a program; `None`: BPF is not available or too old, which is reported.
 fn loaded(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>> {
     match LoadedFilter::new(translated) {
         Ok(loaded) => Some(Ok(loaded)),
@@ -104,13 +103,13 @@ fn loaded(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>>
         }
         Err(error @ LoadError::Refused(..)) => Some(Err(error.to_string())),
         Err(LoadError::Unavailable(error)) => {
-            skipped(format!("the kernel gives no BPF: {error}"));
+            skipped(format!("BPF is not available: {error}"));
             None
         }
     }
 }
 
-/// LOAD and run every case but those that are excluded. EXPECT the answers that they say.
+/// LOAD and run every case that is not excluded. EXPECT its verdicts.
 #[test]
 fn the_kernel_answers_as_the_cases_say() {
     let mut failures = Vec::new();
@@ -148,9 +147,9 @@ fn the_kernel_answers_as_the_cases_say() {
     assert!(right >= 150, "{right} cases were run");
 }
 
-/// The lists of exceptions are exact, here and wherever there is no BPF.
+/// The lists of exceptions are exact, here and where BPF is not available.
 #[test]
-fn what_is_excluded_is_what_cannot_be() {
+fn excluded_cases_are_exactly_the_unsupported_ones() {
     let cases = cases();
     let unfit: Vec<&str> = cases
         .iter()

@@ -1,4 +1,4 @@
-//! Format files.
+//! Parsing of format files.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use trackway_kernel::catalogue::format::{EmptyLookup, Format, NameLookup, parse}
 use trackway_kernel::catalogue::model::{Field, FieldShape, Location, Meaning, Symbols};
 use trackway_schema::Scalar;
 
-/// What BTF would say.
+/// A lookup in place of BTF.
 struct Few;
 
 impl NameLookup for Few {
@@ -37,7 +37,7 @@ impl NameLookup for Few {
 
 macro_rules! formats {
     ($($name:ident)*) => {
-        /// The kept formats, by name.
+        /// The stored formats, by name.
         const FORMATS: &[(&str, &str)] = &[$({
             let name = stringify!($name);
             (name, include_str!(concat!("formats/", stringify!($name), ".txt")))
@@ -88,7 +88,7 @@ fn a_format_says_what_is_where() {
 fn names_of_values_are_found_in_how_the_kernel_prints_them() {
     let softirq = format("softirq_entry");
     assert_eq!(symbols(field(&softirq, "vec")).show(3), "NET_RX");
-    // By names that only BTF knows; those that it does not know are left out.
+    // Names that only BTF knows; unknown ones are omitted.
     let extent = format("btrfs_set_extent_bit");
     let bits = symbols(field(&extent, "set_bits"));
     assert_eq!((bits.choice_mask, bits.show(7)), (0, "DIRTY|LOCKED|0x4".to_owned()));
@@ -96,13 +96,13 @@ fn names_of_values_are_found_in_how_the_kernel_prints_them() {
     assert_eq!(field(&extent, "fsid").meaning, Meaning::Uuid);
     let without = parse(text("btrfs_set_extent_bit"), &EmptyLookup).expect("a format");
     assert_eq!(field(&without, "set_bits").meaning, Meaning::Plain, "a plain integer");
-    // Some bits of a field, of which those that BTF does not know have no name.
+    // Some bits of a field; those that BTF does not know have no name.
     let issue = format("block_rq_issue");
     let priority = symbols(field(&issue, "ioprio"));
     assert_eq!((priority.choice_mask, &*priority.show(1 << 13 | 4)), (7 << 13, "rt|0x4"));
     assert_eq!(field(&issue, "dev").meaning, Meaning::Device);
     assert_eq!(field(&issue, "cmd").kind, FieldShape::DynamicText(Location::Absolute));
-    // Bits that are no flags are about something else, and shown as something else.
+    // Bits that are no flags are displayed separately.
     let timer = format("timer_start");
     let flags = symbols(field(&timer, "flags"));
     assert_eq!((flags.show(0x0e40_0001 | 0x0018_0000), flags.show(7)), ("D|P".into(), "0".into()));
@@ -153,13 +153,13 @@ fn conversions_say_what_fields_are() {
     assert_eq!(meaning("caller"), Meaning::Code, "cast");
     assert_eq!(meaning("address"), Meaning::Internet);
     assert_eq!(meaning("mode"), Meaning::Mode);
-    // Three bits of it have names; one of those nobody knows.
+    // Three of its bits have names, one of them unknown.
     let state = symbols(field(&made_up, "state"));
     assert_eq!((state.choice_mask, state.choices.len()), (7, 2));
     assert_eq!((state.show(2), state.show(9)), ("busy".to_owned(), "0x9".to_owned()));
     assert_eq!(meaning("twice"), Meaning::Plain, "0 is a here and b there");
     assert_eq!(meaning("level"), Meaning::Plain, "what is computed from a field is not the field");
-    // An enumeration kept in one byte.
+    // An enumeration stored in one byte.
     assert_eq!(symbols(field(&made_up, "colour")).show(0xff), "NONE");
 }
 
@@ -212,8 +212,8 @@ fn what_is_no_format_is_refused_with_its_line() {
     assert!(parse("", &EmptyLookup).is_err());
 }
 
-/// RUN the parser on every beginning of the kept formats, and on them with one byte changed.
-/// EXPECT an answer, and fields within a record.
+/// RUN the parser on every prefix of the stored formats, and with one byte changed. EXPECT a
+/// result, with fields within a record.
 #[test]
 fn damaged_formats_are_survived() {
     let mut random = trackway_testkit::Random::new(8);

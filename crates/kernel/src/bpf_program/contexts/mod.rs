@@ -52,7 +52,7 @@ pub struct MissingContext {
 
 impl std::fmt::Display for MissingContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "this kernel does not show the context '{}': {}", self.name, self.why)
+        write!(f, "the context '{}' is not available in this kernel: {}", self.name, self.why)
     }
 }
 
@@ -177,8 +177,9 @@ impl<'btf> ContextResolver<'btf> {
             (Source::State(state), Some(btf)) => {
                 ContextLocation::for_state(state, self.probed.get_or_init(|| Preemption::find(btf)))
             }
-            (source, btf) => ContextLocation::for_source(source, btf)
-                .ok_or("its types do not tell where that is"),
+            (source, btf) => {
+                ContextLocation::for_source(source, btf).ok_or("its types do not give its location")
+            }
         }
     }
 }
@@ -538,11 +539,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_kernel_does_not_tell_is_refused_by_its_name() {
+    fn missing_contexts_are_refused_by_name() {
         for name in ["prio", "preemptible", "interruptible", "need_reschedule", "migratable"] {
             let wanted = Context::named(name).expect("there is one");
             let hidden = Contexts::new(&[wanted], None).expect_err("there are no types");
-            assert!(hidden.to_string().contains(&format!("context '{name}': its ")), "{hidden}");
+            assert!(
+                hidden
+                    .to_string()
+                    .contains(&format!("context '{name}' is not available in this kernel: its ")),
+                "{hidden}"
+            );
         }
     }
 }

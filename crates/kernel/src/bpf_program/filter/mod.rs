@@ -2,7 +2,7 @@
 //! It has slot sources and their code together, which must agree; [`slots`] has the loads of values.
 //!
 //! The filter is the same function as everywhere in the kernel ([`crate::bpf_filter::translate`]).
-//! This module generates the code before it, in each event's program: it sources the frame slots that
+//! This module generates the code before it, in each event's program: it fills the frame slots that
 //! the filter reads from the event's data source. Frames lie in [scratch
 //! areas](crate::bpf_filter::scratch), one for each CPU and level, so an event that interrupts a
 //! filter has another one.
@@ -91,15 +91,15 @@ impl fmt::Display for FilterError {
         match self {
             Self::Object(why) => f.write_str(why),
             Self::MissingField(path, why) => {
-                write!(f, "'{path}' cannot be asked for in the kernel: {why}")
+                write!(f, "the kernel cannot filter on '{path}': {why}")
             }
             Self::Unsupported(reason) => reason.fmt(f),
             Self::Steps(steps) => write!(
                 f,
-                "to compare and search strings may take {steps} steps for one event, with the \
-                 event's other filters; in the kernel {STEPS_MAX} are the most"
+                "the string operations of the event's filters may take {steps} steps; the kernel \
+                 allows {STEPS_MAX}"
             ),
-            Self::Memory(error) => write!(f, "the kernel gives no memory: {error}"),
+            Self::Memory(error) => write!(f, "cannot allocate kernel memory: {error}"),
         }
     }
 }
@@ -206,8 +206,7 @@ impl FilterMaps {
         if let Some(areas) = self.areas.get(&key) {
             return Ok(areas.fd());
         }
-        let long =
-            || FilterError::Object(format!("its strings have more than {REGION_BYTES} bytes"));
+        let long = || FilterError::Object(format!("its strings exceed {REGION_BYTES} bytes"));
         let mut area = ScratchArea::new(constants).map_err(|_| long())?;
         // The program's own words lie within.
         area.fill(&[], &[0; REGION_BYTES]).map_err(|_| long())?;
@@ -251,19 +250,19 @@ impl Filter {
     pub fn new(
         object: &[u8],
         number: usize,
-        staged: &EventPlan,
+        plan: &EventPlan,
         memory: &mut FilterMaps,
     ) -> Result<Option<Self>, FilterError> {
         let object = Object::decode(object).map_err(|why| FilterError::Object(why.to_string()))?;
         for alternative in object.alternatives() {
-            let Some(sources) = slot_sources(alternative, staged, &memory.contexts)? else {
+            let Some(sources) = slot_sources(alternative, plan, &memory.contexts)? else {
                 continue;
             };
             let program = alternative.programs().next().map(Program::bytes).unwrap_or_default();
             let at = number.min(memory.filters.saturating_sub(1)) * CELLS_BYTES;
             let count = object.cells().min(CELLS_MAX);
             let cells = Cells::Map { fd: memory.cells.fd(), offset: at as i32, count };
-            let prefetched = prefetched_steps(&sources, staged);
+            let prefetched = prefetched_steps(&sources, plan);
             let verified = verify_program(program, sources.len())?;
             let calls = helper_cost::find_string_calls(&verified);
             let (automata, masks) = Automata::build(&calls, alternative.constants());
@@ -274,7 +273,7 @@ impl Filter {
             let mut assembler = FilterAssembler::default();
             assembler.add_filter(&verified, memory_of).map_err(FilterError::Unsupported)?;
             let areas_fd = memory.areas(alternative.constants(), assembler.has_letters())?;
-            let (program, data_source) = (program.to_vec(), staged.data_source);
+            let (program, data_source) = (program.to_vec(), plan.data_source);
             return Ok(Some(Self {
                 program,
                 sources,
@@ -453,13 +452,13 @@ fn string_steps(
 }
 
 /// Returns the steps to prefetch for these slots.
-fn prefetched_steps(sources: &[SlotSource], staged: &EventPlan) -> Vec<usize> {
+fn prefetched_steps(sources: &[SlotSource], plan: &EventPlan) -> Vec<usize> {
     let owners = sources.iter().filter_map(|source| match source {
         SlotSource::Prefetched { step, .. } => Some(*step),
         _ => None,
     });
     let mut steps: Vec<usize> =
-        owners.flat_map(|owner| pointer_prefetch::steps_to_prefetch(staged, owner)).collect();
+        owners.flat_map(|owner| pointer_prefetch::steps_to_prefetch(plan, owner)).collect();
     steps.sort_unstable();
     steps.dedup();
     steps
@@ -489,20 +488,20 @@ pub(super) fn finish_program(
 /// Returns the sources of a frame's slots. `None`: the event lacks a field.
 fn slot_sources(
     of: Alternative<'_>,
-    staged: &EventPlan,
+    plan: &EventPlan,
     contexts: &FilterContexts,
 ) -> Result<Option<Vec<SlotSource>>, FilterError> {
-    let mut used = pointer_prefetch::own_bytes_offset(staged);
+    let mut used = pointer_prefetch::own_bytes_offset(plan);
     let mut sources = Vec::new();
     for need in of.needs().take(SLOTS_MAX) {
         let found = match need.path.strip_prefix("$ctx.") {
             Some(name) => context_source(contexts, name, need.kind, used),
-            None => field_source(need, staged, used)?,
+            None => field_source(need, plan, used)?,
         };
         let Some((source, bytes)) = found else { return Ok(None) };
         used += bytes.next_multiple_of(8);
         if used > REGION_BYTES as u32 {
-            let why = "there is no room for as many strings and sequences";
+            let why = "too many strings and sequences";
             return Err(FilterError::MissingField(need.path.to_owned(), why));
         }
         sources.push(source);
@@ -532,21 +531,21 @@ fn context_source(
 /// Returns the source of a field, and its scratch bytes from `scratch_at` on.
 fn field_source(
     need: Need<'_>,
-    staged: &EventPlan,
+    plan: &EventPlan,
     scratch_at: u32,
 ) -> Result<Option<(SlotSource, u32)>, FilterError> {
     let (name, index) = split_index(need.path);
-    let mut fields = staged.description.fields.iter().zip(&staged.steps).enumerate();
+    let mut fields = plan.description.fields.iter().zip(&plan.steps).enumerate();
     let Some((number, (field, step))) = fields.find(|(_, (field, _))| field.name == name) else {
         return Ok(None);
     };
     let Some(kind) = kind_at(&field.kind, index).filter(|kind| *kind == need.kind) else {
         return Ok(None);
     };
-    if let Some(owner) = pointer_prefetch::owning_step(staged, number)
-        && pointer_prefetch::is_prefetched(&staged.steps[owner.0])
+    if let Some(owner) = pointer_prefetch::owning_step(plan, number)
+        && pointer_prefetch::is_prefetched(&plan.steps[owner.0])
     {
-        let part = pointer_prefetch::output_part(staged, owner, &field.kind, index);
+        let part = pointer_prefetch::output_part(plan, owner, &field.kind, index);
         let source = |part: OutputPart| {
             (SlotSource::Prefetched { step: owner.0, part, scratch_at }, part.own_bytes())
         };
@@ -586,7 +585,7 @@ fn field_source(
             (SlotSource::Element { offset, location, scalar: *scalar, index, scratch_at }, 8)
         }
         _ => {
-            let why = "it is looked for only when the event is recorded";
+            let why = "its value is computed only when the event is recorded";
             return Err(FilterError::MissingField(name.to_owned(), why));
         }
     }))

@@ -1,4 +1,4 @@
-//! What is recorded here, where there is BPF for us.
+//! Recording on the running kernel, where BPF is available.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -26,7 +26,7 @@ use trackway_testkit::skipped;
 
 use crate::decode::{Record, Value, records};
 
-/// Events that are being recorded.
+/// Events under recording.
 struct Recording {
     buffers: Buffers,
     events: Vec<EventDescription>,
@@ -39,7 +39,7 @@ pub(crate) fn cpus() -> usize {
     usize::try_from(count).expect("a number")
 }
 
-/// Records these events; `None`, and it is said, where that cannot be.
+/// Records these events; `None`: that is impossible, which is reported.
 fn record(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Recording> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
@@ -54,27 +54,27 @@ fn record(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Reco
     let buffers = match Buffers::new(layout, cpus(), overwrite) {
         Ok(buffers) => buffers,
         Err(error) => {
-            skipped(format!("the kernel gives no BPF: {error}"));
+            skipped(format!("BPF is not available: {error}"));
             return None;
         }
     };
     let mut recording = Recording { buffers, events: Vec::new(), attached: Vec::new() };
     for (number, event) in events.iter().enumerate() {
-        let staged = EventPlan::from_record(event, 3000);
+        let plan = EventPlan::from_record(event, 3000);
         let event_number = EventNumber { id: number as u16, index: number };
         let maps = ProgramMaps { buffers_fd: recording.buffers.map_fd(), scope: None };
-        let code = generate_program(&staged, &layout, maps, event_number).expect("it fits");
+        let code = generate_program(&plan, &layout, maps, event_number).expect("it fits");
         let name = event.full_name();
         let id = event.id.expect("a tracepoint's number");
         let loaded = LoadedProgram::load(&code).unwrap_or_else(|error| panic!("{name}: {error}"));
         recording.attached.push(loaded.attach(id).expect("it is there"));
-        recording.events.push(staged.description);
+        recording.events.push(plan.description);
     }
     Some(recording)
 }
 
 impl Recording {
-    /// Detaches, and takes all that was recorded, with the level it was recorded on.
+    /// Detaches the programs; returns all records with their levels.
     fn finish(&mut self) -> Vec<(usize, Record)> {
         self.attached.clear();
         let mut all = Vec::new();
@@ -117,7 +117,7 @@ fn a_system_call_is_recorded_with_its_file_name() {
 /// RUN a program of which the scheduler says a lot. EXPECT texts in arrays, texts elsewhere in the
 /// record and enumerations, as they are.
 #[test]
-fn what_the_scheduler_says_is_recorded() {
+fn scheduler_events_are_recorded() {
     let patterns = ["sched:sched_process_exec", "sched:sched_process_fork", "sched:sched_switch"];
     let Some(mut recording) = record(&patterns, (16, 5), false) else { return };
     let child = Command::new("/bin/true").spawn().expect("it runs");
@@ -133,7 +133,7 @@ fn what_the_scheduler_says_is_recorded() {
     let execs = of("sched_process_exec", "tid", Value::Number(pid));
     let file = execs.iter().find_map(|record| record.fields.get("filename"));
     assert_eq!(file, Some(&Value::Text("/bin/true".into())), "{execs:?}");
-    // Away from it, at its end: nothing else must have come between.
+    // The last switch away from it: no other event comes between.
     let switches = of("sched_switch", "prev_comm", Value::Text("true".into()));
     assert!(!switches.is_empty(), "{} records", all.len());
 }
@@ -141,8 +141,8 @@ fn what_the_scheduler_says_is_recorded() {
 /// RUN programs whose paths are as long as is recorded, and longer, by the tracepoint's record and
 /// by its arguments. EXPECT the longer ones cut, and each of those counted.
 #[test]
-fn texts_of_the_kernels_that_are_cut_are_counted() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+fn cut_kernel_texts_are_counted() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
     let selection = Selection::new(&["sched:sched_process_exec"]).expect("a pattern");
     let event = catalogue.select(&selection).expect("an event").events.remove(0);
     let raw = catalogue.btf().and_then(|btf| {
@@ -151,14 +151,14 @@ fn texts_of_the_kernels_that_are_cut_are_counted() {
     if raw.is_none() {
         skipped("what this event's arguments are is not known of this kernel");
     }
-    let staged = [(EventPlan::from_record(&event, 3500), None)].into_iter();
-    for (staged, raw) in staged.chain(raw.map(|(staged, id)| (staged, Some(id)))) {
+    let plan = [(EventPlan::from_record(&event, 3500), None)].into_iter();
+    for (plan, raw) in plan.chain(raw.map(|(plan, id)| (plan, Some(id)))) {
         let layout = BufferLayout::new(16, 3, 1).expect("a layout");
         let Ok(buffers) = Buffers::new(layout, cpus(), false) else {
-            return skipped("the kernel gives no BPF");
+            return skipped("BPF is not available");
         };
         let code = generate_program(
-            &staged,
+            &plan,
             &layout,
             ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
             EventNumber { id: 0, index: 0 },
@@ -183,7 +183,7 @@ fn texts_of_the_kernels_that_are_cut_are_counted() {
         let ran = paths.each_ref().map(|path| Command::new(path).arg0("true").status());
         assert!(ran.iter().all(|ran| ran.as_ref().is_ok_and(|status| status.success())), "{ran:?}");
         drop(attached);
-        let events = [staged.description];
+        let events = [plan.description];
         let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
         let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
         let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
@@ -198,7 +198,7 @@ fn texts_of_the_kernels_that_are_cut_are_counted() {
 /// RUN more events than there is room for. EXPECT all that were written to be whole, and each of
 /// the others to be counted, of its event.
 #[test]
-fn what_finds_no_room_is_counted() {
+fn records_without_room_are_counted() {
     const CALLS: u64 = 20_000;
     let Some(mut recording) = record(&["syscalls:sys_enter_getppid"], (12, 1), false) else {
         return;
@@ -219,7 +219,7 @@ fn what_finds_no_room_is_counted() {
     assert_eq!((0..cpus()).map(discarded).sum::<u64>(), lost);
 }
 
-/// RUN the same in rings that programs go round. EXPECT the latest ones, and none counted as lost.
+/// RUN events in rings that programs overwrite. EXPECT the latest ones, and no loss.
 #[test]
 fn a_flight_recorder_has_the_latest() {
     const CALLS: u64 = 20_000;
@@ -240,7 +240,7 @@ fn a_flight_recorder_has_the_latest() {
     assert!((all.len() as u64) < CALLS);
 }
 
-/// All contexts that this kernel shows.
+/// Returns all contexts that this kernel reveals.
 fn all_contexts(btf: &Btf) -> Contexts {
     let all = Contexts::new(&contexts::ALL, Some(btf)).or_else(|hidden| {
         println!("skipped in part, because there are not all: {hidden}");
@@ -275,13 +275,13 @@ fn the_kernel_takes_the_program_of_every_event() {
     let mut instructions = (0, 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
         let name = event.full_name();
-        let make = |mut staged: EventPlan| {
-            staged.contexts = contexts.clone();
-            staged.unread_threads = Some(unread.maps());
-            assert_eq!(staged.steps.len(), staged.description.fields.len(), "{name}");
-            let code = generate_program(&staged, layout, maps, EventNumber { id: 1000, index: 0 })
+        let make = |mut plan: EventPlan| {
+            plan.contexts = contexts.clone();
+            plan.unread_threads = Some(unread.maps());
+            assert_eq!(plan.steps.len(), plan.description.fields.len(), "{name}");
+            let code = generate_program(&plan, layout, maps, EventNumber { id: 1000, index: 0 })
                 .expect("it fits");
-            (staged, code)
+            (plan, code)
         };
         let mut check = |loaded: Result<LoadedProgram, LoadError>| match loaded {
             Err(error) => panic!("{name}: {}", error.to_string().lines().last().unwrap_or("")),
@@ -292,22 +292,22 @@ fn the_kernel_takes_the_program_of_every_event() {
                 instructions = (instructions.0 + program, instructions.1 + verified);
             }
         };
-        let (mut staged, code) = make(EventPlan::from_record_with_unknown(event, 3500));
+        let (mut plan, code) = make(EventPlan::from_record_with_unknown(event, 3500));
         check(LoadedProgram::load(&code));
-        // A system call is recorded from its registers, where that can be.
+        // A system call is recorded from its registers, if possible.
         if let (Source::Syscall { phase, .. }, Some(registers)) = (&event.source, &registers)
             && let Some(of_call) = EventPlan::from_registers(event, registers, 3500)
         {
             let code;
-            (staged, code) = make(of_call);
+            (plan, code) = make(of_call);
             check(LoadedProgram::load_raw(&code, raw(*phase).expect("a type")));
         }
         taken += 1;
-        fields += staged.steps.len();
-        left_out.extend(staged.omitted_fields.iter().map(|of| format!("{name}.{of}")));
+        fields += plan.steps.len();
+        left_out.extend(plan.omitted_fields.iter().map(|of| format!("{name}.{of}")));
     }
     println!("{taken} events, {fields} fields, {instructions:?}; left out: {left_out:?}");
-    // The more it looks at, the longer it takes to begin: 14 times each, if nothing is done.
+    // Verification time grows with the walked instructions: without measures, 14 for each.
     assert!(instructions.1 < 3 * instructions.0, "{instructions:?}");
     assert!(taken > 100, "{taken}");
     assert!(left_out.len() * 50 < fields, "{left_out:?}");
@@ -316,10 +316,10 @@ fn the_kernel_takes_the_program_of_every_event() {
 /// RUN a command in a scope, and others that are not, which get numbers that members had. EXPECT
 /// the events of the command and of what it forks, threads among them, and nobody else's.
 #[test]
-fn a_scope_is_a_thread_and_what_it_forks() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+fn a_scope_has_a_thread_and_its_descendants() {
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
     if Scope::new().is_err() {
-        return skipped("the kernel gives no BPF");
+        return skipped("BPF is not available");
     }
     let one = |pattern: &str| {
         let selection = Selection::new(&[pattern]).expect("a pattern");
@@ -353,13 +353,13 @@ fn a_scope_is_a_thread_and_what_it_forks() {
 fn check_scope(scope: &Scope, call: &Event) {
     let layout = BufferLayout::new(16, 3, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
-    let staged = EventPlan::from_record(call, 3000);
+    let plan = EventPlan::from_record(call, 3000);
     let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: Some(scope.maps()) };
     let code =
-        generate_program(&staged, &layout, maps, EventNumber { id: 0, index: 0 }).expect("it fits");
+        generate_program(&plan, &layout, maps, EventNumber { id: 0, index: 0 }).expect("it fits");
     let loaded = LoadedProgram::load(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
-    // Numbers that are given out next, as if members had had them.
+    // Ids that new threads get next, marked as if members had had them.
     let ran = Command::new("/bin/true").spawn().and_then(|mut ran| ran.wait().map(|_| ran.id()));
     let first = ran.expect("it runs") + 1;
     let had: Vec<u32> = (first..first + 2000).collect();
@@ -382,7 +382,7 @@ fn check_scope(scope: &Scope, call: &Event) {
     child.wait().expect("it ends");
     assert!(scope.contains(child.id()));
     drop(attached);
-    let events = [staged.description];
+    let events = [plan.description];
     let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
     let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
     let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
@@ -392,19 +392,19 @@ fn check_scope(scope: &Scope, call: &Event) {
     assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
 }
 
-/// RUN what names some bits of a number. EXPECT the number, which stands for more than a name.
+/// RUN an event with a number of which some bits have names. EXPECT the number.
 #[test]
 fn names_of_some_bits_are_not_the_numbers() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
     let selection = Selection::new(&["block:block_rq_issue", "irq:softirq_entry"]);
     let Ok(events) = catalogue.select(&selection.expect("patterns")) else {
         return skipped("the kernel does not have these events");
     };
     let kind = |name: &str| {
         let of = |event: &Event| {
-            let staged = EventPlan::from_record(event, 3000);
-            let at = staged.description.fields.iter().position(|field| field.name == name)?;
-            Some((staged.description.fields[at].kind.clone(), staged.meanings[at].clone()))
+            let plan = EventPlan::from_record(event, 3000);
+            let at = plan.description.fields.iter().position(|field| field.name == name)?;
+            Some((plan.description.fields[at].kind.clone(), plan.meanings[at].clone()))
         };
         events.events.iter().find_map(of).expect("a field")
     };
@@ -417,28 +417,29 @@ fn names_of_some_bits_are_not_the_numbers() {
     assert_eq!(operation, FieldKind::Scalar(Scalar::X32));
 }
 
-/// RUN a system call whose program gets its registers. EXPECT what its tracepoint would give.
+/// RUN a system call whose program gets its registers. EXPECT the same fields as from its
+/// tracepoint.
 #[test]
 fn a_system_call_is_recorded_from_its_registers() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let registers = RegisterLayout::find(btf).expect("those of x86-64");
     let selection = Selection::new(&["syscalls:openat"]).expect("a pattern");
     let events = catalogue.select(&selection).expect("events").events;
     let layout = BufferLayout::new(16, 3, events.len()).expect("a layout");
     let buffers = match Buffers::new(layout, cpus(), false) {
         Ok(buffers) => buffers,
-        Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
+        Err(error) => return skipped(format!("BPF is not available: {error}")),
     };
     let (mut descriptions, mut attached, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for (number, event) in events.iter().enumerate() {
         let Source::Syscall { number: Some(call), phase, .. } = event.source else {
             panic!("{event:?}")
         };
-        let staged = EventPlan::from_registers(event, &registers, 3000).expect("it has a number");
+        let plan = EventPlan::from_registers(event, &registers, 3000).expect("it has a number");
         let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: None };
         let code = generate_program(
-            &staged,
+            &plan,
             &layout,
             maps,
             EventNumber { id: number as u16, index: number },
@@ -461,12 +462,12 @@ fn a_system_call_is_recorded_from_its_registers() {
             generate_dispatcher(phase, &registers, tables, None, counted).expect("a program");
         programs.set(call, &load(&code)).expect("of one kind");
         attached.push(load(&dispatcher).attach_raw().expect("it is there"));
-        descriptions.push(staged.description);
+        descriptions.push(plan.description);
         kept.push(programs);
     }
     let name = "/nowhere/that/registers/lead";
     File::open(name).expect_err("it is not there");
-    // Other calls have no program, and are counted; where nothing is recorded they are not.
+    // Other calls have no program and are counted, unless recording is stopped.
     let others =
         || kept.iter().map(|programs: &ProgramTable| programs.unknown_calls()).collect::<Vec<_>>();
     let before = others();
@@ -495,20 +496,19 @@ fn a_system_call_is_recorded_from_its_registers() {
 /// EXPECT each of them, and those behind.
 #[test]
 fn no_record_ends_where_a_sub_buffer_does() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Ok(scope) = Scope::new() else { return skipped("the kernel gives no BPF") };
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Ok(scope) = Scope::new() else { return skipped("BPF is not available") };
     let selection = Selection::new(&["syscalls:sys_enter_chdir"]).expect("a pattern");
     let call = catalogue.select(&selection).expect("an event").events.remove(0);
     let layout = BufferLayout::new(12, 3, 1).expect("a layout");
     let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
-    let staged = EventPlan::from_record(&call, 3000);
+    let plan = EventPlan::from_record(&call, 3000);
     let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: Some(scope.maps()) };
     let code =
-        generate_program(&staged, &layout, maps, EventNumber { id: 0, index: 0 }).expect("it fits");
+        generate_program(&plan, &layout, maps, EventNumber { id: 0, index: 0 }).expect("it fits");
     let loaded = LoadedProgram::load(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
     // All on one CPU.
-    // SAFETY: a set of CPUs may be all zero; the calls fill it in and read it.
     let before = unsafe {
         let mut before: libc::cpu_set_t = core::mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of_val(&before), &raw mut before), 0);
@@ -526,7 +526,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
     // Header 4, thread 4, text and its NUL, 1: 11 × 260 + 110 = 4096 - 84 - (13 + 4 + 1024 + 1).
     (0..11).for_each(|_| go(250));
     go(100);
-    // The next header says the whole time.
+    // The next header has the whole time.
     std::thread::sleep(std::time::Duration::from_millis(150));
     go(1023);
     (0..50).for_each(|_| go(40));
@@ -534,7 +534,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
     // SAFETY: as it was.
     unsafe { libc::sched_setaffinity(0, size_of_val(&before), &raw const before) };
     drop(attached);
-    let events = [staged.description];
+    let events = [plan.description];
     let all = (0..cpus()).flat_map(|cpu| records(&buffers, (cpu, 0), &events));
     assert_eq!((all.count(), buffers.lost(0)), (63, 0));
 }

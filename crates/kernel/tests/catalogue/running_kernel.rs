@@ -1,4 +1,4 @@
-//! All that the running kernel says of its events, where it says it to us.
+//! The catalogue of the running kernel, where it is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_testkit::skipped;
 
-/// The catalogue, and all events; or why not.
+/// Returns the catalogue and all events; reports why they are not available.
 fn catalogue() -> Option<(Catalogue, Vec<Event>)> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
@@ -23,12 +23,12 @@ fn catalogue() -> Option<(Catalogue, Vec<Event>)> {
     Some((catalogue, events.events))
 }
 
-/// Whether the kernel's own record of an event has the field.
+/// Returns true if the kernel's own record has the field.
 fn is_own(field: &Field) -> bool {
     field.size > 0 && !matches!(field.kind, FieldShape::RequestFlags(_))
 }
 
-/// RUN the catalogue. EXPECT every event that the kernel lists to be understood.
+/// RUN the catalogue. EXPECT it to understand every event of the kernel.
 #[test]
 fn every_format_of_this_kernel_is_understood() {
     let Some((catalogue, events)) = catalogue() else { return };
@@ -58,8 +58,8 @@ fn every_format_of_this_kernel_is_understood() {
     }
 }
 
-/// RUN the parser without types. EXPECT the same fields in the same places: only names of values,
-/// and what elements of arrays are, may be missing.
+/// RUN the parser without types. EXPECT the same fields at the same offsets; only names of values
+/// and element types may be missing.
 #[test]
 fn formats_are_understood_without_types() {
     let Some((_, events)) = catalogue() else { return };
@@ -79,8 +79,7 @@ fn formats_are_understood_without_types() {
     assert!(compared > 100, "{compared} formats compared");
 }
 
-/// RUN the catalogue. EXPECT no two events, and no two fields of one event, to have the same name
-/// in a trace.
+/// RUN the catalogue. EXPECT unique names in traces, of events and of each event's fields.
 #[test]
 fn names_in_traces_are_told_apart() {
     let Some((_, events)) = catalogue() else { return };
@@ -93,13 +92,13 @@ fn names_in_traces_are_told_apart() {
     }
 }
 
-/// RUN the catalogue. EXPECT arguments from BTF for nearly all tracepoints, and members of
-/// `struct trace_event_raw_NAME` where formats say that the fields are.
+/// RUN the catalogue. EXPECT arguments from BTF for almost all tracepoints, and members of `struct
+/// trace_event_raw_NAME` at the fields' offsets.
 #[test]
 fn types_and_formats_agree() {
     let Some((catalogue, events)) = catalogue() else { return };
     let Some(btf) = catalogue.btf() else {
-        skipped("this kernel does not tell its types");
+        skipped("the kernel has no BTF");
         return;
     };
     let has_arguments = |event: &&Event| matches!(event.source, Source::RawTracepoint { .. });
@@ -122,8 +121,7 @@ fn types_and_formats_agree() {
     assert!(compared > 500, "{compared} fields compared");
 }
 
-/// RUN the catalogue. EXPECT of system calls numbers, and meanings for all arguments that the table
-/// has some for.
+/// RUN the catalogue. EXPECT numbers of system calls, and meanings for all arguments with a note.
 #[test]
 fn system_calls_are_known() {
     let Some((catalogue, events)) = catalogue() else { return };

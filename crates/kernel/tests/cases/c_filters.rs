@@ -1,4 +1,4 @@
-//! Filters in C, from clang's file to the kernel.
+//! Filters in C, from clang's object file to the kernel.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,8 @@ use trackway_testkit::{TemporaryFolder, skipped};
 
 use super::loaded;
 
-/// Functions, one of them for elements, strings of both kinds, more than ten predicates, state.
+/// A filter with functions, one of them for elements, both kinds of strings, more than ten
+/// predicates, and state.
 const FILTER: &str = r#"
 #include <trackway/filter.h>
 struct event { trackway_string path; trackway_signed size; trackway_sequence ids; };
