@@ -18,7 +18,7 @@ use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
 use trackway_kernel::bpf_program::layout::{BufferLayout, LEVELS};
 use trackway_kernel::bpf_program::plan::EventPlan;
@@ -413,7 +413,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         cases.push((event, made));
     }
     let layout = BufferLayout::new(16, 5, cases.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), false) {
+    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
         Err(error) => return skipped(&format!("BPF is not available: {error}")),
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::{AttachedProgram, LoadedProgram};
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
 use trackway_kernel::bpf_program::layout::BufferLayout;
 use trackway_kernel::bpf_program::plan::EventPlan;
@@ -77,7 +77,8 @@ impl Way<'_> {
 
 fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     let layout = BufferLayout::new(16, 4, 1).expect("a layout");
-    let buffers = Buffers::new(layout, cpus(), true).expect("there was a map already");
+    let buffers =
+        Buffers::new(layout, cpus(), BufferMode::Overwrite).expect("there was a map already");
     let code = |plan: &EventPlan| {
         generate_program(
             plan,

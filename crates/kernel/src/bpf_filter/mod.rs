@@ -6,7 +6,7 @@
 //! (`text`, `search`, `value`, `state`). A frame is memory with the layout of [`scratch`], here the
 //! only value of a map.
 //!
-//! [`translate::Unsupported`] names what a filter uses that the kernel cannot do, above all
+//! [`translate::Unsupported`] names the unsupported part of a filter, above all
 //! arithmetic on floats. docs/design/0008-filters.md, "In the kernel", has the reasons.
 
 pub(crate) mod helper_cost;

@@ -1,13 +1,13 @@
 //! The scratch area of a filter in the kernel: its frame, its state, and memory for helpers.
 //!
 //! ```text
-//! slots | cells | length of bytes, length of constants | scratch | … | answer | bytes | constants
+//! slots | cells | length of bytes, length of constants | helper state | … | answer | bytes | constants
 //! | a chunk | letters
 //! ```
 //!
 //! Register 1 of the filter points to the beginning, so slots are where the filter reads them.
-//! Helpers get the same pointer and find the rest at constant offsets. They keep loop state in the
-//! scratch: the verifier assumes nothing about values from there, so it walks a loop's body once.
+//! Helpers get the same pointer and find the rest at constant offsets. They keep loop state in their
+//! state: the verifier assumes nothing about values from there, so it walks a loop's body once.
 //! Helpers read texts by chunks; a chunk that begins with the last constant byte ends after the
 //! constants. Letters are there for a [search](crate::bpf_filter::search) with an unknown pattern.
 
@@ -27,7 +27,7 @@ pub(crate) const CELLS_AT: i16 = 8 * SLOTS_MAX as i16;
 pub(crate) const BYTES_LENGTH_AT: i16 = CELLS_AT + 8 * CELLS_MAX as i16;
 /// Offset of the length of the constants.
 pub(crate) const CONSTANTS_LENGTH_AT: i16 = BYTES_LENGTH_AT + 8;
-/// Offset of the scratch of string helpers, then that of `any`, whose function may use strings.
+/// Offset of the state of string helpers, then that of `any`, whose function may use strings.
 pub(crate) const HELPER_STATE_AT: i16 = CONSTANTS_LENGTH_AT + 8;
 /// Offset of the filter's result.
 pub(crate) const RESULT_AT: i16 = BYTES_AT - 8;

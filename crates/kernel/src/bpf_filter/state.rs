@@ -27,7 +27,7 @@ const CHANGED_MASK: u64 = 0x9e6c_63d0_876a_3f1b;
 const PASSED_BITS: i32 = 28;
 const LAG_MAX: i32 = 1 << 16;
 const TRIES_MAX: i32 = 64;
-/// `rate`'s scratch: the cell, the limit, the current interval, the result.
+/// `rate`'s helper state: the cell, the limit, the current interval, the result.
 const CELL: i16 = HELPER_STATE_AT + 192;
 const LIMIT: i16 = CELL + 8;
 const CURRENT: i16 = CELL + 16;

@@ -80,7 +80,7 @@ pub(crate) fn split_word(asm: &mut Asm) {
     asm.alui(alu::RSH, 0, 32);
 }
 
-/// Begins a helper: the frame goes to register 6, one word or two to the scratch.
+/// Begins a helper: the frame goes to register 6, one word or two to the helper state.
 pub(crate) fn begin_helper(assembler: &mut FilterAssembler, words: usize) {
     let word = assembler.label(HelperFunction::Word);
     let asm = &mut assembler.asm;

@@ -10,11 +10,11 @@ use crate::bpf_sys::asm::{Asm, Label};
 
 /// The register of the frame in functions that call others.
 const FRAME: u8 = 6;
-/// `any`'s own scratch: its function may use strings.
+/// `any`'s own state: its function may use strings.
 const OFFSET: i16 = HELPER_STATE_AT + 128;
 const RESULT: i16 = OFFSET + 8;
 const COUNT: i16 = OFFSET + 16;
-/// The scratch of helpers that visit elements by themselves.
+/// The state of helpers that visit elements by themselves.
 const FOLD_OFFSET: i16 = OFFSET + 24;
 const FOLDED: i16 = OFFSET + 32;
 

@@ -17,30 +17,44 @@ use super::layout::{
 use super::layout::{CONTROL_MASK, CONTROL_RING};
 use crate::bpf_sys::mapped::MappedArray;
 
+/// The behaviour of programs when a ring is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BufferMode {
+    /// New events are discarded until the recorder raises the limit of the [`Buffers::region`].
+    Discard,
+    /// The oldest events are overwritten.
+    Overwrite,
+}
+
+impl BufferMode {
+    /// Returns the mode of a channel that overwrites, or not.
+    pub const fn from_overwrite(overwrite: bool) -> Self {
+        if overwrite { Self::Overwrite } else { Self::Discard }
+    }
+}
+
 /// The buffers of all CPUs.
 #[derive(Debug)]
 pub struct Buffers {
     map: MappedArray,
     layout: BufferLayout,
     cpus: usize,
-    overwrite: bool,
+    mode: BufferMode,
 }
 
 impl Buffers {
-    /// Creates buffers for CPUs 0 to `cpus` − 1. With `overwrite`, programs overwrite the oldest
-    /// records; otherwise they fill each ring once, until the recorder raises the limit of its
-    /// [`Self::region`].
+    /// Creates buffers for CPUs 0 to `cpus` − 1.
     ///
     /// # Errors
     ///
     /// If BPF is not available to this process, or the kernel has too little memory.
-    pub fn new(layout: BufferLayout, cpus: usize, overwrite: bool) -> io::Result<Self> {
+    pub fn new(layout: BufferLayout, cpus: usize, mode: BufferMode) -> io::Result<Self> {
         let bytes = layout.cpu_bytes().checked_mul(cpus);
         if !bytes.is_some_and(|bytes| (1..=BUFFERS_BYTES_MAX).contains(&bytes)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let map = MappedArray::new(layout.cpu_bytes(), cpus)?;
-        let buffers = Self { map, layout, cpus, overwrite };
+        let buffers = Self { map, layout, cpus, mode };
         buffers.init_regions();
         Ok(buffers)
     }
@@ -64,7 +78,10 @@ impl Buffers {
                 let word = self.map.word(control + usize::from(at.unsigned_abs()));
                 word.into_iter().for_each(|word| word.store(value, Ordering::Relaxed));
             }
-            region.raise_limit(if self.overwrite { u64::MAX } else { geometry.ring_bytes() });
+            region.raise_limit(match self.mode {
+                BufferMode::Overwrite => u64::MAX,
+                BufferMode::Discard => geometry.ring_bytes(),
+            });
         }
     }
 
@@ -235,7 +252,7 @@ mod tests {
         let layout = BufferLayout::new(16, 2, events.len()).expect("a layout");
         let asked = FilterContexts::find(catalogue.btf(), |_| true);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from).max(64);
-        let made = Buffers::new(layout, cpus, false)
+        let made = Buffers::new(layout, cpus, BufferMode::Discard)
             .and_then(|buffers| Ok((buffers, FilterMaps::new(cpus, 1, asked)?)));
         let Ok((buffers, mut memory)) = made else { return skipped("the kernel gives no BPF") };
         let [enter, exit] = [0, 1].map(|at| EventPlan::from_record(&events[at], 3000));

@@ -92,7 +92,7 @@ impl Scope {
     pub fn add_cgroup_threads(&self) -> io::Result<()> {
         let Some(cgroups) = &self.cgroups else { return Ok(()) };
         let (threads, read) = cgroups.threads();
-        threads.into_iter().for_each(|tid| self.set(tid, true));
+        threads.into_iter().for_each(|tid| self.set_recorded(tid, true));
         read
     }
 
@@ -121,7 +121,7 @@ impl Scope {
     }
 
     /// Adds or removes a thread. Threads that it creates from now on inherit the change.
-    pub fn set(&self, tid: u32, is_recorded: bool) {
+    pub fn set_recorded(&self, tid: u32, is_recorded: bool) {
         let Some(word) = self.threads.word(tid as usize / 64 * 8 % SCOPE_BYTES) else { return };
         let bit = 1 << (tid % 64);
         if is_recorded {

@@ -85,11 +85,10 @@ fn number(text: &str) -> Option<(Token<'_>, usize)> {
     Some((Token::Number(value.ok()?), length))
 }
 
-/// What a name in an expression stands for.
+/// A lookup of names in expressions.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-/// The value of a constant expression, as 64 bits; `None` if it is not one, or has names that
-/// `lookup` does not know.
+/// Evaluates a constant expression to 64 bits; `None`: it is not constant, or has unknown names.
 pub(crate) fn evaluate(tokens: &[Token<'_>], lookup: Lookup<'_>) -> Option<u64> {
     let mut parser = Parser { tokens, lookup, depth: 0 };
     let value = parser.binary(0)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trackway_filter::compile::compile;
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::{AttachedProgram, LoadedProgram};
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::codegen::{
     EventNumber, ProgramMaps, generate_filtered_program, generate_program,
 };
@@ -63,7 +63,7 @@ fn the_kernel_takes_the_programs_that_read_arguments() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
     let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
     let layout = BufferLayout::new(16, 2, 1).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), false) {
+    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
         Err(error) => return skipped(format!("BPF is not available: {error}")),
     };
@@ -104,7 +104,7 @@ impl<'c> RecordingPrograms<'c> {
     /// Creates buffers for this many programs. `None`: BPF is not available, which is reported.
     pub(crate) fn new(btf: &'c Btf, programs: usize) -> Option<Self> {
         let layout = BufferLayout::new(16, 7, programs).expect("a layout");
-        match Buffers::new(layout, cpus(), false) {
+        match Buffers::new(layout, cpus(), BufferMode::Discard) {
             Ok(buffers) => Some(Self {
                 btf,
                 buffers,

@@ -16,7 +16,7 @@ use trackway_filter::compile::compile;
 use trackway_filter::layout::{Layout as Kinds, Member, Type};
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::LoadedProgram;
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_filtered_program};
 use trackway_kernel::bpf_program::contexts::{Context, FilterContexts};
 use trackway_kernel::bpf_program::filter::{Filter, FilterError, FilterMaps, STEPS_MAX};
@@ -56,7 +56,7 @@ struct Bench {
 impl Bench {
     fn new() -> Option<Self> {
         let layout = BufferLayout::new(16, 2, 1).expect("a layout");
-        let made = Buffers::new(layout, 1, false).and_then(|buffers| {
+        let made = Buffers::new(layout, 1, BufferMode::Discard).and_then(|buffers| {
             let catalogue = Catalogue::open().ok();
             let btf = catalogue.as_ref().and_then(Catalogue::btf);
             let memory = FilterMaps::new(1, 1, FilterContexts::find(btf, |_| true))?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::{AttachedProgram, LoadedProgram, ProgramTable};
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::codegen::{
     DispatchTables, EventNumber, ProgramMaps, generate_dispatcher, generate_program,
 };
@@ -51,7 +51,7 @@ fn record(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Reco
     let selection = Selection::new(patterns).expect("patterns");
     let events = catalogue.select(&selection).expect("events").events;
     let layout = BufferLayout::new(shifts.0, shifts.1, events.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), overwrite) {
+    let buffers = match Buffers::new(layout, cpus(), BufferMode::from_overwrite(overwrite)) {
         Ok(buffers) => buffers,
         Err(error) => {
             skipped(format!("BPF is not available: {error}"));
@@ -154,7 +154,7 @@ fn cut_kernel_texts_are_counted() {
     let plan = [(EventPlan::from_record(&event, 3500), None)].into_iter();
     for (plan, raw) in plan.chain(raw.map(|(plan, id)| (plan, Some(id)))) {
         let layout = BufferLayout::new(16, 3, 1).expect("a layout");
-        let Ok(buffers) = Buffers::new(layout, cpus(), false) else {
+        let Ok(buffers) = Buffers::new(layout, cpus(), BufferMode::Discard) else {
             return skipped("BPF is not available");
         };
         let code = generate_program(
@@ -352,7 +352,8 @@ fn a_scope_has_a_thread_and_its_descendants() {
 
 fn check_scope(scope: &Scope, call: &Event) {
     let layout = BufferLayout::new(16, 3, 1).expect("a layout");
-    let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
+    let buffers =
+        Buffers::new(layout, cpus(), BufferMode::Discard).expect("there was a map already");
     let plan = EventPlan::from_record(call, 3000);
     let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: Some(scope.maps()) };
     let code =
@@ -364,7 +365,7 @@ fn check_scope(scope: &Scope, call: &Event) {
     let first = ran.expect("it runs") + 1;
     let had: Vec<u32> = (first..first + 2000).collect();
     let is_there = |tid: &u32| Path::new(&format!("/proc/{tid}")).exists();
-    had.iter().filter(|tid| !is_there(tid)).for_each(|&tid| scope.set(tid, true));
+    had.iter().filter(|tid| !is_there(tid)).for_each(|&tid| scope.set_recorded(tid, true));
     let outside = Command::new("/bin/cat").arg("/nowhere/outside").stderr(Stdio::null()).spawn();
     let mut outside = outside.expect("it runs");
     assert!(!outside.wait().expect("it ends").success());
@@ -373,10 +374,10 @@ fn check_scope(scope: &Scope, call: &Event) {
     }
     assert!(!scope.contains(outside.id()));
     let ours = trackway_sys::thread::tid();
-    scope.set(ours, true);
+    scope.set_recorded(ours, true);
     let script = "(cat /nowhere/child); cat /nowhere/another";
     let child = Command::new("/bin/sh").args(["-c", script]).spawn();
-    scope.set(ours, false);
+    scope.set_recorded(ours, false);
     let mut child = child.expect("it runs");
     let _ = File::open("/nowhere/ours");
     child.wait().expect("it ends");
@@ -427,7 +428,7 @@ fn a_system_call_is_recorded_from_its_registers() {
     let selection = Selection::new(&["syscalls:openat"]).expect("a pattern");
     let events = catalogue.select(&selection).expect("events").events;
     let layout = BufferLayout::new(16, 3, events.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), false) {
+    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
         Err(error) => return skipped(format!("BPF is not available: {error}")),
     };
@@ -501,7 +502,8 @@ fn no_record_ends_where_a_sub_buffer_does() {
     let selection = Selection::new(&["syscalls:sys_enter_chdir"]).expect("a pattern");
     let call = catalogue.select(&selection).expect("an event").events.remove(0);
     let layout = BufferLayout::new(12, 3, 1).expect("a layout");
-    let buffers = Buffers::new(layout, cpus(), false).expect("there was a map already");
+    let buffers =
+        Buffers::new(layout, cpus(), BufferMode::Discard).expect("there was a map already");
     let plan = EventPlan::from_record(&call, 3000);
     let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: Some(scope.maps()) };
     let code =
@@ -509,6 +511,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
     let loaded = LoadedProgram::load(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
     // All on one CPU.
+    // SAFETY: a set of CPUs may be all zero; the calls fill it in and read it.
     let before = unsafe {
         let mut before: libc::cpu_set_t = core::mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of_val(&before), &raw mut before), 0);
@@ -517,7 +520,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
         assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
         before
     };
-    scope.set(trackway_sys::thread::tid(), true);
+    scope.set_recorded(trackway_sys::thread::tid(), true);
     let go = |length: usize| {
         let name = format!("/nowhere/{}\0", "x".repeat(length - 9));
         // SAFETY: a path that ends in a NUL.
@@ -530,7 +533,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
     std::thread::sleep(std::time::Duration::from_millis(150));
     go(1023);
     (0..50).for_each(|_| go(40));
-    scope.set(trackway_sys::thread::tid(), false);
+    scope.set_recorded(trackway_sys::thread::tid(), false);
     // SAFETY: as it was.
     unsafe { libc::sched_setaffinity(0, size_of_val(&before), &raw const before) };
     drop(attached);

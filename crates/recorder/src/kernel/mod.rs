@@ -31,7 +31,7 @@ use trackway_ctf::write::Meaning;
 use trackway_kernel::bpf_program::attach::{
     AttachedProgram, CodeView, LoadedProgram, ProgramTable,
 };
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::cgroup::{CgroupError, Cgroups};
 use trackway_kernel::bpf_program::codegen::{
     DispatchTables, EventNumber, ProgramCode, ProgramMaps, generate_dispatcher,
@@ -409,7 +409,8 @@ impl Kernel {
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
         let (cpus, layout) = layout_of_all(size_bytes, events.len().saturating_add(EVENTS_SPARE))?;
-        let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
+        let buffers = Buffers::new(layout, cpus, BufferMode::from_overwrite(overwrite))
+            .map_err(unavailable)?;
         if let Some(list) = &options.cpus {
             let chosen = cpus::chosen(list)?;
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
@@ -495,7 +496,7 @@ impl Kernel {
         let take_in = |tid| {
             let is_news = !scope.contains(tid);
             if is_news {
-                scope.set(tid, true);
+                scope.set_recorded(tid, true);
             }
             is_news
         };
@@ -688,7 +689,7 @@ impl Kernel {
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
-            scope.set(trackway_sys::thread::tid(), true);
+            scope.set_recorded(trackway_sys::thread::tid(), true);
             Ok(())
         }))
     }

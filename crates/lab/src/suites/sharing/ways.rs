@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_console::IoError;
-use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
 use trackway_kernel::bpf_program::layout::BufferLayout;
 
 use super::bpf::{Map, Mapped, Program, set_first};
@@ -345,7 +345,10 @@ fn sum(words: &[AtomicU64]) -> u64 {
 fn buffers() -> Had<Buffers> {
     let layout = BufferLayout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
     let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
-    had("the kernel gives no map for events", layout.and_then(|it| Buffers::new(it, 1, true)))
+    had(
+        "the kernel gives no map for events",
+        layout.and_then(|it| Buffers::new(it, 1, BufferMode::Overwrite)),
+    )
 }
 
 fn failed(lack: &Lack) -> Error {
