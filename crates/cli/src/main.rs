@@ -140,7 +140,7 @@ fn start_bench(words: &[OsString]) -> ExitCode {
 /// Whether root may do what failed, and this user is not root.
 fn needs_root(error: &anyhow::Error) -> bool {
     let is_for_rights =
-        matches!(error.downcast_ref::<CatalogueError>(), Some(CatalogueError::NoRights))
+        matches!(error.downcast_ref::<CatalogueError>(), Some(CatalogueError::PermissionDenied))
             || error
                 .downcast_ref::<trackway_recorder::RecordError>()
                 .is_some_and(trackway_recorder::RecordError::needs_root);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use trackway_ctf::read::{EventClass, StreamClass};
 use trackway_filter::types::closest;
-use trackway_kernel::catalogue::select::is_for_recorded;
+use trackway_kernel::catalogue::select::matches_recorded_name;
 use trackway_reader::{AboutNothing, Input};
 use trackway_recorder::meant_pattern;
 use trackway_schema::glob_matches;
@@ -77,7 +77,7 @@ pub(crate) fn about_nothing<B>(filter: &AboutNothing, inputs: &[Input<B>]) -> St
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
     let provider = name.split_once(':').map(|(provider, _)| provider);
-    let is_kernels = || provider.is_none() && is_for_recorded(pattern, name);
+    let is_kernels = || provider.is_none() && matches_recorded_name(pattern, name);
     is_whole
         || is_kernels()
         || !pattern.contains(':')

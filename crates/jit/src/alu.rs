@@ -1,9 +1,9 @@
-//! What arithmetic and comparisons answer, as RFC 9669 says it: for the interpreter, and for
-//! everybody who must agree with it.
+//! Results of arithmetic and comparisons by RFC 9669: for the interpreter, and for all code that
+//! must agree with it.
 
 use crate::insn::{Insn, alu, class, jump, source};
 
-/// The destination after an instruction of class ALU or ALU64; `None` if it is none.
+/// Returns the destination after an instruction of class ALU or ALU64; `None`: it is none.
 #[inline(always)]
 pub(crate) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;
@@ -18,7 +18,7 @@ pub(crate) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     }
 }
 
-/// The lowest `bits` (1 to 64) of a number, extended by their sign.
+/// Sign-extends the lowest `bits` (1 to 64) of a number.
 #[inline(always)]
 pub(crate) fn extend(value: u64, bits: u32) -> u64 {
     let unused = 64_u32.saturating_sub(bits);
@@ -89,11 +89,11 @@ fn narrow(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
     })
 }
 
-/// Whether a jump of class JMP or JMP32 is taken; `None` if it is none.
+/// Returns true if a jump of class JMP or JMP32 is taken; `None`: it is none.
 #[inline(always)]
 pub(crate) fn is_taken(insn: Insn, dst: u64, src: u64) -> Option<bool> {
     let (a, b) = if insn.class() == class::JMP32 {
-        // Extended by their signs, 32 bits compare as they do without it, signed or not.
+        // Sign extension keeps the order of 32-bit numbers, signed or not.
         (extend(dst, 32), extend(src, 32))
     } else {
         (dst, src)

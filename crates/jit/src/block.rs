@@ -18,18 +18,18 @@
 use crate::object::DecodeError;
 
 const MAGIC: [u8; 3] = *b"twb";
-/// The version that is written, and the only one that is read.
+/// The version of blocks.
 pub const VERSION: u8 = 1;
-/// Largest block, in bytes: what an agent has room to copy.
+/// Largest block, in bytes: the room that an agent has for a copy.
 pub const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// Most entries of a block.
 pub const ENTRIES_MAX: usize = 256;
-/// Entries begin at multiples of this, and so do objects.
+/// The alignment of entries and objects.
 const ALIGNMENT: usize = 8;
 const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 16;
 
-/// A block whose bytes have been gone through.
+/// A block whose bytes are checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     bytes: &'a [u8],
@@ -39,21 +39,22 @@ pub struct Block<'a> {
 /// A filter in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Whose state it goes on with; not 0.
+    /// The id that selects the filter's state; not 0.
     pub id: u64,
-    /// Which events it is about, as `trackway_schema::Rules` reads it.
+    /// The rules that select events, for `trackway_schema::Rules`.
     pub rules: &'a [u8],
-    /// The bytes of its object.
+    /// The object's bytes.
     pub object: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// The entry of what the filter with this id, just before it, relies on.
+    /// Returns the entry with the meanings that the filter with this id, directly before it, relies
+    /// on.
     pub fn of_meanings(id: u64, meanings: &'a [u8]) -> Self {
         Self { id, rules: b"", object: meanings }
     }
 
-    /// Whether it is what `filter` relies on, behind which it stands.
+    /// Returns true if this entry has the meanings that `filter`, directly before it, relies on.
     pub fn is_of_meanings(&self, filter: &Self) -> bool {
         self.rules.is_empty() && !filter.rules.is_empty() && self.id == filter.id
     }
@@ -88,7 +89,7 @@ impl<'a> Block<'a> {
         Ok(Self { bytes, entries })
     }
 
-    /// Its filters, in order.
+    /// Returns the filters, in order.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let (bytes, mut at) = (self.bytes, HEAD_BYTES);
         (0..self.entries).map_while(move |_| {
@@ -103,12 +104,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The entry at `at`, and where the next one begins.
+/// Returns the entry at `at`, and the offset of the next one.
 fn entry_at(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     let id = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
     let rules_bytes = u32_at(bytes, at + 8)? as usize;
     let object_bytes = u32_at(bytes, at + 12)? as usize;
-    // No number above is more than 32 bits, and no block that long: nothing wraps.
+    // No number above exceeds 32 bits, and no block is that long: nothing wraps.
     let rules_at = at + ENTRY_BYTES;
     let rules_end = rules_at + rules_bytes;
     let object_at = rules_end.next_multiple_of(ALIGNMENT);
@@ -123,8 +124,8 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     is_whole.then_some((entry, next))
 }
 
-/// Encodes a block into the beginning of `buffer`; its size in bytes. `None` if it does not fit
-/// there, or is longer than [`BLOCK_BYTES_MAX`], or has too many entries.
+/// Encodes a block into the beginning of `buffer`; returns its size in bytes. `None`: it does not
+/// fit, is longer than [`BLOCK_BYTES_MAX`], or has too many entries.
 pub fn encode<'e>(
     entries: impl ExactSizeIterator<Item = Entry<'e>>,
     buffer: &mut [u8],

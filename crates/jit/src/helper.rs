@@ -1,4 +1,4 @@
-//! Helpers: what a filter can ask for besides its frame. docs/design/0008-filters.md has the table.
+//! Helpers: functions that a filter can call. docs/design/0008-filters.md has the table.
 
 /// Declares helpers: number, name, how many arguments (registers 1 to 5, the frame first).
 macro_rules! helpers {
@@ -12,10 +12,10 @@ macro_rules! helpers {
         }
 
         impl Helper {
-            /// All of them, in the order of their numbers.
+            /// All helpers, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The helper with this number.
+            /// Returns the helper with this number.
             pub const fn from_number(number: i32) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$name),)*
@@ -23,14 +23,14 @@ macro_rules! helpers {
                 }
             }
 
-            /// Its name.
+            /// Returns the name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
             }
 
-            /// How many arguments it has, with the frame.
+            /// Returns the number of arguments, with the frame.
             pub const fn arguments(self) -> usize {
                 match self {
                     $(Self::$name => $arguments,)*
@@ -88,7 +88,7 @@ helpers! {
 }
 
 impl Helper {
-    /// How many bytes it compares at each edge of a string, if that is what it does.
+    /// Returns the number of bytes that it compares at each edge of a string, if it does.
     pub const fn edge_bytes(self) -> Option<u8> {
         match self {
             Self::StringEdges8 => Some(8),
@@ -99,7 +99,7 @@ impl Helper {
         }
     }
 
-    /// How many bytes it compares with numbers, if that is what it does: 1 to 16.
+    /// Returns the number of bytes that it compares with numbers, if it does: 1 to 16.
     pub const fn compared_bytes(self) -> Option<u8> {
         const BEFORE: u8 = Helper::BytesDiffer1 as u8 - 1;
         match self as u8 {
@@ -124,30 +124,30 @@ impl Helper {
         }
     }
 
-    /// Whether machine code has what it does in the place of its call.
+    /// Returns true if machine code has the helper's work in place of its call.
     pub const fn is_inline(self) -> bool {
         self.edge_bytes().is_some() || self.compared_bytes().is_some()
     }
 
-    /// Whether it goes through all elements of a sequence by itself.
+    /// Returns true if it visits all elements of a sequence by itself.
     pub const fn is_of_elements(self) -> bool {
         matches!(self, Self::Sum | Self::Least | Self::Greatest)
     }
 
-    /// Whether register 1 still has the frame behind its call. The others from 2 to 5 are lost.
+    /// Returns true if register 1 keeps the frame. Registers 2 to 5 are lost.
     pub const fn keeps_frame(self) -> bool {
         self.is_inline()
     }
 }
 
-/// A string or sequence, as a slot has it.
+/// A string or sequence in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// Where it begins, in bytes, of the frame's bytes or of the program's constants.
+    /// The offset in the frame's bytes or in the program's constants.
     pub offset: u32,
-    /// Length in bytes, or number of elements.
+    /// The length in bytes, or the number of elements.
     pub length: u32,
-    /// Whether it is in the constants.
+    /// True for constants.
     pub is_constant: bool,
 }
 
@@ -157,7 +157,7 @@ impl Word {
     /// A filter that comes to it says no.
     pub const ABSENT: u64 = u64::MAX;
 
-    /// From a slot or a register.
+    /// Reads a slot or a register.
     pub const fn from_bits(bits: u64) -> Self {
         let offset = bits as u32;
         Self {
@@ -167,7 +167,7 @@ impl Word {
         }
     }
 
-    /// As a slot has it.
+    /// Returns the value for a slot.
     pub const fn to_bits(self) -> u64 {
         let mark = if self.is_constant { Self::CONSTANT } else { 0 };
         (self.length as u64) << 32 | (self.offset & !Self::CONSTANT | mark) as u64

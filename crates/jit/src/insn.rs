@@ -1,8 +1,4 @@
 //! Instructions of eBPF (RFC 9669, "BPF Instruction Set Architecture"), as far as filters use them.
-//!
-//! ```text
-//! op u8 | dst (bits 0–3), src (bits 4–7) | offset i16 LE | immediate i32 LE
-//! ```
 
 /// Bytes of an instruction; [`LDDW`] takes two.
 pub const INSN_BYTES: usize = 8;
@@ -27,7 +23,7 @@ pub mod class {
     pub const ALU64: u8 = 7;
 }
 
-/// Where arithmetic and jumps take their second operand: bit 3 of the operation.
+/// The second operand of arithmetic and jumps: bit 3 of the operation.
 pub mod source {
     /// The immediate.
     pub const K: u8 = 0;
@@ -59,9 +55,9 @@ pub mod alu {
     pub const MOD: u8 = 0x90;
     /// `dst ^= src`.
     pub const XOR: u8 = 0xa0;
-    /// `dst = src`; extended by its sign from 8, 16 or 32 bits if the offset says so.
+    /// `dst = src`; sign-extended from 8, 16 or 32 bits, by the offset.
     pub const MOV: u8 = 0xb0;
-    /// `dst >>= src`, modulo the width, with its sign.
+    /// `dst >>= src`, modulo the width, with sign extension.
     pub const ARSH: u8 = 0xc0;
     /// Byte order: class ALU to little (source K) or big endian (X), ALU64 swapped in any case;
     /// the immediate is the width in bits.
@@ -74,9 +70,9 @@ pub mod jump {
     pub const JA: u8 = 0x00;
     /// `dst == src`.
     pub const JEQ: u8 = 0x10;
-    /// `dst > src`, without signs.
+    /// `dst > src`, unsigned.
     pub const JGT: u8 = 0x20;
-    /// `dst >= src`, without signs.
+    /// `dst >= src`, unsigned.
     pub const JGE: u8 = 0x30;
     /// `dst & src != 0`.
     pub const JSET: u8 = 0x40;
@@ -86,13 +82,13 @@ pub mod jump {
     pub const JSGT: u8 = 0x60;
     /// `dst >= src`.
     pub const JSGE: u8 = 0x70;
-    /// A helper (source register 0), or a function of the program (1), by the immediate.
+    /// Calls a helper (source register 0), or a function of the program (1), by the immediate.
     pub const CALL: u8 = 0x80;
-    /// The function's end.
+    /// Ends the function.
     pub const EXIT: u8 = 0x90;
-    /// `dst < src`, without signs.
+    /// `dst < src`, unsigned.
     pub const JLT: u8 = 0xa0;
-    /// `dst <= src`, without signs.
+    /// `dst <= src`, unsigned.
     pub const JLE: u8 = 0xb0;
     /// `dst < src`.
     pub const JSLT: u8 = 0xc0;
@@ -116,13 +112,13 @@ pub mod size {
 pub mod mode {
     /// [`super::LDDW`].
     pub const IMM: u8 = 0x00;
-    /// At register and offset.
+    /// At a register plus offset.
     pub const MEM: u8 = 0x60;
-    /// The same, a load extended by its sign.
+    /// At a register plus offset; loads are sign-extended.
     pub const MEMSX: u8 = 0x80;
 }
 
-/// Source register of a call: what the immediate is.
+/// The source register of a call: the meaning of the immediate.
 pub mod call {
     /// A helper's number.
     pub const HELPER: u8 = 0;
@@ -134,7 +130,7 @@ pub mod call {
 /// program: the distance to it, from the next instruction (the kernel's `BPF_PSEUDO_FUNC`).
 pub const LDDW_FUNCTION: u8 = 4;
 
-/// Loads 64 bits: the immediate, and above it that of the second half, whose operation is 0.
+/// Loads 64 bits: the immediate, and as upper half that of the second part, whose operation is 0.
 pub const LDDW: u8 = class::LD | size::DW | mode::IMM;
 /// Ends a function.
 pub const EXIT: u8 = class::JMP | jump::EXIT;
@@ -145,17 +141,17 @@ pub const CALL: u8 = class::JMP | jump::CALL;
 pub const FRAME: u8 = 1;
 /// Register 10: the stack's end.
 pub const STACK_END: u8 = 10;
-/// Registers.
+/// Number of registers.
 pub const REGISTERS: usize = 11;
 
 /// One instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Insn {
-    /// What it does.
+    /// The operation.
     pub op: u8,
-    /// Register that it changes or compares, 0 to 15 (above 10 there is none).
+    /// The register that it changes or compares, 0 to 15 (there are none above 10).
     pub dst: u8,
-    /// Register that it reads, 0 to 15.
+    /// The register that it reads, 0 to 15.
     pub src: u8,
     /// Distance of jumps, in instructions from the next; offset of loads and stores, in bytes.
     pub offset: i16,
@@ -164,7 +160,7 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// From its bytes.
+    /// Decodes an instruction.
     pub const fn decode(bytes: [u8; INSN_BYTES]) -> Self {
         let [op, registers, low, high, a, b, c, d] = bytes;
         Self {
@@ -176,14 +172,14 @@ impl Insn {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the instruction.
     pub const fn encode(self) -> [u8; INSN_BYTES] {
         let [low, high] = self.offset.to_le_bytes();
         let [a, b, c, d] = self.immediate.to_le_bytes();
         [self.op, self.dst & 15 | self.src << 4, low, high, a, b, c, d]
     }
 
-    /// Its class.
+    /// Returns the class.
     pub const fn class(self) -> u8 {
         self.op & 7
     }

@@ -1,12 +1,4 @@
-//! The interpreter: where no machine code is to be had, and what machine code is held against.
-//!
-//! No unsafe code: pointers are numbers that only this file understands, and each access is looked
-//! at again, although the verifier has done so. What helpers do is not said twice: they are the
-//! same functions that machine code calls.
-//!
-//! It is quick because nothing is decided twice about an instruction: its operation is looked at
-//! once, in one jump, behind which there is a copy of [`step`](Machine::step) for this operation
-//! alone. What programs seldom do is a call away from there.
+//! The interpreter, used where machine code is not available, and the reference for machine code.
 
 use core::fmt;
 use core::ops::Range;
@@ -20,34 +12,34 @@ use crate::insn::{
 use crate::verify::{Function, Verified, jump_distance, size_bytes, target};
 use crate::{DEPTH_MAX, STACK_BYTES};
 
-/// Where the frame is.
+/// The address of the frame.
 const FRAME_ADDRESS: u64 = 1 << 28;
-/// Where the stack ends.
+/// The address of the stack's end.
 const STACK_ADDRESS: u64 = 2 << 28;
-/// Where functions are: so many instructions behind this.
+/// The address of functions; the offset is the instruction's index.
 const FUNCTION_ADDRESS: u64 = 3 << 28;
 
 /// Loads a slot.
 const LOAD: u8 = class::LDX | mode::MEM | size::DW;
-/// Loads half of one: a string's length, or where it is.
+/// Loads half a slot: a string's length or offset.
 const LOAD_HALF: u8 = class::LDX | mode::MEM | size::W;
 
-/// What a program came to.
+/// The outcome of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its answer: not zero records.
+    /// The result; not zero passes the event.
     pub answer: u64,
-    /// Instructions that were carried out.
+    /// Executed instructions.
     pub steps: u64,
 }
 
-/// What a verified program does not do. If it happens, verifier or interpreter are wrong; the event
-/// is not recorded then.
+/// A fault that a verified program cannot have. It would be an error of verifier or interpreter;
+/// the event is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// There is no program, or the frame has fewer slots than the program was verified for.
     NotReady,
-    /// This instruction of the program is none, or goes where nothing is.
+    /// This instruction is invalid, or leads outside.
     At(usize),
 }
 
@@ -90,27 +82,27 @@ pub fn run(programs: &[Verified<'_>], frame: &Frame<'_>) -> Result<Outcome, Faul
     }
 }
 
-/// How a function ends.
+/// The end of a function.
 enum End {
     Answer(u64),
-    /// With another program.
+    /// A tail call of another program.
     Tail(usize),
 }
 
-/// One program at work.
+/// The execution of a program.
 struct Machine<'a, 'p> {
     verified: &'a Verified<'p>,
     frame: &'a Frame<'a>,
-    /// Those of the frame.
+    /// The frame's slots.
     slots: &'a [u64],
     programs: usize,
     number: usize,
-    /// [`STACK_BYTES`], or nothing for a program that has no stack.
+    /// [`STACK_BYTES`], or nothing for a program without stack.
     stack: &'a mut [u8],
     steps: &'a mut u64,
 }
 
-/// More than there are: any number of four bits is one of these, without a look.
+/// Registers, more than exist: a number of four bits needs no check.
 struct Registers([u64; 16]);
 
 impl Registers {
@@ -131,20 +123,20 @@ impl Registers {
     }
 }
 
-/// What is left of a function's instructions. It only gets shorter: that is why functions end.
+/// The rest of a function's instructions. It only gets shorter, so functions end.
 type Code<'a> = &'a [[u8; INSN_BYTES]];
 
-/// A function at work.
+/// The execution of a function.
 struct Call<'a> {
     function: &'a Function,
     registers: Registers,
     depth: usize,
-    /// Instructions that were passed over, and second halves: where neither is, nothing is counted.
+    /// Skipped instructions and second halves. Without them, no counting is needed.
     skipped: usize,
 }
 
 impl<'a> Call<'a> {
-    /// That of a function whose stack ends at `stack_end`, with what it is given.
+    /// Creates the call of a function whose stack ends at `stack_end`, with its arguments.
     #[inline(always)]
     fn new(function: &'a Function, arguments: [u64; 5], stack_end: u64, depth: usize) -> Self {
         let [a, b, c, d, e] = arguments;
@@ -152,19 +144,19 @@ impl<'a> Call<'a> {
         Self { function, registers: Registers(registers), depth, skipped: 0 }
     }
 
-    /// How many instructions were carried out, the one before `code` being the last.
+    /// Returns the number of executed instructions, with the last one before `code`.
     fn steps(&self, code: Code<'_>) -> u64 {
         let passed = self.function.range().len().wrapping_sub(code.len());
         passed.wrapping_sub(self.skipped) as u64
     }
 
-    /// The index of the instruction before `code`.
+    /// Returns the index of the instruction before `code`.
     #[inline(always)]
     fn index(&self, code: Code<'_>) -> usize {
         usize::from(self.function.end).wrapping_sub(code.len() + 1)
     }
 
-    /// The place in the stack of what is at an address, if that is the function's own.
+    /// Returns the stack range of an address, if it is the function's own.
     fn stack(&self, address: u64, size: usize) -> Option<Range<usize>> {
         let end = self.registers.get(STACK_END);
         let below = usize::try_from(end.checked_sub(address)?).ok()?;
@@ -211,7 +203,7 @@ macro_rules! carry_out {
     };
 }
 
-/// What a load makes of what it has found.
+/// Converts a loaded value.
 #[inline(always)]
 fn loaded(insn: Insn, value: u64) -> u64 {
     let is_signed = insn.op & 0xe0 == mode::MEMSX;
@@ -225,7 +217,7 @@ impl<'a> Machine<'a, '_> {
         self.function(&mut Call::new(first, [FRAME_ADDRESS, 0, 0, 0, 0], STACK_ADDRESS, 1))
     }
 
-    /// The same, for a program that has a stack. Apart: others have no memory for one.
+    /// Runs the first function of a program with a stack. Others need no memory for one.
     #[inline(never)]
     fn begin_with_stack(self) -> Result<End, Fault> {
         let mut stack = [0; STACK_BYTES];
@@ -329,7 +321,7 @@ impl<'a> Machine<'a, '_> {
             class::JMP | class::JMP32 => {
                 let operand = registers.operand(insn);
                 if alu::is_taken(insn, registers.get(insn.dst), operand)? {
-                    // Never backward, whatever the verifier has let pass.
+                    // Never backward, whatever the verifier has accepted.
                     let distance = usize::try_from(jump_distance(insn)).ok()?;
                     *code = code.get(distance..)?;
                     call.skipped += distance;
@@ -340,12 +332,12 @@ impl<'a> Machine<'a, '_> {
         Some(())
     }
 
-    /// What is at an address, if that is within the frame's slots and a multiple of its size.
+    /// Loads a value from the frame's slots, if the address is within them and aligned.
     #[inline(always)]
     fn slot(&self, address: u64, size: u8) -> Option<u64> {
         let offset = address.wrapping_sub(FRAME_ADDRESS);
         if size == 8 {
-            // One look for both: what is no multiple of 8 becomes far too much.
+            // One check for both: an unaligned offset becomes far too large.
             return self.slots.get(usize::try_from(offset.rotate_right(3)).ok()?).copied();
         }
         let slot = self.slots.get(usize::try_from(offset / 8).ok()?)?;
@@ -354,7 +346,7 @@ impl<'a> Machine<'a, '_> {
         offset.is_multiple_of(size.into()).then_some(value & mask)
     }
 
-    /// Carries out a load from the stack.
+    /// Loads a value from the stack.
     #[inline(never)]
     fn load(&self, call: &mut Call<'_>, bytes: &[u8; INSN_BYTES]) -> Option<()> {
         let insn = Insn::decode(*bytes);
@@ -367,7 +359,7 @@ impl<'a> Machine<'a, '_> {
         Some(())
     }
 
-    /// Changes what is at an address in the stack.
+    /// Changes a value on the stack.
     #[inline(never)]
     fn store(&mut self, call: &Call<'_>, address: u64, size: u8, value: u64) -> Option<()> {
         let size = usize::from(size);
@@ -376,7 +368,7 @@ impl<'a> Machine<'a, '_> {
         Some(())
     }
 
-    /// Calls a helper or a function; the program that goes on in this one's place, if there is one.
+    /// Calls a helper or a function; returns the program of a tail call, if there is one.
     #[inline(never)]
     fn call(&mut self, index: usize, call: &mut Call<'_>) -> Result<Option<usize>, Fault> {
         let insn = self.verified.program.insn(index);
@@ -403,14 +395,14 @@ impl<'a> Machine<'a, '_> {
                 }
             }
         };
-        // What calls lose is not left for anybody to find.
+        // Registers that calls lose are cleared.
         let lost = if keeps_frame { 2..=5 } else { 1..=5 };
         call.registers.0[lost].fill(0);
         call.registers.set(0, answer);
         Ok(None)
     }
 
-    /// Runs the function that begins at `start`, below the stack of who calls it.
+    /// Runs the function that begins at `start`, below the caller's stack.
     fn enter(
         &mut self,
         start: usize,

@@ -27,28 +27,28 @@ pub mod x86;
 
 /// Most instructions of a program.
 pub const INSTRUCTIONS_MAX: usize = 4096;
-/// Most needs of a filter: slots of its frame.
+/// Most needs of a filter, which are slots of its frame.
 pub const SLOTS_MAX: usize = 64;
 /// Most cells of state.
 pub const CELLS_MAX: usize = 64;
 /// Most functions of a program.
 pub const FUNCTIONS_MAX: usize = 32;
-/// Bytes of stack that a program has, with all functions that it calls.
+/// Size of the stack of a program and all functions that it calls.
 pub const STACK_BYTES: usize = 512;
-/// Most functions that have been called and not come back, the program itself included.
+/// Most nested function calls, with the program itself.
 pub const DEPTH_MAX: usize = 8;
-/// Most elements that a helper goes through.
+/// Most elements that a helper visits.
 pub const ELEMENTS_MAX: usize = 4096;
-/// Most steps of a program, where no other limit is given.
+/// Most steps of a program without another limit.
 pub const STEPS_MAX: u64 = 1_000_000;
 
-/// What a filter takes a field or a context for. Values are part of the contract.
+/// The kind of a field or context in a filter. Values are part of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// An integer, extended to 64 bits by its sign.
+    /// A signed integer, sign-extended to 64 bits.
     Signed = 1,
-    /// An integer without a sign, or a Boolean.
+    /// An unsigned integer, or a Boolean.
     Unsigned = 2,
     /// Bits of an `f64`.
     Float = 3,
@@ -59,11 +59,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of their codes.
+    /// All kinds, in the order of their codes.
     pub const ALL: [Self; 5] =
         [Self::Signed, Self::Unsigned, Self::Float, Self::String, Self::Sequence];
 
-    /// Its name, for people and in C headers.
+    /// Returns the name for users and C headers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Signed => "signed",
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// The kind with this code, if there is one.
+    /// Returns the kind with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Signed,

@@ -1,27 +1,27 @@
-//! What an alternative's bytecode relies on besides the kinds of what it needs: which labels an
-//! enumeration has, what a sequence's elements are, whether an integer has less than 64 bits or
-//! all of them, whether what has elements has as many each time.
+//! Requirements of an alternative's bytecode besides the kinds of its needs: the labels of an
+//! enumeration, the element type of a sequence, the width of an integer, and whether a value is an
+//! element of an array.
 //!
 //! ```text
 //! meanings := "twm" version u8 (1) | zeros u32 | record*
 //! record   := alternative u8 | need u8 | flags u8 | scalar u8 (0: any) | hash of labels u32
-//! flags    := 1: of less than 64 bits | 2: with these labels | 4: as no event has it
-//!           | 8: of 64 bits | 16: an element of an array
+//! flags    := 1: fewer than 64 bits | 2: with these labels | 4: met by no event
+//!           | 8: 64 bits | 16: an element of an array
 //! ```
 //!
-//! A need without a record may mean anything of its kind; one with several means one of them. In a
-//! block, meanings are an entry of their own, without rules, behind the filter's: so who does not
-//! know of them passes over them, as something that is about no event. They are looked at where an
-//! event's plan is made, never where it is asked.
+//! A need without a record may have any meaning of its kind; one with several has one of them. In a
+//! block, meanings are an entry of their own, without rules, after the filter's: an agent that
+//! does not know meanings skips it, because it selects no event. The agent reads meanings when it
+//! makes an event's plan, never when it runs the filter.
 
 use trackway_schema::{FieldView, FieldViews, Scalar, Shape};
 
 use crate::framer::split_index;
 use crate::object::Alternative;
 
-/// What meanings begin with.
+/// The beginning of meanings.
 pub const HEAD: [u8; 8] = *b"twm\x01\0\0\0\0";
-/// Bytes of a record.
+/// Size of a record.
 pub const RECORD_BYTES: usize = 8;
 const IS_NARROW: u8 = 1;
 const HAS_LABELS: u8 = 2;
@@ -29,34 +29,34 @@ const IS_NOBODYS: u8 = 4;
 const IS_WIDE: u8 = 8;
 const IS_OF_ARRAY: u8 = 16;
 const FLAGS: u8 = IS_NARROW | HAS_LABELS | IS_NOBODYS | IS_WIDE | IS_OF_ARRAY;
-/// Bits of an integer that is not narrow.
+/// Size of an integer that is not narrow.
 const WIDE_BYTES: usize = 8;
 
-/// What something must be besides its kind.
+/// The requirements on a need besides its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Meaning {
-    /// It has less than 64 bits.
+    /// Fewer than 64 bits.
     pub is_narrow: bool,
-    /// It has 64 bits.
+    /// Exactly 64 bits.
     pub is_wide: bool,
     /// It is an element of an array: a sequence may lack it, and who fills frames asks for it
     /// before all else.
     pub is_of_array: bool,
-    /// What its elements are.
+    /// The type of its elements.
     pub elements: Option<Scalar>,
-    /// Its labels, as [`hash_of_labels`] has them.
+    /// The hash of its labels, by [`hash_of_labels`].
     pub labels: Option<u32>,
-    /// No event has it so: until an alternative is made for those that have it, none is served.
+    /// A requirement that no event meets: no alternative serves such events until one is compiled.
     pub is_nobodys: bool,
 }
 
 impl Meaning {
-    /// Whether it may be anything of its kind.
+    /// Returns true if there are no requirements.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
 
-    /// As a record of this alternative and need.
+    /// Encodes the record of this alternative and need.
     pub fn record(&self, alternative: u8, need: u8) -> [u8; RECORD_BYTES] {
         let flags = [
             (self.is_narrow, IS_NARROW),
@@ -71,7 +71,7 @@ impl Meaning {
         [alternative, need, flags, elements, a, b, c, d]
     }
 
-    /// `None`: it says something that is not known here.
+    /// Decodes requirements; `None`: a part is unknown.
     fn read([flags, scalar, labels @ ..]: [u8; 6]) -> Option<Self> {
         let elements = match scalar {
             0 => None,
@@ -118,7 +118,7 @@ pub struct Meanings<'a> {
 }
 
 impl<'a> Meanings<'a> {
-    /// The meanings of these bytes; `None`: they are none that are known here.
+    /// Decodes meanings; `None`: the format is unknown.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let records = bytes.strip_prefix(&HEAD)?;
         let (whole, rest) = records.as_chunks::<RECORD_BYTES>();
@@ -127,8 +127,7 @@ impl<'a> Meanings<'a> {
         (rest.is_empty() && whole.iter().all(is_known)).then_some(Self { records })
     }
 
-    /// Whether the event with these fields, which has what an alternative (of this number) needs,
-    /// has it in one of the meanings that the alternative is for.
+    /// Returns true if an event, whose fields meet an alternative's needs, also meets its meanings.
     pub fn are_of(
         &self,
         fields: &FieldViews<'_>,
@@ -142,7 +141,7 @@ impl<'a> Meanings<'a> {
         alternative.needs().zip(0..).all(|(need, at)| self.is_met(fields, number, need.path, at))
     }
 
-    /// The meanings that a need of an alternative may have; none: any of its kind.
+    /// Returns the possible meanings of a need; none: any of its kind.
     pub fn of(&self, alternative: usize, need: usize) -> impl Iterator<Item = Meaning> + 'a {
         let (records, _) = self.records.as_chunks::<RECORD_BYTES>();
         records

@@ -11,24 +11,24 @@ use crate::program::Program;
 use crate::{CELLS_MAX, Kind, SLOTS_MAX};
 
 const MAGIC: [u8; 3] = *b"twf";
-/// The version that is written where kinds tell alternatives apart.
+/// The version of objects whose alternatives differ in kinds.
 pub const VERSION: u8 = 1;
-/// The version of an object some alternatives of which only their meanings tell apart
-/// ([`crate::meaning`]): who does not know of those must not take the first that has the kinds.
+/// The version of objects with alternatives that differ only in meanings ([`crate::meaning`]): a
+/// reader without meanings must not take the first one with matching kinds.
 pub const VERSION_OF_MEANINGS: u8 = 2;
-/// Programs begin at multiples of this, counted from the object's beginning.
+/// The alignment of programs, from the object's beginning.
 const ALIGNMENT: usize = 8;
 
-/// What a filter needs of an event: a field or a context.
+/// A field or context that a filter reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need<'a> {
-    /// What it is taken for.
+    /// The kind that the filter expects.
     pub kind: Kind,
-    /// Its name, with those of the structures that it is in.
+    /// The name, with those of the structures around it.
     pub path: &'a str,
 }
 
-/// An object whose bytes have been gone through.
+/// An object whose bytes are checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'a> {
     bytes: &'a [u8],
@@ -36,7 +36,7 @@ pub struct Object<'a> {
     cells: u8,
 }
 
-/// The expression for one combination of kinds.
+/// The filter for one combination of kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct Alternative<'a> {
     needs: Cursor<'a>,
@@ -46,12 +46,12 @@ pub struct Alternative<'a> {
     programs_count: u8,
 }
 
-/// Why bytes are no object.
+/// The error that bytes are no object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Where, in bytes from the beginning.
+    /// The offset of the problem.
     pub offset: usize,
-    /// What is wrong there.
+    /// The problem.
     pub reason: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// A place in bytes, from which things are taken.
+/// A cursor in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Cursor<'a> {
     bytes: &'a [u8],
@@ -167,12 +167,12 @@ impl<'a> Object<'a> {
         Ok(Self { bytes, alternatives, cells })
     }
 
-    /// How many cells of state its programs share.
+    /// Returns the number of cells of state that its programs share.
     pub fn cells(&self) -> usize {
         self.cells.into()
     }
 
-    /// Its alternatives; the first whose needs an event has is its filter.
+    /// Returns the alternatives; the first whose needs an event meets is its filter.
     pub fn alternatives(&self) -> impl Iterator<Item = Alternative<'a>> {
         let mut cursor = Cursor { bytes: self.bytes, at: MAGIC.len() + 3 };
         (0..self.alternatives).map_while(move |_| cursor.alternative().ok())
@@ -180,35 +180,35 @@ impl<'a> Object<'a> {
 }
 
 impl<'a> Alternative<'a> {
-    /// What it needs, in the order of the frame's slots; [`SLOTS_MAX`] at most.
+    /// Returns the needs, in the order of the frame's slots; [`SLOTS_MAX`] at most.
     pub fn needs(&self) -> impl Iterator<Item = Need<'a>> + use<'a> {
         let mut cursor = self.needs;
         (0..self.needs_count).map_while(move |_| cursor.need().ok())
     }
 
-    /// How many needs it has.
+    /// Returns the number of needs.
     pub fn needs_count(&self) -> usize {
         self.needs_count.into()
     }
 
-    /// Strings and patterns that its programs speak of.
+    /// Returns the strings and patterns that its programs refer to.
     pub fn constants(&self) -> &'a [u8] {
         self.constants
     }
 
-    /// Its programs; the first is the entry.
+    /// Returns the programs; the first is the entry.
     pub fn programs(&self) -> impl Iterator<Item = Program<'a>> + use<'a> {
         let mut cursor = self.programs;
         (0..self.programs_count).map_while(move |_| cursor.program().ok())
     }
 
-    /// How many programs it has.
+    /// Returns the number of programs.
     pub fn programs_count(&self) -> usize {
         self.programs_count.into()
     }
 }
 
-/// An alternative that is to be encoded.
+/// An alternative to encode.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a> {
     /// See [`Alternative::needs`].
@@ -219,12 +219,12 @@ pub struct Parts<'a> {
     pub programs: &'a [&'a [Insn]],
 }
 
-/// Why an object was not encoded.
+/// The reason why an object was not encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncodeError {
     /// The buffer is too small.
     NoRoom,
-    /// It would be none: there is none of something, or too much of it.
+    /// The result would be invalid: something is missing, or there is too much of it.
     Unfit(DecodeError),
 }
 
@@ -253,7 +253,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A count or a size, as the smaller type that has its place in the bytes.
+    /// Converts a count or a size to the smaller type that the format has.
     fn narrow<T: TryFrom<usize>>(&self, count: usize) -> Result<T, EncodeError> {
         let error = DecodeError { offset: self.at, reason: "more than can be counted" };
         T::try_from(count).map_err(|_| EncodeError::Unfit(error))

@@ -1,17 +1,16 @@
-//! A program's instructions, as bytes that are borrowed: nothing is copied, and nothing must be
-//! aligned.
+//! A program's instructions, as borrowed bytes of any alignment.
 
 use crate::INSTRUCTIONS_MAX;
 use crate::insn::{INSN_BYTES, Insn, LDDW};
 
-/// A program: 1 to [`INSTRUCTIONS_MAX`] instructions, of which nothing else is known.
+/// A program of 1 to [`INSTRUCTIONS_MAX`] instructions, unverified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Program<'a> {
-    /// The program of these bytes; `None` if that many are none.
+    /// Returns the program of these bytes; `None`: their number is wrong.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         let whole = bytes.len().is_multiple_of(INSN_BYTES);
         if whole && !bytes.is_empty() && bytes.len() / INSN_BYTES <= INSTRUCTIONS_MAX {
@@ -21,36 +20,36 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// How many instructions it has; [`LDDW`] counts as two.
+    /// Returns the number of instructions; [`LDDW`] counts as two.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub const fn len(self) -> usize {
         self.bytes.len() / INSN_BYTES
     }
 
-    /// The instruction with this index; beyond the end one whose operation is none.
+    /// Returns the instruction with this index; beyond the end, one with an invalid operation.
     pub fn insn(self, index: usize) -> Insn {
         let bytes = self.bytes.get(index.saturating_mul(INSN_BYTES)..);
         bytes.and_then(|bytes| bytes.first_chunk()).map_or(Insn::default(), |b| Insn::decode(*b))
     }
 
-    /// What the instruction with this index loads, if it is an [`LDDW`] of a number.
+    /// Returns the number that the instruction with this index loads, if it is an [`LDDW`].
     pub fn wide(self, index: usize) -> u64 {
         let low = self.insn(index).immediate as u32;
         let high = self.insn(index + 1).immediate as u32;
         u64::from(high) << 32 | u64::from(low)
     }
 
-    /// Its instructions, each as its bytes; the second halves of [`LDDW`] are among them.
+    /// Returns the instructions as bytes, with second halves of [`LDDW`].
     pub const fn code(self) -> &'a [[u8; INSN_BYTES]] {
         self.bytes.as_chunks().0
     }
 
-    /// Its bytes.
+    /// Returns all bytes.
     pub const fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Its instructions with their indexes, the second halves of [`LDDW`] left out.
+    /// Returns the instructions with their indexes, without second halves of [`LDDW`].
     pub fn insns(self) -> impl Iterator<Item = (usize, Insn)> + 'a {
         let mut next = 0;
         core::iter::from_fn(move || {
@@ -63,7 +62,7 @@ impl<'a> Program<'a> {
 }
 
 impl Insn {
-    /// How many instructions it counts as: 2 for [`LDDW`], else 1.
+    /// Returns 2 for [`LDDW`], else 1.
     pub const fn width(self) -> usize {
         if self.op == LDDW { 2 } else { 1 }
     }

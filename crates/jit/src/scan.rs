@@ -5,7 +5,7 @@ use crate::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, source};
 use crate::program::Program;
 use crate::verify::{Marks, jump_target};
 
-/// What was put into a register.
+/// The known contents of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// A constant.
@@ -14,7 +14,7 @@ pub enum Known {
     Function(usize),
 }
 
-/// A program, and where its jumps lead.
+/// A program with the targets of its jumps.
 #[derive(Debug)]
 pub struct Scan<'p> {
     program: Program<'p>,
@@ -22,7 +22,7 @@ pub struct Scan<'p> {
 }
 
 impl<'p> Scan<'p> {
-    /// Goes through a program once.
+    /// Scans a program once.
     pub fn new(program: Program<'p>) -> Self {
         let mut targets = Marks::NONE;
         for (at, insn) in program.insns() {
@@ -34,8 +34,8 @@ impl<'p> Scan<'p> {
         Self { program, targets }
     }
 
-    /// What is in `register` before the instruction at `at`, if that is known: by what was written
-    /// since the last place that could be reached from elsewhere.
+    /// Returns the contents of `register` before the instruction at `at`, if instructions since the
+    /// last jump target determine them.
     pub fn known(&self, at: usize, register: u8) -> Option<Known> {
         for before in (0..at).rev() {
             if self.targets.has(before + 1) {
@@ -43,9 +43,10 @@ impl<'p> Scan<'p> {
             }
             let insn = self.program.insn(before);
             match insn.class() {
-                // Calls lose the registers of arguments; behind others, not all paths come here.
+                // Calls change the registers of arguments; after other jumps, not all paths arrive
+                // here.
                 class::JMP | class::JMP32 => return None,
-                // The second half of a load of 64 bits changes nothing by itself.
+                // The second half of a wide load changes nothing by itself.
                 class::LD if insn.op != LDDW => {}
                 class::LD | class::LDX | class::ALU | class::ALU64 if insn.dst == register => {
                     return value(before, insn);
@@ -88,7 +89,7 @@ mod tests {
         Insn { op: class::JMP | jump::JA, offset, ..Insn::default() }
     }
 
-    /// What is known of register 2 before the last instruction.
+    /// Returns the known contents of register 2 before the last instruction.
     fn last(insns: &[Insn]) -> Option<Known> {
         let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
         let program = Program::new(&bytes).expect("a program");
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(last(&[mov(2, 3), copied, CALLED]), None);
         let wide = Insn { op: LDDW, dst: 2, ..Insn::default() };
         assert_eq!(last(&[mov(2, 3), wide, Insn::default(), CALLED]), None);
-        // Two ways lead to the call.
+        // Two paths lead to the call.
         assert_eq!(last(&[goto(1), mov(2, 3), CALLED]), None);
     }
 }

@@ -1,11 +1,5 @@
-//! The verifier: programs that it accepts end inside their bounds, whatever the frame holds.
-//!
-//! Every jump and every call goes forward. So one pass in the order of instructions meets each of
-//! them after all that can come before it, and nothing is gone through twice: what is known where
-//! paths meet is what all of them know ([`State`]), and functions, whose callers stand before
-//! them, begin with what all calls give them. The idea is the kernel's. That no instruction is
-//! looked at twice, and that memory is needed only for jumps that are open at the same time, is
-//! what the absence of loops buys. The rules: docs/design/0008-filters.md.
+//! The verifier: a program that it accepts ends, and stays within its bounds, whatever the frame
+//! has.
 
 mod form;
 mod functions;
@@ -23,31 +17,30 @@ use crate::helper::Helper;
 use crate::program::Program;
 use crate::{SLOTS_MAX, STEPS_MAX};
 
-/// States that are memory enough for any filter that people write; what needs more is rejected
-/// where it is linked.
+/// Enough states for filters that users write; the agent rejects filters that need more.
 pub const VERIFIER_STATES: usize = 128;
 
-/// What a program is held against.
+/// The bounds of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Slots of its frame; [`SLOTS_MAX`] at most, more are taken for that many.
+    /// Slots of its frame, at most [`SLOTS_MAX`].
     pub slots: usize,
-    /// Its own place among the programs of its alternative: `tail_call` goes to later ones only.
+    /// Its index in its alternative: `tail_call` goes to later programs only.
     pub number: u8,
     /// Most steps.
     pub steps_max: u64,
 }
 
 impl Rules {
-    /// Those of an alternative's entry with this many needs.
+    /// Returns the bounds of the entry of an alternative with this many needs.
     pub const fn new(slots: usize) -> Self {
         let slots = if slots < SLOTS_MAX { slots } else { SLOTS_MAX };
         Self { slots, number: 0, steps_max: STEPS_MAX }
     }
 }
 
-/// A program that keeps the rules. Only [`verify`] makes one, and the bytes cannot change as long
-/// as it lives: whoever has one need not look again.
+/// A verified program. Only [`verify`] creates it, and its bytes are borrowed, so they cannot
+/// change.
 #[derive(Debug, Clone, Copy)]
 pub struct Verified<'p> {
     pub(crate) program: Program<'p>,
@@ -56,43 +49,43 @@ pub struct Verified<'p> {
     pub(crate) rules: Rules,
 }
 
-/// What the verifier has learned of a program.
+/// The verifier's findings about a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Most bytes of stack that are used at once.
+    /// Most bytes of stack in use at once.
     pub stack_bytes: usize,
-    /// Bit n: slot n of the frame is read.
+    /// Bit n: the program reads slot n of the frame.
     pub slots_read: u64,
-    /// Bit n: the helper with number n is called.
+    /// Bit n: the program calls the helper with number n.
     pub helpers: u64,
-    /// Most steps that it takes.
+    /// Most steps.
     pub steps: u64,
 }
 
 impl Summary {
-    /// Whether it calls this helper.
+    /// Returns true if the program calls this helper.
     pub const fn calls(&self, helper: Helper) -> bool {
         self.helpers & 1 << helper as u64 != 0
     }
 }
 
 impl<'p> Verified<'p> {
-    /// The program.
+    /// Returns the program.
     pub const fn program(&self) -> Program<'p> {
         self.program
     }
 
-    /// Its functions, in order; the first is where it begins.
+    /// Returns the functions, in order; the first is the entry.
     pub fn functions(&self) -> &[Function] {
         self.functions.all()
     }
 
-    /// What was learned of it.
+    /// Returns the findings.
     pub const fn summary(&self) -> Summary {
         self.summary
     }
 
-    /// What it was held against.
+    /// Returns the bounds.
     pub const fn rules(&self) -> Rules {
         self.rules
     }

@@ -1,29 +1,29 @@
-//! What either kind of program costs, measured: figures for docs/design/0011. As root:
-//! `cargo run --release -p trackway-kernel --example cost`
+//! Measures the cost of both kinds of program: figures for docs/design/0011. As root: `cargo run
+//! --release -p trackway-kernel --example cost`
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
+use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
+use trackway_kernel::bpf_program::attach::{AttachedProgram, LoadedProgram};
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
+use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
+use trackway_kernel::bpf_program::layout::BufferLayout;
+use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::record::arguments::raw_tracepoint;
-use trackway_kernel::record::attach::{Attached, Loaded};
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::Layout;
-use trackway_kernel::record::program::program;
-use trackway_kernel::record::staging::Staged;
 use trackway_testkit::skipped;
 
-/// Times that each way is measured.
+/// Rounds of each variant.
 const ROUNDS: usize = 40;
-/// Events in each.
+/// Events of a measurement.
 const EVENTS: u32 = 1000;
-/// And how often in a row.
+/// Measurements in a row.
 const TURNS: usize = 8;
 
-/// Two threads on one CPU wake one another up: how long a switch takes.
+/// Measures a switch between two threads on one CPU that wake each other.
 fn switches() -> Duration {
     let (mut ping_out, mut ping_in) = std::io::pipe().expect("a pipe");
     let (mut pong_out, mut pong_in) = std::io::pipe().expect("a pipe");
@@ -46,7 +46,7 @@ fn switches() -> Duration {
     took / EVENTS
 }
 
-/// How long a system call takes.
+/// Measures a system call.
 fn calls() -> Duration {
     // SAFETY: it has no arguments.
     let go = || unsafe { libc::syscall(libc::SYS_getppid) };
@@ -64,28 +64,35 @@ struct Way<'c> {
 }
 
 impl Way<'_> {
-    fn attach(&self) -> Attached {
+    fn attach(&self) -> AttachedProgram {
         let attached = match self.raw {
-            Some(id) => Loaded::raw(&self.code, id).expect("it is taken").attach_raw(),
-            None => {
-                Loaded::new(&self.code).expect("it is taken").attach(self.event.id.expect("one"))
-            }
+            Some(id) => LoadedProgram::load_raw(&self.code, id).expect("it is taken").attach_raw(),
+            None => LoadedProgram::load(&self.code)
+                .expect("it is taken")
+                .attach(self.event.id.expect("one")),
         };
         attached.expect("it is attached")
     }
 }
 
 fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
-    let layout = Layout::new(16, 4, 1).expect("a layout");
-    let buffers = Buffers::new(layout, cpus(), true).expect("there was a map already");
-    let code = |staged: &Staged| {
-        program(staged, &layout, (buffers.map_fd(), None), (1, 0)).expect("it fits")
+    let layout = BufferLayout::new(16, 4, 1).expect("a layout");
+    let buffers =
+        Buffers::new(layout, cpus(), BufferMode::Overwrite).expect("there was a map already");
+    let code = |plan: &EventPlan| {
+        generate_program(
+            plan,
+            &layout,
+            ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
+            EventNumber { id: 1, index: 0 },
+        )
+        .expect("it fits")
     };
-    let arguments = Staged::of_arguments(event, btf, 3000).expect("it is in the table");
-    let raw = raw_tracepoint(event, btf);
+    let arguments = EventPlan::from_arguments(event, btf, 3000).expect("it is in the table");
+    let raw = raw_tracepoint_type(event, btf);
     let ways = [
         Way { event, code: code(&arguments), raw },
-        Way { event, code: code(&Staged::new(event, 3000)), raw: None },
+        Way { event, code: code(&EventPlan::from_record(event, 3000)), raw: None },
     ];
     let mut took: [Vec<Duration>; 3] = Default::default();
     let mut ends: [(Duration, Duration); 2] = Default::default();
@@ -128,15 +135,15 @@ fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     says("from the record", record, 1);
 }
 
-/// CPUs that there may be.
+/// Returns the number of possible CPUs.
 fn cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
 }
 
-/// Switches and system calls, recorded by either kind of program, in turns, where nothing else may
-/// run: says what they add.
+/// Measures switches and system calls, recorded by either kind of program, in turns, at a real-time
+/// priority, and prints the added time.
 fn main() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
     let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };

@@ -1,5 +1,5 @@
-//! What it costs to search texts in the kernel, measured: figures for docs/design/0011. As root:
-//! `cargo run --release -p trackway-kernel --example search`
+//! Measures text search in the kernel: figures for docs/design/0011. As root: `cargo run --release
+//! -p trackway-kernel --example search`
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use trackway_filter::layout::{Layout, Member, Type};
 use trackway_jit::helper::Word;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, verify};
-use trackway_kernel::bpf_filter::adapt::adapt;
-use trackway_kernel::bpf_filter::area::Area;
-use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::translate_filter;
 
-/// How often each is asked; the least counts.
+/// Runs of each filter; the least counts.
 const TIMES: usize = 2000;
-/// And loaded.
+/// Loads of each filter.
 const LOADS: usize = 20;
 
 struct Case {
@@ -58,7 +58,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// How long this thread has worked so far.
+/// Returns the CPU time of this thread.
 fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is one.
@@ -67,7 +67,7 @@ fn worked() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long it takes to load, of the thread's time, and to ask.
+/// Measures loading, in CPU time of this thread, and running.
 fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
     let member = |name: &str| Member { name: name.to_owned(), of: Type::String };
     let layout = Layout { fields: vec![member("path"), member("other")], ..Layout::default() };
@@ -78,10 +78,11 @@ fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
     let mut states = vec![State::FREE; program.len() + 1];
     let rules = Rules::new(alternative.needs.len());
     let verified = verify(program, rules, &mut states).expect("verified");
-    let adapted = adapt(&verified, 0, &alternative.constants).expect("the kernel can do it");
+    let translated =
+        translate_filter(&verified, 0, &alternative.constants).expect("the kernel can do it");
     let load = |_| {
         let begin = worked();
-        let loaded = Loaded::new(&adapted).expect("the kernel takes it");
+        let loaded = LoadedFilter::new(&translated).expect("the kernel takes it");
         (worked() - begin, loaded)
     };
     let (took, loaded) = (0..LOADS).map(load).min_by_key(|(took, _)| *took).expect("some");
@@ -98,13 +99,13 @@ fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
         _ => word(case.path.len(), other.len()),
     };
     let slots: Vec<u64> = alternative.needs.iter().map(|need| slot(&need.path)).collect();
-    let mut area = Area::new(&alternative.constants).expect("few constants");
+    let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     area.fill(&slots, &[&case.path[..], &other].concat()).expect("few bytes");
-    loaded.takes(&mut area)?;
+    loaded.passes(&mut area)?;
     let mut least = Duration::MAX;
     for _ in 0..TIMES {
         let begin = Instant::now();
-        loaded.ask_again()?;
+        loaded.run_again()?;
         least = least.min(begin.elapsed());
     }
     Ok((took, least))

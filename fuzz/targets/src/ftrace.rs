@@ -4,12 +4,12 @@ use std::sync::LazyLock;
 
 use trackway_filter::compile::compile;
 use trackway_filter::layout::Layout;
-use trackway_kernel::catalogue::format::{NoNames, parse};
-use trackway_kernel::catalogue::model::{Behind, Event, Phase, Source};
-use trackway_kernel::ftrace::context::{Common, Context};
-use trackway_kernel::ftrace::convert::{Converter, staged};
-use trackway_kernel::ftrace::filter::{Filter, Moment};
-use trackway_kernel::ftrace::page::{PAGE_BYTES_MAX, Page, PageFormat};
+use trackway_kernel::catalogue::format::{EmptyLookup, parse};
+use trackway_kernel::catalogue::model::{Event, Phase, Pointee, Source};
+use trackway_kernel::tracefs::contexts::{CommonLayout, Context};
+use trackway_kernel::tracefs::convert::{Converter, plan_event};
+use trackway_kernel::tracefs::filter::{Filter, Occurrence};
+use trackway_kernel::tracefs::page::{PAGE_BYTES_MAX, Page, PageFormat};
 
 use crate::Bound;
 
@@ -47,7 +47,7 @@ const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3]
 
 /// Its filter.
 fn filter(event: &Event) -> Option<Filter> {
-    let staged = staged(event, PAYLOAD_BYTES_MAX);
+    let staged = plan_event(event, PAYLOAD_BYTES_MAX);
     let layout = Layout::of_event(&staged.description);
     let object = compile(FILTER, &layout).ok()?.into_object().encode().ok()?;
     Filter::new(&object, 0, &staged).ok()?
@@ -59,8 +59,8 @@ static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(converter);
 /// Two events, as formats describe them.
 fn converter() -> Option<Converter> {
     let text = format!("name: made_up\nID: 300\n{COMMON}{FIELDS}");
-    let made_up = parse(&text, &NoNames).ok()?;
-    let common = Common::of(&made_up.common)?;
+    let made_up = parse(&text, &EmptyLookup).ok()?;
+    let common = CommonLayout::find(&made_up.common)?;
     let made_up = Event {
         subsystem: "made".into(),
         name: "up".into(),
@@ -69,10 +69,10 @@ fn converter() -> Option<Converter> {
         fields: made_up.fields,
     };
     let text = format!("name: openat\nID: 782\n{COMMON}{OPENAT}");
-    let mut openat = parse(&text, &NoNames).ok()?;
+    let mut openat = parse(&text, &EmptyLookup).ok()?;
     for (field, argument) in openat.fields.iter_mut().zip(0..) {
         field.argument = Some(argument);
-        field.behind = (argument == 1).then_some(Behind::Text);
+        field.pointee = (argument == 1).then_some(Pointee::Text);
     }
     let openat = Event {
         subsystem: "syscalls".into(),
@@ -84,7 +84,7 @@ fn converter() -> Option<Converter> {
     let filters = vec![filter(&made_up)?];
     let events = [(&made_up, filters), (&openat, Vec::new())];
     let contexts = vec![Context::Tid];
-    Some(Converter::asking(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
+    Some(Converter::with_filters(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
 }
 
 /// Reads what describes a page if it is text, else a page. The work: records.
@@ -97,7 +97,7 @@ pub fn ftrace(bytes: &[u8]) -> u64 {
     }
     let format = PageFormat::parse(HEADER_PAGE, HEADER_EVENT).expect("a format");
     let converter = CONVERTER.as_ref().expect("events");
-    let memory = converter.memory();
+    let memory = converter.new_state();
     let Ok(page) = Page::new(&format, bytes) else { return 0 };
     let (mut records, mut into) = (0, Vec::new());
     for record in page {
@@ -107,8 +107,8 @@ pub fn ftrace(bytes: &[u8]) -> u64 {
         into.clear();
         if let Some(converted) = converter.convert(record.bytes, &mut into) {
             assert!((5..=PAYLOAD_BYTES_MAX as usize + 4).contains(&into.len()));
-            let moment = Moment { cpu: 0, time_ns: record.timestamp };
-            let is_taken = converter.takes(&converted, &into, moment, &memory);
+            let occurrence = Occurrence { cpu: 0, time_ns: record.timestamp };
+            let is_taken = converter.passes(&converted, &into, occurrence, &memory);
             assert!(is_taken || converted.event == 0);
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     fn kept_pages_have_records_that_are_converted() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/ftrace");
         let converter = converter().expect("events");
-        assert!(converter.left_out.is_empty() && converter.descriptions().len() == 2);
+        assert!(converter.missing_events.is_empty() && converter.descriptions().len() == 2);
         let read = |name: &str| std::fs::read(format!("{folder}/{name}")).expect("a page");
         assert!(ftrace(&read("lost")) > 50);
         assert_eq!((ftrace(&read("made-up")), ftrace(&read("nothing"))), (3, 0));

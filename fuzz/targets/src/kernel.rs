@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::format::{Names, parse};
+use trackway_kernel::catalogue::format::{NameLookup, parse};
 use trackway_kernel::catalogue::model::{Meaning, Symbols};
 use trackway_schema::Scalar;
 
@@ -20,7 +20,7 @@ const TYPES_MAX: usize = 64;
 /// Somebody who knows some names.
 struct Few;
 
-impl Names for Few {
+impl NameLookup for Few {
     fn enumerator(&self, name: &str) -> Option<u64> {
         name.len().is_multiple_of(2).then_some(name.len() as u64)
     }
@@ -65,10 +65,10 @@ pub fn btf(bytes: &[u8]) -> u64 {
     let mut values = btf.len() as u64;
     for of in btf.types().take(TYPES_MAX) {
         values += (btf.members(&of).count() + btf.enumerators(&of).count()) as u64;
-        values += (btf.parameters(&of).count() + btf.placed(&of).count()) as u64;
+        values += (btf.parameters(&of).count() + btf.section_variables(&of).count()) as u64;
         let _ = (btf.scalar(of.id), btf.elements(&of), btf.resolve(of.id));
         values += btf.type_text(of.id).len() as u64;
-        let _ = btf.place(of.id, "a.b");
+        let _ = btf.find_member(of.id, "a.b");
         let structure = btf.structure(of.name);
         values += structure.map_or(0, |structure| structure.members.len() as u64);
         assert!(of.name.is_empty() || btf.find(of.class, of.name).is_some(), "{}", of.name);

@@ -74,7 +74,7 @@ impl KernelEvents {
         if refusal.error.is_none() {
             return Finding::missing(fact, "kernel events go by tracefs here, if that is there");
         }
-        if !refusal.is_of_rights() {
+        if !refusal.is_permission_denied() {
             return Finding::missing(fact, "Linux 5.12 or later, with CONFIG_BPF_SYSCALL");
         }
         Finding::missing(
@@ -164,9 +164,9 @@ fn chosen(lockdown: &str) -> Option<String> {
 mod tests {
     use std::io;
 
+    use trackway_kernel::bpf_program::support::Refusal;
     use trackway_kernel::catalogue::error::CatalogueError;
-    use trackway_kernel::ftrace::instance::InstanceError;
-    use trackway_kernel::record::probe::Refusal;
+    use trackway_kernel::tracefs::instance::InstanceError;
 
     use super::super::Verdict;
     use super::*;
@@ -223,7 +223,7 @@ mod tests {
         let within = KernelEvents { is_first_namespace: false, ..events(Ok(())) };
         says(&within.judge_way(), Verdict::Limited, "no command: this is a pid namespace", "host");
         let mut without = events(Ok(()));
-        without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::NoRights));
+        without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::PermissionDenied));
         says(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
         says(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
         says(&events(Ok(())).judge_tracefs(), Verdict::Good, "at /sys/kernel/tracing", "");

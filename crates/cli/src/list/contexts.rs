@@ -7,8 +7,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use trackway_filter::layout::Layout;
-use trackway_kernel::ftrace;
-use trackway_kernel::record::context;
+use trackway_kernel::bpf_program::contexts;
+use trackway_kernel::tracefs;
 use trackway_recorder::parse_contexts;
 use trackway_schema::context::TABLE;
 
@@ -63,17 +63,17 @@ fn of_programs() -> Vec<Context> {
 }
 
 fn of_kernel() -> Vec<Context> {
-    let by_tracefs = |name| Some(ftrace::context::Context::named(name).is_some());
-    let recorded = context::ALL.into_iter().map(|context::Context { name, about, .. }| Context {
+    let by_tracefs = |name| Some(tracefs::contexts::Context::named(name).is_some());
+    let recorded = contexts::ALL.into_iter().map(|contexts::Context { name, about, .. }| Context {
         name,
         about,
         is_recorded: true,
-        is_asked: context::Context::asked().any(|asked| asked.name == name),
+        is_asked: contexts::Context::filterable().any(|asked| asked.name == name),
         by_tracefs: by_tracefs(name),
     });
-    let is_recorded = |name: &str| context::Context::named(name).is_some();
-    let others = context::Context::asked().filter(|asked| !is_recorded(asked.name));
-    let others = others.map(|context::Context { name, .. }| Context {
+    let is_recorded = |name: &str| contexts::Context::named(name).is_some();
+    let others = contexts::Context::filterable().filter(|asked| !is_recorded(asked.name));
+    let others = others.map(|contexts::Context { name, .. }| Context {
         name,
         about: CPU,
         is_recorded: false,
@@ -151,9 +151,9 @@ mod tests {
         let (programs, kernel) = (names(of_programs()), names(of_kernel()));
         let asked = Layout::program_contexts();
         assert!(asked.iter().all(|member| programs.contains(&member.name.as_str())));
-        assert!(context::Context::asked().all(|context| kernel.contains(&context.name)));
-        assert!(context::ALL.iter().all(|context| kernel.contains(&context.name)));
-        let filtered = ftrace::context::Context::ALL;
+        assert!(contexts::Context::filterable().all(|context| kernel.contains(&context.name)));
+        assert!(contexts::ALL.iter().all(|context| kernel.contains(&context.name)));
+        let filtered = tracefs::contexts::Context::ALL;
         assert!(filtered.iter().all(|(name, _)| kernel.contains(name)));
     }
 }

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use trackway_console::message;
+use trackway_kernel::bpf_program::plan::{EventPlan, RegisterLayout};
 use trackway_kernel::catalogue::model::{
-    Argument, Behind, Event, Field, Kind, Length, Meaning, Phase, Returned, Source, Symbol, Symbols,
+    Argument, Event, Field, FieldShape, Length, Meaning, Phase, Pointee, ResultKind, Source,
+    Symbol, Symbols,
 };
 use trackway_kernel::catalogue::select::Selection;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::staging::{Registers, Staged};
 use trackway_schema::Scalar;
 
 use crate::common::events::scalar_name;
@@ -31,18 +32,22 @@ pub(super) fn run(
     let selection = Selection::new(patterns)?;
     let catalogue = Catalogue::open()?;
     // Calls by the numbers of 32 bits are recorded with the others, so they are listed with them.
-    let mut names = catalogue.meant(&selection)?;
+    let mut names = catalogue.selected_names(&selection)?;
     names.sort();
     let found = catalogue.events(&names);
     let text = match format {
         Format::Text => text(&found.events),
-        Format::Json => format!("{}\n", json(&found.events, &found.unread)),
+        Format::Json => format!("{}\n", json(&found.events, &found.unreadable)),
     };
     output.write_all(text.as_bytes())?;
-    for (EventName { subsystem, name }, why) in &found.unread {
+    for (EventName { subsystem, name }, why) in &found.unreadable {
         message!("trackway: {subsystem}:{name}: {why}");
     }
-    Ok(if found.unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::NEGATIVE) })
+    Ok(if found.unreadable.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(crate::NEGATIVE)
+    })
 }
 
 fn text(events: &[Event]) -> String {
@@ -69,15 +74,16 @@ fn text(events: &[Event]) -> String {
 /// What a system call's records have besides, by name: what its pointers lead to.
 fn behind(event: &Event) -> String {
     // Where the arguments are is no matter.
-    let anywhere = Registers {
+    let anywhere = RegisterLayout {
         arguments: [0; 6],
         compat_arguments: [0; 6],
         result: 0,
         number: 0,
-        task: (0, 0),
+        task_tid: 0,
+        task_status: 0,
         guard: None,
     };
-    let staged = Staged::of_call(event, &anywhere, PAYLOAD_BYTES);
+    let staged = EventPlan::from_registers(event, &anywhere, PAYLOAD_BYTES);
     let fields = staged.map(|staged| staged.description.fields).unwrap_or_default();
     let is_own = |name: &str| event.fields.iter().any(|field| field.lttng_name(event) == name);
     let names = fields.into_iter().map(|field| field.name).filter(|name| !is_own(name));
@@ -108,14 +114,16 @@ fn kind(field: &Field) -> String {
         scalar => scalar_name(scalar),
     };
     let kind = match field.kind {
-        Kind::Integer(scalar) => name(scalar).into(),
-        Kind::Array(scalar, count) => format!("{}[{count}]", name(scalar)),
-        Kind::Text(bytes) => format!("char[{bytes}]"),
-        Kind::Bytes(bytes) => format!("byte[{bytes}]"),
-        Kind::Dynamic(scalar, _) | Kind::Trailing(scalar) => format!("{}[]", name(scalar)),
-        Kind::DynamicText(_) | Kind::TrailingText => "str".into(),
-        Kind::Bitmask(_) => "bits".into(),
-        Kind::Operation(_) => name(Scalar::U32).into(),
+        FieldShape::Integer(scalar) => name(scalar).into(),
+        FieldShape::Array(scalar, count) => format!("{}[{count}]", name(scalar)),
+        FieldShape::Text(bytes) => format!("char[{bytes}]"),
+        FieldShape::Bytes(bytes) => format!("byte[{bytes}]"),
+        FieldShape::Dynamic(scalar, _) | FieldShape::Trailing(scalar) => {
+            format!("{}[]", name(scalar))
+        }
+        FieldShape::DynamicText(_) | FieldShape::TrailingText => "str".into(),
+        FieldShape::Bitmask(_) => "bits".into(),
+        FieldShape::RequestFlags(_) => name(Scalar::U32).into(),
     };
     match &field.meaning {
         Meaning::Symbols(symbols) if symbols.choice_mask == 0 => format!("flags {kind}"),
@@ -126,11 +134,11 @@ fn kind(field: &Field) -> String {
 }
 
 fn about(event: &Event, field: &Field) -> String {
-    if let Some(behind) = &field.behind {
+    if let Some(behind) = &field.pointee {
         return format!("to {}", target(event, behind));
     }
     let name = match &field.meaning {
-        Meaning::Symbols(symbols) | Meaning::SymbolsBehind(symbols) => return shown(symbols),
+        Meaning::Symbols(symbols) | Meaning::DependentSymbols(symbols) => return shown(symbols),
         meaning => meaning_name(meaning),
     };
     let is_told_by_type = matches!(field.meaning, Meaning::Plain | Meaning::Hexadecimal);
@@ -157,7 +165,7 @@ const fn meaning_name(meaning: &Meaning) -> &'static str {
         Meaning::Address => "address",
         Meaning::Code => "address of code",
         Meaning::Symbols(_) => "named",
-        Meaning::SymbolsBehind(_) => "named, after the field before",
+        Meaning::DependentSymbols(_) => "named, after the field before",
         Meaning::SignalSet => "set of signals",
         Meaning::WaitStatus => "status of a process",
         Meaning::Handler => "address of a handler",
@@ -174,35 +182,35 @@ const fn meaning_name(meaning: &Meaning) -> &'static str {
         Meaning::Mode => "mode",
         Meaning::Request => "ioctl request",
         Meaning::Result(returned) => match returned {
-            Returned::Nothing => "0 or error",
-            Returned::Number => "number or error",
-            Returned::Bytes => "bytes or error",
-            Returned::Descriptor => "file descriptor or error",
-            Returned::Process => "process or error",
-            Returned::Owner => "user or group",
-            Returned::Address => "address or error",
-            Returned::Never => "does not return",
+            ResultKind::Zero => "0 or error",
+            ResultKind::Number => "number or error",
+            ResultKind::Bytes => "bytes or error",
+            ResultKind::Descriptor => "file descriptor or error",
+            ResultKind::Process => "process or error",
+            ResultKind::Owner => "user or group",
+            ResultKind::Address => "address or error",
+            ResultKind::Never => "does not return",
         },
     }
 }
 
 /// What is behind a pointer.
-fn target(event: &Event, behind: &Behind) -> String {
+fn target(event: &Event, behind: &Pointee) -> String {
     let length = |length: &Length| length_name(event, *length);
     match behind {
-        Behind::Text => "text".into(),
-        Behind::Texts => "texts".into(),
-        Behind::Bytes(bytes) => format!("byte[{}]", length(bytes)),
-        Behind::SocketAddress(bytes) => format!("sockaddr of {} bytes", length(bytes)),
-        Behind::Vectors(count) => format!("iovec[{}]", length(count)),
-        Behind::Message => "msghdr".into(),
-        Behind::Integers(scalar, Length::Fixed(1)) => scalar_name(*scalar).into(),
-        Behind::Integers(scalar, count) => format!("{}[{}]", scalar_name(*scalar), length(count)),
-        Behind::Structures(structure, Length::Fixed(1)) => structure.name.clone(),
-        Behind::Sized(structure, bytes) => {
+        Pointee::Text => "text".into(),
+        Pointee::Texts => "texts".into(),
+        Pointee::Bytes(bytes) => format!("byte[{}]", length(bytes)),
+        Pointee::SocketAddress(bytes) => format!("sockaddr of {} bytes", length(bytes)),
+        Pointee::Vectors(count) => format!("iovec[{}]", length(count)),
+        Pointee::Message => "msghdr".into(),
+        Pointee::Integers(scalar, Length::Fixed(1)) => scalar_name(*scalar).into(),
+        Pointee::Integers(scalar, count) => format!("{}[{}]", scalar_name(*scalar), length(count)),
+        Pointee::Structures(structure, Length::Fixed(1)) => structure.name.clone(),
+        Pointee::SizedStructure(structure, bytes) => {
             format!("{} of {} bytes", structure.name, length(bytes))
         }
-        Behind::Structures(structure, count) => format!("{}[{}]", structure.name, length(count)),
+        Pointee::Structures(structure, count) => format!("{}[{}]", structure.name, length(count)),
     }
 }
 
@@ -216,7 +224,7 @@ fn length_name(event: &Event, length: Length) -> String {
         Length::Fixed(count) => count.to_string(),
         Length::Argument(index) => argument(index),
         Length::Pointed(index) => format!("*{}", argument(index)),
-        Length::Returned(_) => "ret".into(),
+        Length::Result(_) => "ret".into(),
     }
 }
 
@@ -271,7 +279,7 @@ fn field_json(event: &Event, field: &Field) -> Value {
     if let Some(index) = field.argument {
         json["argument"] = index.into();
     }
-    if let Some(behind) = &field.behind {
+    if let Some(behind) = &field.pointee {
         json["points_to"] = target(event, behind).into();
     }
     if let Meaning::Symbols(symbols) = &field.meaning {

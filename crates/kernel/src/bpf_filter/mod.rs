@@ -1,20 +1,20 @@
-//! Filters as the kernel takes them.
+//! Filters in the form that the kernel accepts.
 //!
-//! The kernel's verifier knows no frames and none of our helpers. So a program for it is put
-//! together of three parts ([`adapt`]): a prologue that finds the frame and calls the filter as a
-//! function of the program; the filter itself, in which calls of helpers have become calls of
-//! functions; and those functions, written in BPF (`text`, `search`, `value`, `state`). A frame is
-//! a piece of memory with the layout of [`area`], which here is the only value of a map.
+//! The kernel's verifier has no frames and no Trackway helpers. So a program for the kernel has
+//! three parts ([`translate`]): a prologue that finds the frame and calls the filter as a function;
+//! the filter, with helper calls replaced by function calls; and those functions, written in BPF
+//! (`text`, `search`, `value`, `state`). A frame is memory with the layout of [`scratch`], here the
+//! only value of a map.
 //!
-//! What of a filter the kernel cannot do, [`adapt::Unfit`] names: arithmetic on floats first of
-//! all. docs/design/0008-filters.md, "In the kernel", has the reasons.
+//! [`translate::Unsupported`] names the unsupported part of a filter, above all
+//! arithmetic on floats. docs/design/0008-filters.md, "In the kernel", has the reasons.
 
-pub mod adapt;
-pub mod area;
-pub mod loaded;
+pub(crate) mod helper_cost;
+pub mod loaded_filter;
 pub(crate) mod pattern;
+pub mod scratch;
 mod search;
 pub(crate) mod state;
 mod text;
+pub mod translate;
 mod value;
-pub(crate) mod words;

@@ -1,29 +1,28 @@
-//! Patterns that are known when a program is made, as automata: each byte of the text is one step,
-//! whatever the pattern is.
+//! Automata for patterns that are known when the program is generated: each byte of the text is one
+//! step, whatever the pattern.
 //!
 //! The automaton is the one of Baeza-Yates and Gonnet ("A new approach to text searching", 1992),
-//! in the form of Wu and Manber ("Fast text searching allowing errors", 1992), who have `*` in it:
-//! bit *i* of a number says that the text so far is what the first *i* letters of the pattern match
-//! (here counted from where the last of them is the number's last bit). A byte moves each bit on by
-//! one, where that byte is the next letter ([`Automaton::masks`]), and bits in front of a star stay
-//! as well. So a whole pattern is one pass, and nothing is tried twice.
+//! with `*` as in Wu and Manber ("Fast text searching allowing errors", 1992): bit *i* of a number
+//! means that the first *i* letters of the pattern match the text so far (the last letter has the
+//! highest bit). A byte moves each bit on by one if it is the next letter ([`Automaton::masks`]);
+//! bits before a star stay, too. So a whole pattern is one pass, without backtracking.
 
 use std::collections::BTreeMap;
 
 use trackway_jit::helper::{Helper, Word};
 
-use crate::bpf_filter::words::{Call, Known};
+use crate::bpf_filter::helper_cost::{KnownValue, StringCall};
 
-/// The most letters of a pattern that is an automaton: a bit for each, and one for none.
+/// Most letters of an automaton's pattern: a bit for each, and one for none.
 pub(crate) const LETTERS_MAX: usize = 63;
-/// Bytes of the masks of an automaton.
+/// Size of the masks of an automaton.
 pub(crate) const MASKS_BYTES: usize = 8 * MASKS;
 const MASKS: usize = 256;
 
-/// What a text is held against.
+/// An automaton that matches a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Automaton {
-    /// Bits to begin with. The last bit says that all of the pattern was matched.
+    /// The initial bits. The last bit means that the pattern matches.
     begin: u64,
     /// Bits that stay.
     stay: u64,
@@ -31,10 +30,10 @@ struct Automaton {
     masks: [u64; MASKS],
 }
 
-/// Where the automaton of a call is.
+/// The automaton of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Of its masks, in bytes.
+pub(crate) struct CallAutomaton {
+    /// The offset of its masks.
     pub(crate) offset: i32,
     pub(crate) begin: u64,
     pub(crate) stay: u64,
@@ -44,27 +43,27 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Automata {
     /// By the instruction of the call.
-    pub(crate) places: BTreeMap<usize, Place>,
-    /// Bytes of the masks of all of them.
+    pub(crate) by_call: BTreeMap<usize, CallAutomaton>,
+    /// Size of all masks.
     pub(crate) masks_bytes: usize,
 }
 
-/// A pattern's letters, and whether a star stands in front of each, and behind the last.
+/// A pattern's letters, and flags of stars before each letter and after the last.
 struct Letters {
     letters: Vec<u8>,
     stars: Vec<bool>,
 }
 
 impl Letters {
-    /// Those of what is to be anywhere in a text.
-    fn of_part(part: &[u8]) -> Self {
+    /// Parses a part that may be anywhere in a text.
+    fn parse_part(part: &[u8]) -> Self {
         let mut stars = vec![false; part.len() + 1];
         (stars[0], stars[part.len()]) = (true, true);
         Self { letters: part.to_vec(), stars }
     }
 
-    /// Those of a pattern: `*` is a star, `\` takes the next byte as it is, and itself at the end.
-    fn of_pattern(pattern: &[u8]) -> Self {
+    /// Parses a pattern: `*` is a star, `\` quotes the next byte, or itself at the end.
+    fn parse_pattern(pattern: &[u8]) -> Self {
         let (mut letters, mut stars) = (Vec::new(), vec![false]);
         let mut bytes = pattern.iter();
         while let Some(&byte) = bytes.next() {
@@ -79,8 +78,8 @@ impl Letters {
         Self { letters, stars }
     }
 
-    /// `None`: there are too many.
-    fn automaton(&self) -> Option<Automaton> {
+    /// Builds the automaton; `None`: there are too many letters.
+    fn build_automaton(&self) -> Option<Automaton> {
         let first = LETTERS_MAX.checked_sub(self.letters.len())?;
         let stars = (first..).zip(&self.stars).filter(|(_, is_there)| **is_there);
         let stay = stars.fold(0, |bits, (at, _)| bits | 1 << at);
@@ -92,34 +91,37 @@ impl Letters {
     }
 }
 
-/// The automaton of a call, if it has one.
-fn automaton(call: &Call, constants: &[u8]) -> Option<Automaton> {
-    let Known::Constant(bits) = call.other else { return None };
+/// Returns the automaton of a call, if it has one.
+fn automaton_of_call(call: &StringCall, constants: &[u8]) -> Option<Automaton> {
+    let KnownValue::Constant(bits) = call.other else { return None };
     let word = Word::from_bits(bits);
     if !word.is_constant {
         return None;
     }
-    // What makes no sense is empty.
+    // An invalid word is an empty pattern.
     let (offset, length) = (word.offset as usize, word.length as usize);
     let pattern = constants.get(offset..).and_then(|rest| rest.get(..length)).unwrap_or(&[]);
     match call.helper {
-        Helper::StringContains => Letters::of_part(pattern).automaton(),
-        Helper::StringMatches => Letters::of_pattern(pattern).automaton(),
+        Helper::StringContains => Letters::parse_part(pattern).build_automaton(),
+        Helper::StringMatches => Letters::parse_pattern(pattern).build_automaton(),
         _ => None,
     }
 }
 
 impl Automata {
-    /// Those of these calls, in a program with these constants; and the masks of all of them,
-    /// [`MASKS_BYTES`] each: as many as a power of two, or none.
-    pub(crate) fn of(calls: &[Call], constants: &[u8]) -> (Self, Vec<u8>) {
+    /// Builds the automata of these calls and their masks, of [`MASKS_BYTES`] each. The number of
+    /// masks is a power of two, or zero.
+    pub(crate) fn build(calls: &[StringCall], constants: &[u8]) -> (Self, Vec<u8>) {
         let mut known: Vec<Automaton> = Vec::new();
-        let mut places = BTreeMap::new();
+        let mut by_call = BTreeMap::new();
         for call in calls {
-            let Some(automaton) = automaton(call, constants) else { continue };
+            let Some(automaton) = automaton_of_call(call, constants) else { continue };
             let number = known.iter().position(|other| *other == automaton).unwrap_or(known.len());
             let offset = (number * MASKS_BYTES) as i32;
-            places.insert(call.at, Place { offset, begin: automaton.begin, stay: automaton.stay });
+            by_call.insert(
+                call.at,
+                CallAutomaton { offset, begin: automaton.begin, stay: automaton.stay },
+            );
             if number == known.len() {
                 known.push(automaton);
             }
@@ -129,7 +131,7 @@ impl Automata {
         if !known.is_empty() {
             masks.resize(known.len().next_power_of_two() * MASKS_BYTES, 0);
         }
-        (Self { places, masks_bytes: masks.len() }, masks)
+        (Self { by_call, masks_bytes: masks.len() }, masks)
     }
 }
 
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     impl Automaton {
-        fn takes(&self, text: &[u8]) -> bool {
+        fn passes(&self, text: &[u8]) -> bool {
             let step = |bits: u64, &byte: &u8| {
                 bits << 1 & self.masks[usize::from(byte)] | bits & self.stay
             };
@@ -146,7 +148,7 @@ mod tests {
         }
     }
 
-    /// All texts of up to so many of these bytes.
+    /// Returns all texts of at most `length` of these bytes.
     fn texts(of: &[u8], length: usize) -> Vec<Vec<u8>> {
         let mut all = vec![Vec::new()];
         let mut last = 0;
@@ -161,7 +163,7 @@ mod tests {
         all
     }
 
-    /// Matching as one would write it down.
+    /// Matches by plain recursion.
     fn plain(text: &[u8], pattern: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),
@@ -176,18 +178,18 @@ mod tests {
     fn all_short_patterns_take_what_they_say() {
         let (texts, patterns) = (texts(b"ab*\\", 4), texts(b"a*b\\", 5));
         for pattern in &patterns {
-            let automaton = Letters::of_pattern(pattern).automaton().expect("few letters");
-            let part = Letters::of_part(pattern).automaton().expect("few letters");
+            let automaton = Letters::parse_pattern(pattern).build_automaton().expect("few letters");
+            let part = Letters::parse_part(pattern).build_automaton().expect("few letters");
             for text in &texts {
                 assert_eq!(
-                    automaton.takes(text),
+                    automaton.passes(text),
                     plain(text, pattern),
                     "{} in {}",
                     pattern.escape_ascii(),
                     text.escape_ascii()
                 );
                 let is_there = text.windows(pattern.len().max(1)).any(|part| part == pattern);
-                assert_eq!(part.takes(text), pattern.is_empty() || is_there);
+                assert_eq!(part.passes(text), pattern.is_empty() || is_there);
             }
         }
     }
@@ -195,20 +197,20 @@ mod tests {
     #[test]
     fn a_pattern_has_so_many_letters_and_no_more() {
         let most = [b'a'; LETTERS_MAX];
-        let automaton = Letters::of_pattern(&most).automaton().expect("just as many");
-        assert!(automaton.takes(&most) && !automaton.takes(&most[1..]));
-        assert_eq!(Letters::of_pattern(&[b'a'; LETTERS_MAX + 1]).automaton(), None);
+        let automaton = Letters::parse_pattern(&most).build_automaton().expect("just as many");
+        assert!(automaton.passes(&most) && !automaton.passes(&most[1..]));
+        assert_eq!(Letters::parse_pattern(&[b'a'; LETTERS_MAX + 1]).build_automaton(), None);
         let escaped = [b"\\*".repeat(LETTERS_MAX), b"***".to_vec()].concat();
-        let automaton = Letters::of_pattern(&escaped).automaton().expect("few letters");
-        assert!(automaton.takes(&[b'*'; 100]) && !automaton.takes(&[b'*'; 62]));
+        let automaton = Letters::parse_pattern(&escaped).build_automaton().expect("few letters");
+        assert!(automaton.passes(&[b'*'; 100]) && !automaton.passes(&[b'*'; 62]));
     }
 
     #[test]
-    fn what_is_the_same_is_kept_once() {
+    fn equal_automata_are_shared() {
         let call = |at, helper, offset, length| {
             let word = Word { offset, length, is_constant: true };
-            let other = Known::Constant(word.to_bits());
-            Call { at, helper, text: Known::Unknown, other, times: 1 }
+            let other = KnownValue::Constant(word.to_bits());
+            StringCall { at, helper, text: KnownValue::Unknown, other, times: 1 }
         };
         let calls = [
             call(3, Helper::StringContains, 1, 2),
@@ -217,12 +219,12 @@ mod tests {
             call(9, Helper::StringCompare, 1, 2),
             call(11, Helper::StringMatches, 3, 2),
         ];
-        let (automata, masks) = Automata::of(&calls, b"*ab*");
+        let (automata, masks) = Automata::build(&calls, b"*ab*");
         let offsets: Vec<_> =
-            automata.places.iter().map(|(at, place)| (*at, place.offset)).collect();
+            automata.by_call.iter().map(|(at, place)| (*at, place.offset)).collect();
         let bytes = MASKS_BYTES as i32;
         assert_eq!(offsets, [(3, 0), (5, 0), (7, bytes), (11, 2 * bytes)]);
         assert_eq!((automata.masks_bytes, masks.len()), (4 * MASKS_BYTES, 4 * MASKS_BYTES));
-        assert!(Automata::of(&calls[3..4], b"*ab*").1.is_empty());
+        assert!(Automata::build(&calls[3..4], b"*ab*").1.is_empty());
     }
 }

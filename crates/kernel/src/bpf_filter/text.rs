@@ -1,50 +1,50 @@
-//! Helpers on strings, as functions in BPF: they answer what those of `jit` answer.
+//! String helpers as BPF functions, with the results of `jit`'s helpers.
 //!
-//! The kernel's verifier accepts no loop of unknown length but by a helper of its own, bpf_loop,
-//! which calls a function for each turn. What turns know of each other is in the scratch of the
-//! [area](crate::bpf_filter::area). Searching is in [`crate::bpf_filter::search`].
+//! The verifier accepts loops of unknown length only through bpf_loop, which calls a function for
+//! each turn. State between turns is in the [scratch area](crate::bpf_filter::scratch). Search is
+//! in [`crate::bpf_filter::search`].
 
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{STACK_END, alu, jump};
 
-use crate::bpf_filter::adapt::{Parts, Piece};
-use crate::bpf_filter::area::{
-    BYTES_AT, BYTES_LENGTH_AT, CHUNK_BYTES, CONSTANTS_LENGTH_AT, OFFSET_BITS, REGION_BYTES,
-    SCRATCH_AT,
+use crate::bpf_filter::scratch::{
+    BYTES_AT, BYTES_LENGTH_AT, CHUNK_BYTES, CONSTANTS_LENGTH_AT, HELPER_STATE_AT, OFFSET_BITS,
+    REGION_BYTES,
 };
+use crate::bpf_filter::translate::{FilterAssembler, HelperFunction};
 use crate::bpf_sys::asm::{Asm, Register};
 
-/// The frame, in functions that call others.
+/// The register of the frame in functions that call others.
 pub(crate) const FRAME: Register = 6;
 /// `long bpf_loop(u32 turns, void *function, void *context, u64 flags)`, since Linux 5.17.
 const BPF_LOOP: i32 = 181;
-/// Offsets of bytes, and of constants behind them, have these bits.
+/// A mask of offsets of bytes and of the constants after them.
 pub(crate) const OFFSET_MASK: i32 = 2 * REGION_BYTES as i32 - 1;
-/// log2 of where constants begin, from the bytes' beginning.
+/// log2 of the constants' offset from the bytes.
 const REGION_BITS: i32 = REGION_BYTES.trailing_zeros() as i32;
 
-/// A string: where it begins among bytes and constants, and its length.
-pub(crate) const A_OFFSET: i16 = SCRATCH_AT;
-pub(crate) const A_LENGTH: i16 = SCRATCH_AT + 8;
-/// What it is compared with.
-pub(crate) const B_OFFSET: i16 = SCRATCH_AT + 16;
-pub(crate) const B_LENGTH: i16 = SCRATCH_AT + 24;
-pub(crate) const RESULT: i16 = SCRATCH_AT + 32;
-/// How many bytes of both are compared, and how many at a time.
-const COMPARED: i16 = SCRATCH_AT + 40;
+/// The offset of the first string among bytes and constants, and its length.
+pub(crate) const A_OFFSET: i16 = HELPER_STATE_AT;
+pub(crate) const A_LENGTH: i16 = HELPER_STATE_AT + 8;
+/// The offset and length of the second string.
+pub(crate) const B_OFFSET: i16 = HELPER_STATE_AT + 16;
+pub(crate) const B_LENGTH: i16 = HELPER_STATE_AT + 24;
+pub(crate) const RESULT: i16 = HELPER_STATE_AT + 32;
+/// The number of compared bytes, and the bytes of a turn.
+const COMPARED: i16 = HELPER_STATE_AT + 40;
 const WORD_BYTES: i32 = 8;
 const _: () = assert!(WORD_BYTES as usize <= CHUNK_BYTES);
-/// In place of an offset from the bytes' beginning, the byte there. The frame is in register 6.
-pub(crate) fn byte(asm: &mut Asm, register: Register) {
+/// Replaces an offset from the bytes by the byte there. Register 6 has the frame.
+pub(crate) fn load_byte_at(asm: &mut Asm, register: Register) {
     asm.alui(alu::AND, register, OFFSET_MASK);
     asm.alu(alu::ADD, register, FRAME);
     asm.load_byte(register, register, BYTES_AT);
 }
 
-/// `word(frame, word, log2 of an element's size)`: the offset of what the word speaks of (lower
-/// half), and its length in bytes; both 0 if it makes no sense.
-pub(crate) fn word(asm: &mut Asm) {
-    let (out, of_frame, check) = (asm.label(), asm.label(), asm.label());
+/// Writes `word(frame, word, log2 of an element's size)`: it returns the offset of a word's bytes
+/// (lower half) and their length; 0 if the word is invalid.
+pub(crate) fn write_word(asm: &mut Asm) {
+    let (out, of_frame, check) = (asm.new_label(), asm.new_label(), asm.new_label());
     asm.movi(0, 0);
     asm.mov(4, 2);
     asm.alui(alu::RSH, 4, 32);
@@ -57,9 +57,9 @@ pub(crate) fn word(asm: &mut Asm) {
     asm.jumpi(jump::JEQ, 2, 0, of_frame);
     asm.load(3, 1, CONSTANTS_LENGTH_AT);
     asm.goto(check);
-    asm.place(of_frame);
+    asm.place_label(of_frame);
     asm.load(3, 1, BYTES_LENGTH_AT);
-    asm.place(check);
+    asm.place_label(check);
     asm.jump(jump::JGT, 5, 3, out);
     asm.alu(alu::SUB, 3, 5);
     asm.jump(jump::JGT, 4, 3, out);
@@ -68,22 +68,22 @@ pub(crate) fn word(asm: &mut Asm) {
     asm.alui(alu::LSH, 4, 32);
     asm.alu(alu::OR, 4, 5);
     asm.mov(0, 4);
-    asm.place(out);
+    asm.place_label(out);
     asm.exit();
 }
 
-/// Parts what `word` answered, in register 0: the offset into register 1, the length stays in 0.
-pub(crate) fn part(asm: &mut Asm) {
+/// Splits the result of `word` in register 0: the offset goes to register 1, the length stays.
+pub(crate) fn split_word(asm: &mut Asm) {
     asm.mov(1, 0);
     asm.alui(alu::LSH, 1, 32);
     asm.alui(alu::RSH, 1, 32);
     asm.alui(alu::RSH, 0, 32);
 }
 
-/// Begins a helper: the frame goes to register 6, one word or two to the scratch.
-pub(crate) fn begin(parts: &mut Parts, words: usize) {
-    let word = parts.label(Piece::Word);
-    let asm = &mut parts.asm;
+/// Begins a helper: the frame goes to register 6, one word or two to the helper state.
+pub(crate) fn begin_helper(assembler: &mut FilterAssembler, words: usize) {
+    let word = assembler.label(HelperFunction::Word);
+    let asm = &mut assembler.asm;
     asm.mov(FRAME, 1);
     if words > 1 {
         asm.mov(7, 3);
@@ -95,19 +95,19 @@ pub(crate) fn begin(parts: &mut Parts, words: usize) {
         }
         asm.movi(3, 0);
         asm.call(word);
-        part(asm);
+        split_word(asm);
         asm.store(FRAME, offset, 1);
         asm.store(FRAME, length, 0);
     }
     asm.storei(FRAME, RESULT, 0);
 }
 
-/// As many turns as register 1 says.
-pub(crate) fn turns(parts: &mut Parts, turn: Piece) {
-    let turn = parts.label(turn);
-    let asm = &mut parts.asm;
+/// Writes a loop of as many turns as register 1 has.
+pub(crate) fn write_loop(assembler: &mut FilterAssembler, turn: HelperFunction) {
+    let turn = assembler.label(turn);
+    let asm = &mut assembler.asm;
     asm.store(STACK_END, -8, FRAME);
-    asm.address(2, turn);
+    asm.load_function_address(2, turn);
     asm.mov(3, STACK_END);
     asm.alui(alu::ADD, 3, -8);
     asm.movi(4, 0);
@@ -115,22 +115,22 @@ pub(crate) fn turns(parts: &mut Parts, turn: Piece) {
 }
 
 /// Begins a turn: its number is in register 1, the frame goes to register 6.
-pub(crate) fn turn(asm: &mut Asm) {
+pub(crate) fn begin_turn(asm: &mut Asm) {
     asm.load(FRAME, 2, 0);
 }
 
-/// `string_compare`
-pub(crate) fn compare(parts: &mut Parts) {
-    begin(parts, 2);
-    let asm = &mut parts.asm;
-    let (shorter, out) = (asm.label(), asm.label());
+/// Writes `string_compare`.
+pub(crate) fn write_compare(assembler: &mut FilterAssembler) {
+    begin_helper(assembler, 2);
+    let asm = &mut assembler.asm;
+    let (shorter, out) = (asm.new_label(), asm.new_label());
     asm.load(1, FRAME, A_LENGTH);
     asm.load(2, FRAME, B_LENGTH);
     asm.jump(jump::JLE, 1, 2, shorter);
     asm.mov(1, 2);
-    asm.place(shorter);
-    compare_bytes(parts);
-    let asm = &mut parts.asm;
+    asm.place_label(shorter);
+    write_byte_comparison(assembler);
+    let asm = &mut assembler.asm;
     asm.load(0, FRAME, RESULT);
     asm.jumpi(jump::JNE, 0, 0, out);
     asm.load(1, FRAME, A_LENGTH);
@@ -139,26 +139,26 @@ pub(crate) fn compare(parts: &mut Parts) {
     asm.movi(0, 1);
     asm.jump(jump::JGT, 1, 2, out);
     asm.movi(0, -1);
-    asm.place(out);
+    asm.place_label(out);
     asm.exit();
 }
 
-/// As many bytes of both strings as register 1 says.
-fn compare_bytes(parts: &mut Parts) {
-    let asm = &mut parts.asm;
+/// Compares as many bytes of both strings as register 1 has.
+fn write_byte_comparison(assembler: &mut FilterAssembler) {
+    let asm = &mut assembler.asm;
     asm.store(FRAME, COMPARED, 1);
-    // Of what was in memory the verifier knows nothing.
+    // The verifier assumes nothing about a value from memory.
     asm.load(1, FRAME, COMPARED);
     asm.alui(alu::ADD, 1, WORD_BYTES - 1);
     asm.alui(alu::RSH, 1, WORD_BYTES.trailing_zeros() as i32);
-    turns(parts, Piece::CompareTurn);
+    write_loop(assembler, HelperFunction::CompareTurn);
 }
 
-/// Eight bytes of both strings, or those that are left, as numbers whose first byte is the highest:
-/// stops where they differ.
-pub(crate) fn compare_turn(asm: &mut Asm) {
-    let [whole, differ, below] = std::array::from_fn(|_| asm.label());
-    turn(asm);
+/// Writes a turn that compares eight bytes of both strings, or the rest, as big-endian numbers.
+/// Stops at a difference.
+pub(crate) fn write_compare_turn(asm: &mut Asm) {
+    let [whole, differ, below] = std::array::from_fn(|_| asm.new_label());
+    begin_turn(asm);
     asm.alui(alu::LSH, 1, WORD_BYTES.trailing_zeros() as i32);
     for (register, offset) in [(3, A_OFFSET), (4, B_OFFSET)] {
         asm.load(register, FRAME, offset);
@@ -171,61 +171,68 @@ pub(crate) fn compare_turn(asm: &mut Asm) {
     asm.load(2, FRAME, COMPARED);
     asm.alu(alu::SUB, 2, 1);
     asm.jumpi(jump::JGE, 2, WORD_BYTES, whole);
-    // What is behind the end is none of theirs.
+    // Drops the bytes after the end.
     asm.movi(5, WORD_BYTES);
     asm.alu(alu::SUB, 5, 2);
     asm.alui(alu::LSH, 5, 3);
     asm.alu(alu::RSH, 3, 5);
     asm.alu(alu::RSH, 4, 5);
-    asm.place(whole);
+    asm.place_label(whole);
     asm.jump(jump::JNE, 3, 4, differ);
-    asm.answer(0);
-    asm.place(differ);
+    asm.exit_with(0);
+    asm.place_label(differ);
     asm.jump(jump::JLT, 3, 4, below);
     asm.storei(FRAME, RESULT, 1);
-    asm.answer(1);
-    asm.place(below);
+    asm.exit_with(1);
+    asm.place_label(below);
     asm.storei(FRAME, RESULT, -1);
-    asm.answer(1);
+    asm.exit_with(1);
 }
 
-/// `string_starts_with`, or `string_ends_with`.
-pub(crate) fn is_at_end(parts: &mut Parts, is_last: bool) {
-    begin(parts, 2);
-    let asm = &mut parts.asm;
-    let no = asm.label();
+/// The place of a string in another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Affix {
+    Prefix,
+    Suffix,
+}
+
+/// Writes `string_starts_with` or `string_ends_with`.
+pub(crate) fn write_affix_test(assembler: &mut FilterAssembler, affix: Affix) {
+    begin_helper(assembler, 2);
+    let asm = &mut assembler.asm;
+    let no = asm.new_label();
     asm.load(1, FRAME, B_LENGTH);
     asm.load(2, FRAME, A_LENGTH);
     asm.jump(jump::JGT, 1, 2, no);
-    if is_last {
+    if affix == Affix::Suffix {
         asm.alu(alu::SUB, 2, 1);
         asm.load(3, FRAME, A_OFFSET);
         asm.alu(alu::ADD, 3, 2);
         asm.store(FRAME, A_OFFSET, 3);
     }
-    compare_bytes(parts);
-    let asm = &mut parts.asm;
+    write_byte_comparison(assembler);
+    let asm = &mut assembler.asm;
     asm.load(1, FRAME, RESULT);
     asm.jumpi(jump::JNE, 1, 0, no);
-    asm.answer(1);
-    asm.place(no);
-    asm.answer(0);
+    asm.exit_with(1);
+    asm.place_label(no);
+    asm.exit_with(0);
 }
 
-/// Whether a string of the event begins with the lowest bytes of one number, and ends with those of
-/// another.
-pub(crate) fn edges(parts: &mut Parts, bytes: u8) {
-    let word = parts.label(Piece::Word);
-    let asm = &mut parts.asm;
-    let no = asm.label();
+/// Writes the test whether a string of the event begins with the lowest bytes of one number and
+/// ends with those of another.
+pub(crate) fn write_edges(assembler: &mut FilterAssembler, bytes: u8) {
+    let word = assembler.label(HelperFunction::Word);
+    let asm = &mut assembler.asm;
+    let no = asm.new_label();
     asm.mov(FRAME, 1);
     asm.mov(7, 3);
     asm.mov(8, 4);
     asm.movi(3, 0);
     asm.call(word);
-    part(asm);
+    split_word(asm);
     asm.jumpi(jump::JLT, 0, bytes.into(), no);
-    // Constants are none of the event's strings.
+    // Constants are no strings of the event.
     asm.mov(2, 1);
     asm.alui(alu::RSH, 2, REGION_BITS);
     asm.jumpi(jump::JNE, 2, 0, no);
@@ -236,22 +243,22 @@ pub(crate) fn edges(parts: &mut Parts, bytes: u8) {
         for place in 0..i32::from(bytes) {
             asm.mov(2, begin);
             asm.alui(alu::ADD, 2, place);
-            byte(asm, 2);
+            load_byte_at(asm, 2);
             asm.mov(3, edge);
             asm.alui(alu::RSH, 3, 8 * place);
             asm.alui(alu::AND, 3, 0xff);
             asm.jump(jump::JNE, 2, 3, no);
         }
     }
-    asm.answer(1);
-    asm.place(no);
-    asm.answer(0);
+    asm.exit_with(1);
+    asm.place_label(no);
+    asm.exit_with(0);
 }
 
-/// In which bits so many of the event's bytes differ from those of two numbers; where they would
-/// end, if there are not so many.
-pub(crate) fn differ(asm: &mut Asm, count: u8) {
-    let out = asm.label();
+/// Writes the comparison of `count` bytes of the event with two numbers: the result has the bits
+/// that differ, or the end of the bytes if they are too few.
+pub(crate) fn write_differ(asm: &mut Asm, count: u8) {
+    let out = asm.new_label();
     asm.mov(FRAME, 1);
     asm.alui(alu::LSH, 2, 32);
     asm.alui(alu::RSH, 2, 32);
@@ -265,45 +272,45 @@ pub(crate) fn differ(asm: &mut Asm, count: u8) {
         if size == 0 {
             continue;
         }
-        // All at once, wherever they begin: the mask says to the kernel's verifier what is so.
+        // One load wherever the bytes begin: the mask is a bound for the verifier.
         asm.mov(1, 2);
         asm.alui(alu::ADD, 1, begin.into());
         asm.alui(alu::AND, 1, REGION_BYTES as i32 - 1);
         asm.alu(alu::ADD, 1, FRAME);
-        asm.load_of(size.into(), 1, 1, BYTES_AT);
+        asm.load_sized(size.into(), 1, 1, BYTES_AT);
         asm.alu(alu::XOR, 1, number);
         let above = 64 - 8 * i32::from(size);
         asm.alui(alu::LSH, 1, above);
         asm.alui(alu::RSH, 1, above);
         asm.alu(alu::OR, 0, 1);
     }
-    asm.place(out);
+    asm.place_label(out);
     asm.exit();
 }
 
-/// `string_hash`
-pub(crate) fn hash(parts: &mut Parts) {
-    begin(parts, 1);
-    let asm = &mut parts.asm;
-    asm.wide(1, 0xcbf2_9ce4_8422_2325);
+/// Writes `string_hash`.
+pub(crate) fn write_hash(assembler: &mut FilterAssembler) {
+    begin_helper(assembler, 1);
+    let asm = &mut assembler.asm;
+    asm.load_wide(1, 0xcbf2_9ce4_8422_2325);
     asm.store(FRAME, RESULT, 1);
     asm.load(1, FRAME, A_LENGTH);
-    turns(parts, Piece::HashTurn);
-    let asm = &mut parts.asm;
+    write_loop(assembler, HelperFunction::HashTurn);
+    let asm = &mut assembler.asm;
     asm.load(0, FRAME, RESULT);
     asm.exit();
 }
 
-/// The byte with the turn's number.
-pub(crate) fn hash_turn(asm: &mut Asm) {
-    turn(asm);
+/// Writes a turn for one byte.
+pub(crate) fn write_hash_turn(asm: &mut Asm) {
+    begin_turn(asm);
     asm.load(3, FRAME, A_OFFSET);
     asm.alu(alu::ADD, 3, 1);
-    byte(asm, 3);
+    load_byte_at(asm, 3);
     asm.load(4, FRAME, RESULT);
     asm.alu(alu::XOR, 4, 3);
-    asm.wide(5, 0x100_0000_01b3);
+    asm.load_wide(5, 0x100_0000_01b3);
     asm.alu(alu::MUL, 4, 5);
     asm.store(FRAME, RESULT, 4);
-    asm.answer(0);
+    asm.exit_with(0);
 }

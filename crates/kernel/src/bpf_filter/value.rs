@@ -1,35 +1,35 @@
-//! Helpers on elements of sequences, and the one on floats that the kernel can do: to compare
-//! needs no arithmetic.
+//! Helpers on elements of sequences, and the comparison of floats, which needs no arithmetic.
 
 use trackway_jit::ELEMENTS_MAX;
 use trackway_jit::insn::{alu, jump};
 
-use crate::bpf_filter::adapt::{Parts, Piece};
-use crate::bpf_filter::area::SCRATCH_AT;
-use crate::bpf_filter::text::{byte, part, turn, turns};
+use crate::bpf_filter::scratch::HELPER_STATE_AT;
+use crate::bpf_filter::text::{begin_turn, load_byte_at, split_word, write_loop};
+use crate::bpf_filter::translate::{FilterAssembler, HelperFunction};
 use crate::bpf_sys::asm::{Asm, Label};
 
-/// The frame, in functions that call others.
+/// The register of the frame in functions that call others.
 const FRAME: u8 = 6;
-/// `any`'s own scratch: what it calls for an element may use strings.
-const OFFSET: i16 = SCRATCH_AT + 128;
+/// `any`'s own state: its function may use strings.
+const OFFSET: i16 = HELPER_STATE_AT + 128;
 const RESULT: i16 = OFFSET + 8;
 const COUNT: i16 = OFFSET + 16;
-/// That of what goes through elements by itself.
+/// The state of helpers that visit elements by themselves.
 const FOLD_OFFSET: i16 = OFFSET + 24;
 const FOLDED: i16 = OFFSET + 32;
 
-/// How elements are stored: codes of `schema::Scalar`, part of the contract.
+/// The representation of elements: codes of `schema::Scalar`, which are part of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scalar {
-    /// By log2 of the size.
+    /// A signed integer, with log2 of its size.
     Signed(u8),
     Unsigned(u8),
     Bool,
 }
 
 impl Scalar {
-    /// `None` for what there is not, and for floats of 32 bits: the kernel cannot widen them.
+    /// Returns the representation of a code. `None`: the code is unknown, or is that of 32-bit
+    /// floats, which the kernel cannot widen.
     pub(crate) fn from_code(code: i64) -> Option<Self> {
         Some(match u8::try_from(code).ok()? {
             code @ 1..=4 => Self::Signed(code - 1),
@@ -41,12 +41,12 @@ impl Scalar {
         })
     }
 
-    /// As [`Self::from_code`], but for floats, which are no integers.
+    /// Returns the representation of an integer's code; `None` for floats.
     pub(crate) fn integer(code: i64) -> Option<Self> {
         Self::from_code(code).filter(|_| code != trackway_schema::Scalar::F64 as i64)
     }
 
-    /// Whether it takes all 64 bits, and has no sign.
+    /// Returns true for unsigned integers of 64 bits.
     const fn is_wide(self) -> bool {
         matches!(self, Self::Unsigned(3))
     }
@@ -59,7 +59,7 @@ impl Scalar {
     }
 }
 
-/// What is made of all elements of a sequence.
+/// A reduction of a sequence's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fold {
     Sum,
@@ -68,8 +68,8 @@ pub(crate) enum Fold {
 }
 
 impl Fold {
-    /// What it begins with, and by which comparison the one of before stays.
-    const fn start(self, is_wide: bool) -> (u64, Option<u8>) {
+    /// Returns the initial value, and the comparison by which the previous value stays.
+    const fn initial(self, is_wide: bool) -> (u64, Option<u8>) {
         match (self, is_wide) {
             (Self::Sum, _) => (0, None),
             (Self::Least, true) => (u64::MAX, Some(jump::JLE)),
@@ -80,14 +80,14 @@ impl Fold {
     }
 }
 
-/// The element whose offset is in register 2, as a slot would have it, into register 0. Changes
+/// Loads the element at the offset in register 2 into register 0, as a slot has it. Changes
 /// registers 2 and 3.
-fn read(asm: &mut Asm, scalar: Scalar) {
+fn load_element(asm: &mut Asm, scalar: Scalar) {
     asm.movi(0, 0);
     for index in 0..1 << scalar.size_log2() {
         asm.mov(3, 2);
         asm.alui(alu::ADD, 3, index);
-        byte(asm, 3);
+        load_byte_at(asm, 3);
         if index > 0 {
             asm.alui(alu::LSH, 3, 8 * index);
         }
@@ -100,158 +100,163 @@ fn read(asm: &mut Asm, scalar: Scalar) {
             asm.alui(alu::ARSH, 0, unused);
         }
         Scalar::Bool => {
-            let done = asm.label();
+            let done = asm.new_label();
             asm.jumpi(jump::JEQ, 0, 0, done);
             asm.movi(0, 1);
-            asm.place(done);
+            asm.place_label(done);
         }
         _ => {}
     }
 }
 
-/// Begins a helper: the offset of a sequence goes to register 1, its number of elements to 0.
-fn begin(parts: &mut Parts, scalar: Scalar) {
-    let word = parts.label(Piece::Word);
-    let asm = &mut parts.asm;
+/// Begins a helper: loads a sequence's offset into register 1 and its number of elements into 0.
+fn begin_element_helper(assembler: &mut FilterAssembler, scalar: Scalar) {
+    let word = assembler.label(HelperFunction::Word);
+    let asm = &mut assembler.asm;
     asm.mov(FRAME, 1);
     asm.movi(3, scalar.size_log2().into());
     asm.call(word);
-    part(asm);
+    split_word(asm);
     if scalar.size_log2() > 0 {
         asm.alui(alu::RSH, 0, scalar.size_log2().into());
     }
 }
 
-/// `element`, of one type.
-pub(crate) fn element(parts: &mut Parts, scalar: Scalar) {
-    parts.asm.mov(7, 4);
-    begin(parts, scalar);
-    let asm = &mut parts.asm;
-    let beyond = asm.label();
+/// Writes `element` for one type.
+pub(crate) fn write_element(assembler: &mut FilterAssembler, scalar: Scalar) {
+    assembler.asm.mov(7, 4);
+    begin_element_helper(assembler, scalar);
+    let asm = &mut assembler.asm;
+    let beyond = asm.new_label();
     asm.jump(jump::JGE, 7, 0, beyond);
     asm.mov(2, 7);
     asm.alui(alu::LSH, 2, scalar.size_log2().into());
     asm.alu(alu::ADD, 2, 1);
-    read(asm, scalar);
+    load_element(asm, scalar);
     asm.exit();
-    asm.place(beyond);
-    asm.answer(0);
+    asm.place_label(beyond);
+    asm.exit_with(0);
 }
 
-/// `any`, of elements of one type, with one function.
-pub(crate) fn any(parts: &mut Parts, scalar: Scalar, turn: Piece) {
-    begin(parts, scalar);
-    let asm = &mut parts.asm;
-    let few = asm.label();
+/// Writes `any` for elements of one type with one function.
+pub(crate) fn write_any(assembler: &mut FilterAssembler, scalar: Scalar, turn: HelperFunction) {
+    begin_element_helper(assembler, scalar);
+    let asm = &mut assembler.asm;
+    let few = asm.new_label();
     asm.store(FRAME, OFFSET, 1);
     asm.storei(FRAME, RESULT, 0);
-    // Linux (6.18) takes a turn's function away if it knows that there are no turns, and then
-    // misses it. Of what was in memory it knows nothing.
+    // If Linux (6.18) can prove that there are no turns, it removes the turn's function, and then
+    // fails to find it. A value from memory proves nothing.
     asm.store(FRAME, COUNT, 0);
     asm.load(1, FRAME, COUNT);
     asm.jumpi(jump::JLE, 1, ELEMENTS_MAX as i32, few);
     asm.movi(1, ELEMENTS_MAX as i32);
-    asm.place(few);
-    turns(parts, turn);
-    let asm = &mut parts.asm;
+    asm.place_label(few);
+    write_loop(assembler, turn);
+    let asm = &mut assembler.asm;
     asm.load(0, FRAME, RESULT);
     asm.exit();
 }
 
-/// The element with the turn's number is given to the function.
-pub(crate) fn any_turn(asm: &mut Asm, scalar: Scalar, function: Label) {
-    let next = asm.label();
-    turn(asm);
+/// Writes a turn of `any`: it passes an element to the function.
+pub(crate) fn write_any_turn(asm: &mut Asm, scalar: Scalar, function: Label) {
+    let next = asm.new_label();
+    begin_turn(asm);
     asm.load(2, FRAME, OFFSET);
     if scalar.size_log2() > 0 {
         asm.alui(alu::LSH, 1, scalar.size_log2().into());
     }
     asm.alu(alu::ADD, 2, 1);
-    read(asm, scalar);
+    load_element(asm, scalar);
     asm.mov(2, 0);
     asm.mov(1, FRAME);
     asm.call(function);
     asm.jumpi(jump::JEQ, 0, 0, next);
     asm.storei(FRAME, RESULT, 1);
-    asm.answer(1);
-    asm.place(next);
-    asm.answer(0);
+    asm.exit_with(1);
+    asm.place_label(next);
+    asm.exit_with(0);
 }
 
-/// `sum`, `least` and `greatest`, of elements of one type.
-pub(crate) fn fold(parts: &mut Parts, scalar: Scalar, fold: Fold, turn: Piece) {
-    begin(parts, scalar);
-    let asm = &mut parts.asm;
-    let (none, few) = (asm.label(), asm.label());
+/// Writes `sum`, `least` or `greatest` for elements of one type.
+pub(crate) fn write_fold(
+    assembler: &mut FilterAssembler,
+    scalar: Scalar,
+    fold: Fold,
+    turn: HelperFunction,
+) {
+    begin_element_helper(assembler, scalar);
+    let asm = &mut assembler.asm;
+    let (none, few) = (asm.new_label(), asm.new_label());
     asm.store(FRAME, FOLD_OFFSET, 1);
-    // What is not known to the verifier, as in `any`.
+    // A value from memory, as in `write_any`.
     asm.store(FRAME, FOLDED, 0);
     asm.load(1, FRAME, FOLDED);
     asm.jumpi(jump::JEQ, 1, 0, none);
-    asm.wide(2, fold.start(scalar.is_wide()).0);
+    asm.load_wide(2, fold.initial(scalar.is_wide()).0);
     asm.store(FRAME, FOLDED, 2);
     asm.jumpi(jump::JLE, 1, ELEMENTS_MAX as i32, few);
     asm.movi(1, ELEMENTS_MAX as i32);
-    asm.place(few);
-    turns(parts, turn);
-    let asm = &mut parts.asm;
+    asm.place_label(few);
+    write_loop(assembler, turn);
+    let asm = &mut assembler.asm;
     asm.load(0, FRAME, FOLDED);
     asm.exit();
-    asm.place(none);
-    asm.answer(0);
+    asm.place_label(none);
+    asm.exit_with(0);
 }
 
-/// The element with the turn's number joins those of before.
-pub(crate) fn fold_turn(asm: &mut Asm, scalar: Scalar, fold: Fold) {
-    let stays = asm.label();
-    turn(asm);
+/// Writes a turn of a reduction.
+pub(crate) fn write_fold_turn(asm: &mut Asm, scalar: Scalar, fold: Fold) {
+    let stays = asm.new_label();
+    begin_turn(asm);
     asm.load(2, FRAME, FOLD_OFFSET);
     if scalar.size_log2() > 0 {
         asm.alui(alu::LSH, 1, scalar.size_log2().into());
     }
     asm.alu(alu::ADD, 2, 1);
-    read(asm, scalar);
+    load_element(asm, scalar);
     asm.load(1, FRAME, FOLDED);
-    match fold.start(scalar.is_wide()).1 {
+    match fold.initial(scalar.is_wide()).1 {
         None => asm.alu(alu::ADD, 0, 1),
         Some(comparison) => asm.jump(comparison, 1, 0, stays),
     }
     asm.store(FRAME, FOLDED, 0);
-    asm.place(stays);
-    asm.answer(0);
+    asm.place_label(stays);
+    asm.exit_with(0);
 }
 
-/// `float_compare`: of bits that are no NaN, turned so that greater numbers have greater bits.
-pub(crate) fn float_compare(asm: &mut Asm) {
+/// Writes `float_compare`: it maps bits that are no NaN to integers in the same order.
+pub(crate) fn write_float_compare(asm: &mut Asm) {
     const SIGN: u64 = 1 << 63;
-    let (unordered, equal, out) = (asm.label(), asm.label(), asm.label());
+    let (unordered, equal, out) = (asm.new_label(), asm.new_label(), asm.new_label());
     asm.mov(4, 2);
     asm.alui(alu::LSH, 4, 1);
     asm.mov(5, 3);
     asm.alui(alu::LSH, 5, 1);
-    asm.wide(0, f64::INFINITY.to_bits() << 1);
+    asm.load_wide(0, f64::INFINITY.to_bits() << 1);
     asm.jump(jump::JGT, 4, 0, unordered);
     asm.jump(jump::JGT, 5, 0, unordered);
     asm.alu(alu::OR, 4, 5);
     asm.jumpi(jump::JEQ, 4, 0, equal);
-    asm.wide(5, SIGN);
+    asm.load_wide(5, SIGN);
     for register in [2, 3] {
-        let (negative, turned) = (asm.label(), asm.label());
+        let (negative, turned) = (asm.new_label(), asm.new_label());
         asm.jumpi(jump::JSLT, register, 0, negative);
         asm.alu(alu::XOR, register, 5);
         asm.goto(turned);
-        asm.place(negative);
+        asm.place_label(negative);
         asm.alui(alu::XOR, register, -1);
-        asm.place(turned);
+        asm.place_label(turned);
     }
     asm.jump(jump::JEQ, 2, 3, equal);
     asm.movi(0, 1);
     asm.jump(jump::JGT, 2, 3, out);
     asm.movi(0, -1);
-    asm.place(out);
+    asm.place_label(out);
     asm.exit();
-    asm.place(equal);
-    asm.answer(0);
-    asm.place(unordered);
-    asm.answer(2);
+    asm.place_label(equal);
+    asm.exit_with(0);
+    asm.place_label(unordered);
+    asm.exit_with(2);
 }

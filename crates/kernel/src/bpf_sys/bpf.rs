@@ -1,7 +1,7 @@
-//! bpf(2), as far as filters need it: a map with one value, a program, one run of it.
+//! The bpf(2) system call: maps with values, programs, and single runs of them.
 //!
-//! Whatever is made here is known by its file descriptor alone, and gone when that is closed:
-//! nothing is pinned or attached.
+//! Objects are reachable through their descriptors only, and the kernel frees them when these are
+//! closed: nothing is pinned.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -46,7 +46,7 @@ struct BtfLoad {
     size: u32,
     log_size: u32,
     log_level: u32,
-    /// Would be padding, and padding may be anything: the kernel reads it.
+    /// Explicit padding, because the kernel reads it.
     log_true_size: u32,
 }
 
@@ -73,7 +73,7 @@ struct ProgLoad {
     line_info_count: u32,
     attach_btf_id: u32,
     attach_prog_fd: u32,
-    /// As [`BtfLoad::log_true_size`].
+    /// Explicit padding, as [`BtfLoad::log_true_size`].
     core_relo_count: u32,
 }
 
@@ -81,40 +81,43 @@ struct ProgLoad {
 #[derive(Default)]
 struct ProgRun {
     prog_fd: u32,
-    answer: u32,
-    /// Data and context, in and out: none.
+    result: u32,
+    /// Data and context: none.
     nothing: [u64; 8],
 }
 
+/// Calls bpf(2).
+///
 /// # Safety
-/// All addresses in `attribute` must be good for what the kernel does there with this command.
+///
+/// All addresses in `attribute` must be valid for the kernel's use of them by this command.
 pub(crate) unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let size = size_of::<T>();
-    // SAFETY: `attribute` is as long as is said; what it points to is the caller's obligation.
+    // SAFETY: `attribute` has this size; its addresses are the caller's obligation.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-pub(crate) fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: bpf(2) has just opened it, and nobody else has it.
+pub(crate) fn own_fd(fd: i32) -> OwnedFd {
+    // SAFETY: bpf(2) has just opened it, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// An array of what descriptors stand for, in the kernel.
+/// A kernel array of descriptors' objects.
 #[derive(Debug)]
 pub(crate) struct DescriptorArray(OwnedFd);
 
 impl DescriptorArray {
-    /// A map of this type, for so many.
+    /// Creates a map of this type.
     pub(crate) fn new(map_type: u32, max_entries: u32) -> io::Result<Self> {
         let (key_size, value_size) = (4, 4);
         let mut create =
             MapCreate { map_type, key_size, value_size, max_entries, ..MapCreate::default() };
         // SAFETY: there are no addresses in it.
-        unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(owned(map)))
+        unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(own_fd(map)))
     }
 
-    /// Puts one there.
+    /// Sets an entry.
     pub(crate) fn set(&self, index: u32, what: BorrowedFd<'_>) -> io::Result<()> {
         let mut value = what.as_raw_fd().cast_unsigned();
         let mut element = MapElement {
@@ -128,33 +131,35 @@ impl DescriptorArray {
         unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
     }
 
-    /// The map, for programs.
+    /// Returns the map's descriptor.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// Why a filter is not in the kernel.
+/// The reason why a program is not loaded.
 #[derive(Debug)]
 pub enum LoadError {
-    /// The kernel has no BPF, or we may not use it.
+    /// BPF is not available, or not to this process.
     Unavailable(IoError),
-    /// Its verifier refuses the program: why, in its own words.
+    /// The verifier refuses the program; its log has the reason.
     Refused(IoError, String),
 }
 
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unavailable(error) => write!(f, "the kernel gives no BPF: {error}"),
-            Self::Refused(error, log) => write!(f, "the kernel refuses it: {error}\n{log}"),
+            Self::Unavailable(error) => write!(f, "BPF is not available: {error}"),
+            Self::Refused(error, log) => {
+                write!(f, "the kernel rejects the program: {error}\n{log}")
+            }
         }
     }
 }
 
 impl std::error::Error for LoadError {}
 
-/// An array of the kernel's: values of one size, by their numbers.
+/// A kernel array of values of one size.
 #[derive(Debug)]
 pub(crate) struct ArrayMap {
     map: OwnedFd,
@@ -162,47 +167,47 @@ pub(crate) struct ArrayMap {
 }
 
 impl ArrayMap {
-    /// So many values of so many bytes, all zero.
+    /// Creates `count` values of `value_bytes` bytes, all zero.
     pub(crate) fn new(value_bytes: usize, count: u32) -> io::Result<Self> {
         let value_size = u32::try_from(value_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         let map_type = MAP_TYPE_ARRAY;
         let mut create =
             MapCreate { map_type, key_size: 4, value_size, max_entries: count, map_flags: 0 };
         // SAFETY: there are no addresses in it.
-        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        let map = own_fd(unsafe { bpf(MAP_CREATE, &mut create) }?);
         Ok(Self { map, value_bytes })
     }
 
-    /// The map, for programs.
+    /// Returns the map's descriptor.
     pub(crate) fn fd(&self) -> i32 {
         self.map.as_raw_fd()
     }
 
     /// Writes a value.
     pub(crate) fn set(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
-        self.element(MAP_UPDATE, number, value)
+        self.access_element(MAP_UPDATE, number, value)
     }
 
-    /// Reads one.
+    /// Reads a value.
     pub(crate) fn get(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
-        self.element(MAP_LOOKUP, number, value)
+        self.access_element(MAP_LOOKUP, number, value)
     }
 
-    fn element(&self, command: i32, key: u32, value: &mut [u8]) -> io::Result<()> {
+    fn access_element(&self, command: i32, key: u32, value: &mut [u8]) -> io::Result<()> {
         if value.len() != self.value_bytes {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let value = value.as_mut_ptr();
         let mut element =
-            MapElement { map_fd: fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
-        // SAFETY: the key has the map's size, and the value that of its values (looked at above).
+            MapElement { map_fd: raw_fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
+        // SAFETY: the key has the map's size, and the value that of its values (checked above).
         unsafe { bpf(command, &mut element) }.map(drop)
     }
 }
 
 const _: () = assert!(size_of::<BtfLoad>() == 32 && size_of::<ProgLoad>() == 120);
 
-fn fd(of: &OwnedFd) -> u32 {
+fn raw_fd(of: &OwnedFd) -> u32 {
     of.as_raw_fd().cast_unsigned()
 }
 
@@ -215,12 +220,12 @@ pub(crate) fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
         log_level: 0,
         log_true_size: 0,
     };
-    // SAFETY: the types are as long as is said, and are only read; there is no log.
-    unsafe { bpf(BTF_LOAD, &mut load) }.map(owned)
+    // SAFETY: the types have this size and are only read; there is no log.
+    unsafe { bpf(BTF_LOAD, &mut load) }.map(own_fd)
 }
 
-/// A map whose only value is this; `None`: there is nothing in it.
-pub(crate) fn constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> {
+/// Creates a map with this only value; `None`: the value is empty.
+pub(crate) fn create_constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -229,38 +234,38 @@ pub(crate) fn constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> {
     Ok(Some(map))
 }
 
-/// Runs a program once, for nothing; its result.
+/// Runs a program once without data; returns its result.
 pub(crate) fn run_program(program: &OwnedFd) -> io::Result<u32> {
-    let mut run = ProgRun { prog_fd: fd(program), ..ProgRun::default() };
+    let mut run = ProgRun { prog_fd: raw_fd(program), ..ProgRun::default() };
     // SAFETY: there are no addresses in it.
     unsafe { bpf(PROG_RUN, &mut run) }?;
-    Ok(run.answer)
+    Ok(run.result)
 }
 
-/// What a program is for.
+/// The type of a program.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ProgramKind {
     pub(crate) prog_type: u32,
     pub(crate) attach_type: u32,
-    /// The type in the kernel's BTF that says what it gets; 0: none does.
+    /// The BTF type that describes the program's context; 0: none.
     pub(crate) attach_btf_id: u32,
 }
 
-/// What the kernel is told of a program's functions.
+/// The types of a program's functions.
 pub(crate) struct Functions<'a> {
     btf_fd: u32,
     infos: &'a [u8],
 }
 
 impl<'a> Functions<'a> {
-    /// Those that these records name, of these types, which were loaded.
+    /// Refers to records of functions and their loaded types.
     pub(crate) fn new(btf: &OwnedFd, infos: &'a [u8]) -> Self {
-        Self { btf_fd: fd(btf), infos }
+        Self { btf_fd: raw_fd(btf), infos }
     }
 }
 
-/// Loads a program under a licence that ends in a NUL; what the verifier says of it goes to the
-/// log, if there is one.
+/// Loads a program with a licence that ends in a NUL. The verifier writes its log to `log`, if that
+/// is not empty.
 pub(crate) fn load_program(
     kind: ProgramKind,
     bytes: &[u8],
@@ -293,17 +298,17 @@ pub(crate) fn load_program(
         attach_prog_fd: 0,
         core_relo_count: 0,
     };
-    /// The verifier gives up when a signal comes, also one that only stops or goes on; they may
-    /// come one after another.
+    /// The verifier gives up at a signal, even at one that only stops or continues the process;
+    /// several may follow one another.
     const TRIES: u32 = 200;
     for _ in 1..TRIES {
-        // SAFETY: instructions, licence and records are as long as is said, and are only read; the
-        // log, if there is one, has room for as much as is said.
+        // SAFETY: instructions, licence and records have these sizes and are only read; the log has
+        // room for its size.
         match unsafe { bpf(PROG_LOAD, &mut load) } {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
-            done => return done.map(owned),
+            done => return done.map(own_fd),
         }
     }
     // SAFETY: as above.
-    unsafe { bpf(PROG_LOAD, &mut load) }.map(owned)
+    unsafe { bpf(PROG_LOAD, &mut load) }.map(own_fd)
 }

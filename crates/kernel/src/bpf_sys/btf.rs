@@ -1,29 +1,29 @@
-//! Types for the kernel (Documentation/bpf/btf.rst): that functions are functions, which it wants
-//! to know of programs that take a function's address, and what they are called.
+//! Types of a program's functions (Documentation/bpf/btf.rst). The kernel requires them for
+//! programs that take a function's address.
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 const FUNCTION: u32 = 12;
 const FUNCTION_TYPE: u32 = 13;
-/// Where the kind is in a type's second word.
+/// The shift of the kind in a type's second word.
 const KIND_SHIFT: u32 = 24;
-/// Bytes of a record that says of which type the function at an instruction is.
+/// Size of a record that gives the type of the function at an instruction.
 pub(crate) const INFO_BYTES: u32 = 8;
 
 /// Types of functions.
 #[derive(Debug)]
 pub(crate) struct Btf {
-    /// What BPF_BTF_LOAD takes.
+    /// The types for BPF_BTF_LOAD.
     pub(crate) types: Vec<u8>,
-    /// What BPF_PROG_LOAD takes: `instruction u32 | type u32`, for each function.
+    /// The records for BPF_PROG_LOAD: `instruction u32 | type u32` for each function.
     pub(crate) infos: Vec<u8>,
 }
 
-/// The types of functions that begin at these instructions and have these names.
-pub(crate) fn of(functions: &[(usize, String)]) -> Btf {
+/// Describes the functions that begin at these instructions and have these names.
+pub(crate) fn describe_functions(functions: &[(usize, String)]) -> Btf {
     let word = |bytes: &mut Vec<u8>, word: u32| bytes.extend(word.to_le_bytes());
     let (mut types, mut strings, mut infos) = (Vec::new(), vec![0], Vec::new());
-    // Type 1: what all of them are. Without arguments: of static functions nobody asks.
+    // Type 1: that of all functions. Static functions need no arguments.
     for field in [0, FUNCTION_TYPE << KIND_SHIFT, 0] {
         word(&mut types, field);
     }

@@ -1,6 +1,6 @@
-//! An array of the kernel's, mapped here: memory that its programs and this process share.
+//! A mapped kernel array: memory that BPF programs share with this process.
 //!
-//! It has no name: it is gone with its last descriptor, mapping and program.
+//! It has no name: the kernel frees it with its last descriptor, mapping and program.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use trackway_abi::region::CONTROL_BYTES;
 use trackway_ring::{Control, Geometry, Region};
 
-use crate::bpf_sys::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, owned};
+use crate::bpf_sys::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, own_fd};
 
-/// The map can be mapped (include/uapi/linux/bpf.h).
+/// The flag of a map that can be mapped (include/uapi/linux/bpf.h).
 const F_MMAPABLE: u32 = 1 << 10;
 
 /// A mapped array.
@@ -23,18 +23,18 @@ pub(crate) struct MappedArray {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value and stays where it is; what others write there at the
-// same time is only read and written as atomics and by raw copies.
+// SAFETY: the mapping belongs to this value and stays in place; concurrent writes by programs are
+// read and written as atomics and by raw copies only.
 unsafe impl Send for MappedArray {}
 // SAFETY: as above.
 unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
-    /// So many elements of so many bytes, a multiple of eight; all zero.
+    /// Creates `count` elements of `bytes` bytes, a multiple of eight; all zero.
     ///
     /// # Errors
     ///
-    /// If the kernel has no BPF, lets us have none, or has not as much memory.
+    /// If BPF is not available to this process, or the kernel has too little memory.
     pub(crate) fn new(element_bytes: usize, count: usize) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::InvalidInput);
         let bytes = element_bytes.checked_mul(count).ok_or_else(too_large)?;
@@ -46,10 +46,10 @@ impl MappedArray {
             map_flags: F_MMAPABLE,
         };
         // SAFETY: there are no addresses in it.
-        let map = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        let map = own_fd(unsafe { bpf(MAP_CREATE, &mut create) }?);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (any, fd) = (std::ptr::null_mut(), map.as_raw_fd());
-        // SAFETY: a new mapping, where the kernel finds room.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { libc::mmap(any, bytes, access, libc::MAP_SHARED, fd, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -58,13 +58,14 @@ impl MappedArray {
         Ok(Self { map, base, bytes })
     }
 
-    /// The map, for programs.
+    /// Returns the map's descriptor.
     pub(crate) fn fd(&self) -> RawFd {
         self.map.as_raw_fd()
     }
 
-    /// What is at `at`, where that is aligned and there are so many bytes.
-    fn place<T>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
+    /// Returns the address of `count` values at offset `at`, if they are aligned and within the
+    /// mapping.
+    fn address_at<T>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
         let bytes = size_of::<T>().checked_mul(count)?;
         let is_within = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         // SAFETY: within the mapping.
@@ -72,17 +73,17 @@ impl MappedArray {
             .then(|| unsafe { self.base.add(at) }.cast())
     }
 
-    /// The word at `at`, in bytes.
+    /// Returns the word at offset `at`.
     pub(crate) fn word(&self, at: usize) -> Option<&AtomicU64> {
         // SAFETY: within the mapping, aligned, and an atomic.
-        self.place(at, 1).map(|place| unsafe { place.as_ref() })
+        self.address_at(at, 1).map(|place| unsafe { place.as_ref() })
     }
 
-    /// The region whose control lines are at `at`, with its table behind them.
+    /// Returns the region whose control lines are at offset `at`, followed by its table.
     pub(crate) fn region(&self, at: usize, geometry: Geometry) -> Option<Region<'_>> {
         let count = geometry.sub_count() as usize;
-        let control = self.place::<Control>(at, 1)?;
-        let table = self.place::<AtomicU32>(at + CONTROL_BYTES, count)?;
+        let control = self.address_at::<Control>(at, 1)?;
+        let table = self.address_at::<AtomicU32>(at + CONTROL_BYTES, count)?;
         // SAFETY: within the mapping, aligned, and all of both are atomics.
         let (control, table) = unsafe {
             (control.as_ref(), std::slice::from_raw_parts(table.as_ptr().cast_const(), count))
@@ -90,10 +91,11 @@ impl MappedArray {
         Some(Region { control, table, geometry })
     }
 
-    /// Copies what is at `at`; whether there is as much.
+    /// Copies the bytes at offset `at`; false: they are not within the mapping.
     pub(crate) fn copy(&self, at: usize, into: &mut [u8]) -> bool {
-        let Some(from) = self.place::<u8>(at, into.len()) else { return false };
-        // SAFETY: within the mapping, from where programs may write at the same time: a raw copy.
+        let Some(from) = self.address_at::<u8>(at, into.len()) else { return false };
+        // SAFETY: within the mapping; programs may write there at the same time, so it is a raw
+        // copy.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         true
     }
@@ -101,7 +103,7 @@ impl MappedArray {
 
 impl Drop for MappedArray {
     fn drop(&mut self) {
-        // SAFETY: our mapping; whoever looks into it borrows this value.
+        // SAFETY: our mapping; references into it borrow this value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

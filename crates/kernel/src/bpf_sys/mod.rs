@@ -1,4 +1,4 @@
-//! BPF as the kernel has it: system calls, maps that are mapped, type information, instructions.
+//! The kernel's BPF interface: system calls, mapped arrays, type information, instructions.
 
 pub(crate) mod asm;
 #[expect(unsafe_code, reason = "bpf(2) takes addresses")]

@@ -1,14 +1,12 @@
-//! The kernel's types, as it tells them (Documentation/bpf/btf.rst): read, where
-//! `crate::bpf_sys::btf` makes.
+//! A reader of the kernel's types (Documentation/bpf/btf.rst). `crate::bpf_sys::btf` writes types.
 //!
-//! `header | types | strings`; a type is `name u32 | kind, count u32 | size or type u32`, with more
-//! behind it by its kind; its number is its place in order, from 1 on. One pass finds where each
-//! type is; all else is looked up in the bytes when it is asked for, with every number checked: no
-//! bytes are so wrong that anything here panics, or goes round for ever.
+//! `header | types | strings`; a type is `name u32 | kind, count u32 | size or type u32`, followed
+//! by data of its kind; its id is its position, from 1 on. One pass finds the offset of each type;
+//! lookups read the bytes on demand and check every number. So no input makes this module panic or
+//! loop forever.
 //!
-//! Our own, because what there is does more and takes longer: aya-obj 0.3 copies each type into a
-//! tree of its own (it relocates programs, which we do not need), btf-rs is LGPL, btf 0.5 reads a
-//! file of one type at a time.
+//! Other crates do more and are slower: aya-obj 0.3 copies each type into a tree (to relocate
+//! programs, which is not needed here), btf-rs is LGPL, btf 0.5 reads a file one type at a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,29 +14,29 @@ use std::sync::OnceLock;
 
 use trackway_schema::Scalar;
 
-use super::format::Names;
+use super::format::NameLookup;
 use super::model::{Member, Structure, Symbol, Symbols};
 
-/// Where the running kernel's types are.
+/// The file with the running kernel's types.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
-/// Longest file that is read. (Linux 6.18 here: 5.5 MB; of distributions 6 to 12 MB.)
+/// Longest file that is read. (Linux 6.18 here: 5.5 MB; distributions: 6 to 12 MB.)
 pub const BTF_BYTES_MAX: u64 = 256 << 20;
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 const TYPE_BYTES: usize = 12;
-/// Longest chain of names and qualifiers in front of a type that is followed.
+/// Longest chain of names and qualifiers before a type.
 const CHAIN_MAX: usize = 32;
-/// Longest name that is believed, in bytes.
+/// Longest name, in bytes; longer ones are cut.
 const NAME_BYTES_MAX: usize = 512;
-/// Most members of a structure that are looked at, those of structures in it included.
+/// Most members of a structure that are visited, with nested ones.
 const MEMBERS_MAX: usize = 4096;
-/// Deepest structure in structures that is looked into.
+/// Deepest nesting of structures that is visited.
 const DEPTH_MAX: usize = 8;
-/// Longest name of a member in structures, in bytes.
+/// Longest path of a nested member, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// What a type is.
+/// The class of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the format's")]
 pub enum Class {
@@ -86,7 +84,7 @@ impl Class {
         Self::Enum64,
     ];
 
-    /// Bytes behind a type with so many parts.
+    /// Returns the size of the data after a type with this many parts.
     const fn extra_bytes(self, count: usize) -> usize {
         match self {
             Self::Int | Self::Var | Self::DeclTag => 4,
@@ -105,12 +103,12 @@ impl Class {
     }
 }
 
-/// Why bytes are no types.
+/// The error that bytes are no valid types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BtfError {
-    /// Where, in bytes.
+    /// The offset of the problem.
     pub offset: usize,
-    /// What is wrong there.
+    /// The problem.
     pub what: &'static str,
 }
 
@@ -126,53 +124,53 @@ impl std::error::Error for BtfError {}
 #[derive(Debug)]
 pub struct Btf {
     bytes: Vec<u8>,
-    /// Where the strings are.
+    /// Beginning and end of the strings.
     strings: (usize, usize),
-    /// Where each type is, from number 1 on.
+    /// The offset of each type, from id 1 on.
     offsets: Vec<u32>,
-    /// Numbers of named types, by the hash of the name.
+    /// Ids of named types, by the hash of the name.
     by_name: OnceLock<Vec<(u32, u32)>>,
-    /// Values of enumerators, by the hash of the name: hash, type, place in it.
+    /// Enumerators by the hash of the name: hash, type, index in it.
     enumerators: OnceLock<Vec<(u32, u32, u32)>>,
 }
 
 /// A type.
 #[derive(Debug, Clone, Copy)]
 pub struct Type<'btf> {
-    /// Its number.
+    /// The type's id.
     pub id: u32,
-    /// What it is.
+    /// The type's class.
     pub class: Class,
-    /// Its name, or nothing.
+    /// The name, or an empty string.
     pub name: &'btf str,
-    /// Its size in bytes, or the type that it is of, by class.
+    /// The size in bytes, or the id of another type, by class.
     pub size_or_type: u32,
-    /// What that means depends on the class.
+    /// The kind flag, whose meaning depends on the class.
     flag: bool,
     extra: &'btf [u8],
 }
 
-/// A member of a structure, as it is there.
+/// A member of a structure, as in BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawMember<'btf> {
-    /// Its name, or nothing.
+    /// The name, or an empty string.
     pub name: &'btf str,
-    /// Its type.
+    /// The type's id.
     pub type_id: u32,
-    /// Where it begins.
+    /// The offset in bits.
     pub bit_offset: u32,
-    /// Of a bit field, how many bits; else 0.
+    /// The number of bits of a bit field; else 0.
     pub bits: u32,
 }
 
 /// A variable in a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
-    /// The variable's type number.
+pub struct SectionVariable {
+    /// The variable's type id.
     pub type_id: u32,
-    /// Where it is in the section.
+    /// The offset in the section.
     pub offset: u32,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u32,
 }
 
@@ -187,11 +185,11 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 impl Btf {
-    /// Takes types, little-endian ones.
+    /// Reads little-endian types.
     ///
     /// # Errors
     ///
-    /// If the bytes are none.
+    /// If the bytes are invalid.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, BtfError> {
         let at = |offset, what| BtfError { offset, what };
         let magic = bytes.first_chunk::<2>().map(|magic| u16::from_le_bytes(*magic));
@@ -215,7 +213,7 @@ impl Btf {
         let mut offsets = Vec::with_capacity((types.1 - types.0) / 32);
         let mut offset = types.0;
         while offset < types.1 {
-            let extra = Head::read(&bytes[..types.1], offset)
+            let extra = TypeHeader::read(&bytes[..types.1], offset)
                 .map(|head| head.class.extra_bytes(head.count as usize))
                 .ok_or(at(offset, "a type of no kind, or cut off"))?;
             offsets.push(offset as u32);
@@ -228,17 +226,17 @@ impl Btf {
         Ok(Self { bytes, strings, offsets, by_name, enumerators })
     }
 
-    /// How many types there are.
+    /// Returns the number of types.
     pub fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no types.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// The string at this offset; nothing where there is none.
+    /// Returns the string at an offset; an empty one if there is none.
     fn string(&self, offset: u32) -> &str {
         let strings = &self.bytes[self.strings.0..self.strings.1];
         let bytes = strings.get(offset as usize..).unwrap_or_default();
@@ -247,10 +245,10 @@ impl Btf {
         std::str::from_utf8(&bytes[..end]).unwrap_or_default()
     }
 
-    /// The type of this number.
+    /// Returns the type with this id.
     pub fn get(&self, id: u32) -> Option<Type<'_>> {
         let offset = *self.offsets.get((id as usize).checked_sub(1)?)? as usize;
-        let head = Head::read(&self.bytes, offset)?;
+        let head = TypeHeader::read(&self.bytes, offset)?;
         let extra = self.bytes.get(offset + TYPE_BYTES..)?;
         let extra = extra.get(..head.class.extra_bytes(head.count as usize))?;
         Some(Type {
@@ -263,12 +261,12 @@ impl Btf {
         })
     }
 
-    /// All types.
+    /// Returns all types.
     pub fn types(&self) -> impl Iterator<Item = Type<'_>> {
         (1..=self.offsets.len() as u32).filter_map(|id| self.get(id))
     }
 
-    /// The first type of this class and name.
+    /// Returns the first type of this class and name.
     pub fn find(&self, class: Class, name: &str) -> Option<Type<'_>> {
         let index = self.by_name.get_or_init(|| {
             let named = self.types().filter(|of| !of.name.is_empty());
@@ -285,8 +283,7 @@ impl Btf {
             .find(|of| of.class == class && of.name == name)
     }
 
-    /// What a type is without names and qualifiers in front; `None` for void, and for chains that
-    /// do not end.
+    /// Skips names and qualifiers before a type; `None` for void and for endless chains.
     pub fn resolve(&self, mut id: u32) -> Option<Type<'_>> {
         for _ in 0..CHAIN_MAX {
             let of = self.get(id)?;
@@ -298,7 +295,7 @@ impl Btf {
         None
     }
 
-    /// Members of a structure or union.
+    /// Returns the members of a structure or union.
     pub fn members<'btf>(&'btf self, of: &Type<'btf>) -> impl Iterator<Item = RawMember<'btf>> {
         let is_aggregate = matches!(of.class, Class::Struct | Class::Union);
         let has_bits = of.flag;
@@ -313,20 +310,26 @@ impl Btf {
         })
     }
 
-    /// Where `path` is in a structure: names of members with dots between them, through structures
-    /// in it, named or not, but through no pointer.
-    pub fn place(&self, id: u32, path: &str) -> Option<RawMember<'_>> {
+    /// Finds a member by a path: member names with dots, through nested structures with or without
+    /// names, but not through pointers.
+    pub fn find_member(&self, id: u32, path: &str) -> Option<RawMember<'_>> {
         let mut place = RawMember { name: "", type_id: id, bit_offset: 0, bits: 0 };
         let mut left = MEMBERS_MAX;
         for name in path.split('.') {
-            let inside = self.member(place.type_id, name, 0, &mut left)?;
+            let inside = self.find_direct_member(place.type_id, name, 0, &mut left)?;
             let bit_offset = place.bit_offset.checked_add(inside.bit_offset)?;
             place = RawMember { bit_offset, ..inside };
         }
         Some(place)
     }
 
-    fn member(&self, id: u32, name: &str, depth: usize, left: &mut usize) -> Option<RawMember<'_>> {
+    fn find_direct_member(
+        &self,
+        id: u32,
+        name: &str,
+        depth: usize,
+        left: &mut usize,
+    ) -> Option<RawMember<'_>> {
         let of = self.resolve(id).filter(|_| depth < DEPTH_MAX)?;
         for member in self.members(&of) {
             *left = left.checked_sub(1)?;
@@ -336,7 +339,7 @@ impl Btf {
             if !member.name.is_empty() {
                 continue;
             }
-            if let Some(inside) = self.member(member.type_id, name, depth + 1, left) {
+            if let Some(inside) = self.find_direct_member(member.type_id, name, depth + 1, left) {
                 let bit_offset = member.bit_offset.checked_add(inside.bit_offset)?;
                 return Some(RawMember { bit_offset, ..inside });
             }
@@ -344,7 +347,8 @@ impl Btf {
         None
     }
 
-    /// Enumerators of an enumeration: names, and values as 64 bits (signed ones extended).
+    /// Returns the enumerators of an enumeration: names, and values as 64 bits (signed ones
+    /// extended).
     pub fn enumerators<'btf>(
         &'btf self,
         of: &Type<'btf>,
@@ -368,7 +372,7 @@ impl Btf {
         })
     }
 
-    /// Parameters of a prototype: names, where there are any, and types.
+    /// Returns the parameters of a prototype: names, which may be empty, and types.
     pub fn parameters<'btf>(&'btf self, of: &Type<'btf>) -> impl Iterator<Item = (&'btf str, u32)> {
         let (parts, _) = if of.class == Class::FuncProto { of.extra } else { &[] }.as_chunks::<8>();
         parts.iter().map(|part| {
@@ -378,17 +382,17 @@ impl Btf {
         })
     }
 
-    /// What is in a section.
-    pub fn placed(&self, of: &Type<'_>) -> impl Iterator<Item = Placed> {
+    /// Returns the variables in a section.
+    pub fn section_variables(&self, of: &Type<'_>) -> impl Iterator<Item = SectionVariable> {
         let (parts, _) = if of.class == Class::Datasec { of.extra } else { &[] }.as_chunks::<12>();
         parts.iter().map(|part| {
             let mut words = words(part);
             let mut next = || words.next().unwrap_or_default();
-            Placed { type_id: next(), offset: next(), size: next() }
+            SectionVariable { type_id: next(), offset: next(), size: next() }
         })
     }
 
-    /// Elements of an array: of which type, and how many.
+    /// Returns the element type and the length of an array.
     pub fn elements(&self, of: &Type<'_>) -> Option<(u32, u32)> {
         let is_array = of.class == Class::Array;
         let mut words = words(of.extra).take_while(|_| is_array);
@@ -396,13 +400,13 @@ impl Btf {
         Some((element, words.nth(1)?))
     }
 
-    /// The integer that a type is: an `int`, an enumeration, a pointer, under whatever name.
+    /// Returns the integer that a type is: an `int`, an enumeration or a pointer, under any name.
     pub fn scalar(&self, id: u32) -> Option<Scalar> {
-        /// In the word behind an integer: its bits, where they begin, and what they mean.
+        /// The word after an integer has its bits, their offset and their encoding.
         const SIGNED: u32 = 1;
         const BOOL: u32 = 4;
         let of = self.resolve(id)?;
-        let sized = super::ctype::sized;
+        let sized = super::ctype::integer_scalar;
         match of.class {
             Class::Pointer => Some(Scalar::U64),
             Class::Enum | Class::Enum64 => sized(of.size_or_type, of.flag),
@@ -420,7 +424,7 @@ impl Btf {
         }
     }
 
-    /// What C calls a type.
+    /// Returns the type in C.
     pub fn type_text(&self, id: u32) -> String {
         let (mut front, mut back, mut id) = (String::new(), String::new(), id);
         for _ in 0..CHAIN_MAX {
@@ -433,7 +437,7 @@ impl Btf {
                     ""
                 }
                 Class::Const => {
-                    // What is constant may be what a pointer points to, or the pointer.
+                    // `const` belongs to the pointee or to the pointer.
                     if back.starts_with('*') || back.is_empty() { "const " } else { "" }
                 }
                 Class::Volatile | Class::Restrict | Class::TypeTag => "",
@@ -454,17 +458,17 @@ impl Btf {
         "?".into()
     }
 
-    /// A structure that programs share with the kernel, with the integers in it.
+    /// Returns a structure that programs share with the kernel, with its integers.
     pub fn structure(&self, name: &str) -> Option<Structure> {
         let of = self.find(Class::Struct, name).or_else(|| self.find(Class::Union, name));
         let alias = || self.find(Class::Typedef, name).and_then(|of| self.resolve(of.id));
         let of = of.or_else(alias).filter(|of| matches!(of.class, Class::Struct | Class::Union))?;
-        let mut found = Members { all: Vec::new(), left: MEMBERS_MAX };
+        let mut found = MemberCollector { all: Vec::new(), left: MEMBERS_MAX };
         self.push_members(&of, "", 0, &mut found);
         Some(Structure { name: name.into(), bytes: of.size_or_type, members: found.all })
     }
 
-    fn push_members(&self, of: &Type<'_>, prefix: &str, base: u32, into: &mut Members) {
+    fn push_members(&self, of: &Type<'_>, prefix: &str, base: u32, into: &mut MemberCollector) {
         for member in self.members(of) {
             let Some(offset) = base.checked_add(member.bit_offset / 8) else { continue };
             let is_deep = prefix.matches('.').count() >= DEPTH_MAX || prefix.len() > PATH_BYTES_MAX;
@@ -492,8 +496,8 @@ impl Btf {
     }
 }
 
-/// Members that were found, and how many more may be looked at.
-struct Members {
+/// Collected members, and the number that may still be visited.
+struct MemberCollector {
     all: Vec<Member>,
     left: usize,
 }
@@ -504,13 +508,13 @@ fn named(front: &str, tag: &str, name: &str, back: &str) -> String {
     format!("{front}{tag}{name}{space}{back}")
 }
 
-/// FNV-1a, 32 bits: names need to be told apart quickly, and are compared afterwards.
+/// Hashes with FNV-1a, 32 bits; equal hashes are compared by name.
 fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The three words of a type.
-struct Head {
+struct TypeHeader {
     name: u32,
     class: Class,
     count: u32,
@@ -518,7 +522,7 @@ struct Head {
     size_or_type: u32,
 }
 
-impl Head {
+impl TypeHeader {
     fn read(bytes: &[u8], offset: usize) -> Option<Self> {
         let head = bytes.get(offset..)?.first_chunk::<TYPE_BYTES>()?;
         let mut words = words(head);
@@ -534,7 +538,7 @@ impl Head {
     }
 }
 
-impl Names for Btf {
+impl NameLookup for Btf {
     fn enumerator(&self, name: &str) -> Option<u64> {
         let index = self.enumerators.get_or_init(|| {
             let mut index = Vec::new();

@@ -1,28 +1,28 @@
-//! System calls by the numbers of 32 bits: those of programs of 32 bits, and of `int $0x80` in any.
+//! System calls by 32-bit numbers: those of 32-bit processes, and `int $0x80` in any process.
 //!
-//! A table (`compat.txt`) has their numbers, and what they take: mostly what the call of 64 bits
-//! does, with numbers and pointers half as wide. What lies behind a pointer is recorded where it is
-//! the same thing there: text, addresses of sockets, integers of a fixed size, structures in which
-//! nothing is as wide as a register; and where what it is there is known: arrays of addresses of
-//! text, `struct compat_iovec`, `struct compat_msghdr` (linux/compat.h, linux/socket.h). Of others,
-//! the pointer is. tracefs does not know these events;
-//! LTTng does (`compat_syscall_entry_…`), and records them together with the others.
+//! A table (`compat.txt`) has their numbers and arguments: mostly those of the 64-bit call, with
+//! numbers and pointers half as wide. A pointee is recorded if it is the same in both: text, socket
+//! addresses, integers of fixed size, structures without members as wide as a register. It is also
+//! recorded if its 32-bit form is known: arrays of text addresses, `struct compat_iovec`, `struct
+//! compat_msghdr` (linux/compat.h, linux/socket.h). Otherwise only the pointer is recorded. tracefs
+//! lacks these events; LTTng has them (`compat_syscall_entry_…`) and records them with the 64-bit
+//! ones.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::EventName;
 use super::btf::{Btf, Class};
-use super::calls::{self, Call, SUBSYSTEM};
-use super::model::{Behind, Field, Kind, Phase, Structure};
+use super::calls::{self, CallDescription, SUBSYSTEM};
+use super::model::{Field, FieldShape, Phase, Pointee, Structure};
 use super::select::Selection;
 use trackway_schema::Scalar;
 
 const TABLE: &str = include_str!("compat.txt");
-/// What their names have in front.
+/// The prefix of their names.
 pub(super) const PREFIX: &str = "compat_";
-/// Structures that have wide members, and are the same for programs of 32 bits: made so.
-const SAME: [&str; 15] = [
+/// Structures with wide members that are the same for 32-bit programs by design.
+const SHARED_STRUCTURES: [&str; 15] = [
     "__kernel_timespec",
     "__kernel_itimerspec",
     "cachestat",
@@ -42,114 +42,123 @@ const SAME: [&str; 15] = [
 
 /// A line of the table.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct CompatCall {
     pub(super) number: u32,
-    /// What the kernel calls it.
+    /// The kernel's name.
     pub(super) name: &'static str,
-    /// The call of 64 bits that it is recorded with.
-    pub(super) with: &'static str,
-    /// What it takes, if that is not what that one takes.
-    own: Option<Call>,
-    /// Whether structures are other ones, whatever is in them.
-    has_others: bool,
+    /// The 64-bit call that this call is recorded with.
+    pub(super) wide_name: &'static str,
+    /// The arguments, if they differ from those of that call.
+    own_call: Option<CallDescription>,
+    /// True if structures differ in any case.
+    has_other_structures: bool,
 }
 
-/// All lines, in the order of their numbers.
-pub(super) fn table() -> &'static [Line] {
-    static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| {
+/// Returns all lines, in the order of their numbers.
+pub(super) fn compat_table() -> &'static [CompatCall] {
+    static CALLS: LazyLock<Vec<CompatCall>> = LazyLock::new(|| {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         lines
-            .map(|line| parse(line).unwrap_or_else(|| panic!("a line of compat.txt: {line}")))
+            .map(|line| parse_line(line).unwrap_or_else(|| panic!("a line of compat.txt: {line}")))
             .collect()
     });
-    &LINES
+    &CALLS
 }
 
-fn parse(text: &'static str) -> Option<Line> {
+fn parse_line(text: &'static str) -> Option<CompatCall> {
     if text.contains('(') {
-        let call = calls::call(text)?;
+        let call = calls::parse_line(text)?;
         let (name, with) = call.name.split_once('@')?;
         let number = call.number;
-        return Some(Line { number, name, with, own: Some(call), has_others: false });
+        return Some(CompatCall {
+            number,
+            name,
+            wide_name: with,
+            own_call: Some(call),
+            has_other_structures: false,
+        });
     }
     let (number, names) = text.trim_start().split_once(' ')?;
     let (name, with) = names.split_once('=').unwrap_or((names, names));
-    let (number, has_others) = (number.parse().ok()?, names.contains('='));
-    Some(Line { number, name, with, own: None, has_others })
+    let (number, has_other_structures) = (number.parse().ok()?, names.contains('='));
+    Some(CompatCall { number, name, wide_name: with, own_call: None, has_other_structures })
 }
 
-pub(super) fn find(name: &str) -> Option<&'static Line> {
-    static BY_NAME: LazyLock<HashMap<&str, &Line>> =
-        LazyLock::new(|| table().iter().map(|line| (line.name, line)).collect());
+pub(super) fn find_compat_call(name: &str) -> Option<&'static CompatCall> {
+    static BY_NAME: LazyLock<HashMap<&str, &CompatCall>> =
+        LazyLock::new(|| compat_table().iter().map(|line| (line.name, line)).collect());
     BY_NAME.get(name).copied()
 }
 
-/// Whether the running kernel takes such calls, as its types say (CONFIG_IA32_EMULATION).
-pub fn is_there(btf: Option<&Btf>) -> bool {
+/// Returns true if the running kernel accepts such calls, by its types (CONFIG_IA32_EMULATION).
+pub fn is_supported(btf: Option<&Btf>) -> bool {
     let has = |name: &str| btf.is_some_and(|btf| btf.find(Class::Func, name).is_some());
     cfg!(target_arch = "x86_64") && has("__ia32_compat_sys_openat")
 }
 
-fn event(name: &str, phase: Phase) -> EventName {
+fn event_name(name: &str, phase: Phase) -> EventName {
     let side = if phase == Phase::Enter { "enter" } else { "exit" };
     EventName { subsystem: SUBSYSTEM.into(), name: format!("{PREFIX}sys_{side}_{name}") }
 }
 
-/// The names of both sides of all of them.
-pub(super) fn names() -> impl Iterator<Item = EventName> {
+/// Returns the names of all entry and exit events.
+pub(super) fn event_names() -> impl Iterator<Item = EventName> {
     let sides = [Phase::Enter, Phase::Exit];
-    table().iter().flat_map(move |line| sides.map(|phase| event(line.name, phase)))
+    compat_table().iter().flat_map(move |line| sides.map(|phase| event_name(line.name, phase)))
 }
 
-/// Whether one of these events is meant: itself, or together with the call of 64 bits.
-pub(super) fn takes(selection: &Selection, name: &EventName) -> bool {
-    let Some((line, phase)) = name.call().and_then(|(call, phase)| Some((find(call)?, phase)))
+/// Returns true if one of these events is selected, by its own name or with the 64-bit call.
+pub(super) fn is_selected(selection: &Selection, name: &EventName) -> bool {
+    let Some((line, phase)) =
+        name.call().and_then(|(call, phase)| Some((find_compat_call(call)?, phase)))
     else {
         return false;
     };
-    let with = event(line.with, phase);
+    let with = event_name(line.wide_name, phase);
     let wide = with.name.trim_start_matches(PREFIX).to_owned();
-    // Who does not want one side of a call means both.
+    // Excluding one event of a call excludes both.
     !selection.excludes(&EventName { name: wide, ..with.clone() })
-        && (selection.takes(&with) || selection.takes(name) && !selection.excludes(&with))
+        && (selection.selects(&with) || selection.selects(name) && !selection.excludes(&with))
 }
 
-impl Line {
-    /// What it takes, and returns.
-    pub(super) fn call(&self) -> Option<&Call> {
-        self.own.as_ref().or_else(|| calls::find(self.with))
+impl CompatCall {
+    /// Returns the arguments and result.
+    pub(super) fn description(&self) -> Option<&CallDescription> {
+        self.own_call.as_ref().or_else(|| calls::find_call(self.wide_name))
     }
 
-    /// An argument of the call of 64 bits, as this one has it.
+    /// Converts an argument of the 64-bit call to this call's.
     pub(super) fn narrow(&self, field: Field) -> Field {
         let kind = match field.kind {
-            Kind::Integer(Scalar::U64) => Kind::Integer(Scalar::U32),
-            Kind::Integer(Scalar::I64) => Kind::Integer(Scalar::I32),
+            FieldShape::Integer(Scalar::U64) => FieldShape::Integer(Scalar::U32),
+            FieldShape::Integer(Scalar::I64) => FieldShape::Integer(Scalar::I32),
             kind => kind,
         };
-        let behind = field.behind.filter(|behind| self.is_same(behind));
-        Field { kind, behind, ..field }
+        let pointee = field.pointee.filter(|pointee| self.has_same_pointee(pointee));
+        Field { kind, pointee, ..field }
     }
 
-    fn is_same(&self, behind: &Behind) -> bool {
-        match behind {
-            Behind::Text | Behind::SocketAddress(_) => true,
-            Behind::Integers(..) => !self.has_others,
-            Behind::Structures(of, _) | Behind::Sized(of, _) => !self.has_others && is_flat(of),
-            // Of narrow addresses, as they are taken apart.
-            Behind::Texts | Behind::Vectors(_) | Behind::Message => !self.has_others,
-            Behind::Bytes(_) => false,
+    fn has_same_pointee(&self, pointee: &Pointee) -> bool {
+        match pointee {
+            Pointee::Text | Pointee::SocketAddress(_) => true,
+            Pointee::Integers(..) => !self.has_other_structures,
+            Pointee::Structures(of, _) | Pointee::SizedStructure(of, _) => {
+                !self.has_other_structures && is_flat(of)
+            }
+            // Arrays of narrow addresses have steps of their own.
+            Pointee::Texts | Pointee::Vectors(_) | Pointee::Message => !self.has_other_structures,
+            Pointee::Bytes(_) => false,
         }
     }
 }
 
-/// Whether programs of 32 bits have the same structure: all of it is known, and nothing in it is as
+/// Returns true if 32-bit programs have the same structure: all members are known, and none is as
 /// wide as a register.
 fn is_flat(of: &Structure) -> bool {
     let known: u32 =
         of.members.iter().map(|member| member.scalar.size_bytes() as u32 * member.count).sum();
     let is_narrow = of.members.iter().all(|member| member.scalar.size_bytes() <= 4);
-    SAME.contains(&&*of.name) || is_narrow && known == of.bytes
+    SHARED_STRUCTURES.contains(&&*of.name) || is_narrow && known == of.bytes
 }
 
 #[cfg(test)]
@@ -158,14 +167,17 @@ mod tests {
 
     #[test]
     fn the_table_has_each_number_and_name_once_and_goes_with_calls_that_there_are() {
-        let lines = table();
+        let lines = compat_table();
         assert!(lines.len() > 400);
         assert!(lines.windows(2).all(|pair| pair[0].number < pair[1].number));
         for line in lines {
-            assert!(calls::find(line.with).is_some(), "{line:?}");
-            assert!(std::ptr::eq(find(line.name).expect("it is there"), line), "{line:?}");
+            assert!(calls::find_call(line.wide_name).is_some(), "{line:?}");
+            assert!(
+                std::ptr::eq(find_compat_call(line.name).expect("it is there"), line),
+                "{line:?}"
+            );
         }
-        let of = |name: &str| find(name).map(|line| line.number);
+        let of = |name: &str| find_compat_call(name).map(|line| line.number);
         assert_eq!((of("openat"), of("newstat"), of("statx")), (Some(295), Some(106), Some(383)));
         assert_eq!(
             (of("getuid16"), of("getuid"), of("mmap_pgoff")),
@@ -175,20 +187,20 @@ mod tests {
 
     #[test]
     fn from_424_on_numbers_are_those_of_64_bits() {
-        // Since Linux 5.1 a new call has one number on all processors.
-        let new: Vec<_> = calls::table().iter().filter(|call| call.number >= 424).collect();
+        // Since Linux 5.1, a new call has one number on all processors.
+        let new: Vec<_> = calls::call_table().iter().filter(|call| call.number >= 424).collect();
         assert!(new.len() > 40);
         for call in new {
-            let line = find(call.name).unwrap_or_else(|| panic!("no {}", call.name));
-            assert_eq!((line.number, line.with), (call.number, call.name));
+            let line = find_compat_call(call.name).unwrap_or_else(|| panic!("no {}", call.name));
+            assert_eq!((line.number, line.wide_name), (call.number, call.name));
         }
     }
 
     #[test]
-    fn they_are_selected_with_the_calls_that_they_go_with() {
+    fn compat_calls_are_selected_with_their_64_bit_calls() {
         let takes = |patterns: &str, name: &str| {
             let selection = Selection::new(&[patterns]).expect("patterns");
-            takes(&selection, &event(name, Phase::Enter))
+            is_selected(&selection, &event_name(name, Phase::Enter))
         };
         assert!(takes("syscalls", "mmap_pgoff") && takes("*", "openat"));
         assert!(takes("syscalls:mmap", "mmap_pgoff") && takes("syscalls:open*", "openat"));

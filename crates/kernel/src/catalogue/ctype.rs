@@ -1,14 +1,14 @@
-//! Types of C, by name: which integers they are on a 64-bit kernel.
+//! C types by name: the integers that they are on a 64-bit kernel.
 
 use trackway_schema::Scalar;
 
-/// The integer that a type is, if its name alone tells; qualifiers do not count.
-pub(crate) fn integer(name: &str) -> Option<Scalar> {
+/// Returns the integer that a type is, if its name suffices; ignores qualifiers.
+pub(crate) fn scalar_of_type(name: &str) -> Option<Scalar> {
     let mut words: Vec<&str> = name.split_ascii_whitespace().collect();
     words.retain(|word| !matches!(*word, "const" | "volatile" | "__user" | "__force"));
     words.truncate(8);
     Some(match words.as_slice() {
-        [word] => return single(word),
+        [word] => return scalar_of_word(word),
         ["signed", "char"] => Scalar::I8,
         ["unsigned", "char"] => Scalar::U8,
         ["unsigned", "short"] | ["short", "unsigned", "int"] | ["unsigned", "short", "int"] => {
@@ -27,7 +27,7 @@ pub(crate) fn integer(name: &str) -> Option<Scalar> {
     })
 }
 
-fn single(word: &str) -> Option<Scalar> {
+fn scalar_of_word(word: &str) -> Option<Scalar> {
     Some(match word {
         "bool" | "_Bool" => Scalar::Bool,
         "s8" | "__s8" | "int8_t" => Scalar::I8,
@@ -46,8 +46,8 @@ fn single(word: &str) -> Option<Scalar> {
     })
 }
 
-/// The integer of this size and sign, if there is one.
-pub(crate) fn sized(bytes: u32, is_signed: bool) -> Option<Scalar> {
+/// Returns the integer of this size and sign, if there is one.
+pub(crate) fn integer_scalar(bytes: u32, is_signed: bool) -> Option<Scalar> {
     Some(match (bytes, is_signed) {
         (1, true) => Scalar::I8,
         (1, false) => Scalar::U8,
@@ -61,12 +61,12 @@ pub(crate) fn sized(bytes: u32, is_signed: bool) -> Option<Scalar> {
     })
 }
 
-/// All bits that a value of this integer has.
+/// Returns the mask of all bits of an integer.
 pub(crate) const fn value_mask(scalar: Scalar) -> u64 {
     u64::MAX >> (64 - 8 * scalar.size_bytes())
 }
 
-/// Whether a type is a structure or union itself, not an address of one.
+/// Returns true for a structure or union itself, not for an address of one.
 pub(crate) fn is_aggregate(type_text: &str) -> bool {
     let is_named =
         type_text.split_ascii_whitespace().any(|word| matches!(word, "struct" | "union"));
@@ -79,12 +79,12 @@ mod tests {
 
     #[test]
     fn names_of_integers_are_known() {
-        assert_eq!(integer("unsigned long long"), Some(Scalar::U64));
-        assert_eq!(integer("const clockid_t"), Some(Scalar::I32));
-        assert_eq!(integer("enum zone_type"), Some(Scalar::U32));
-        assert_eq!(integer("struct page"), None);
-        assert_eq!(integer("xfs_ino_t"), None);
-        assert_eq!(integer(""), None);
+        assert_eq!(scalar_of_type("unsigned long long"), Some(Scalar::U64));
+        assert_eq!(scalar_of_type("const clockid_t"), Some(Scalar::I32));
+        assert_eq!(scalar_of_type("enum zone_type"), Some(Scalar::U32));
+        assert_eq!(scalar_of_type("struct page"), None);
+        assert_eq!(scalar_of_type("xfs_ino_t"), None);
+        assert_eq!(scalar_of_type(""), None);
         assert!(is_aggregate("struct fpu") && !is_aggregate("struct fpu *"));
     }
 }

@@ -1,4 +1,4 @@
-//! Why there is no catalogue, or nothing in it that was asked for.
+//! Errors of the catalogue.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 use trackway_console::IoError;
 use trackway_sys::Errno;
 
-/// Why events of the kernel cannot be told.
+/// The reason why kernel events cannot be listed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CatalogueError {
-    /// Only root sees them.
-    NoRights,
-    /// The kernel gives no tracefs.
+    /// The process lacks privileges.
+    PermissionDenied,
+    /// The kernel has no tracefs.
     NoTracefs(Errno),
     /// A file cannot be read.
     Io(PathBuf, IoError),
-    /// A pattern that is none.
+    /// A text is no pattern.
     Pattern(String),
-    /// No event matches a pattern; what may have been meant.
+    /// No event matches a pattern; with a suggestion.
     NoEvent(String, Option<String>),
 }
 
 impl CatalogueError {
-    /// What to do about it.
+    /// Returns advice for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoRights => Some(
+            Self::PermissionDenied => Some(
                 "run it as root (sudo trackway ...); in a container, root needs CAP_SYS_ADMIN, or \
                  the host's /sys/kernel/tracing"
                     .into(),
@@ -49,14 +49,14 @@ impl CatalogueError {
 impl fmt::Display for CatalogueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRights => f.write_str("only root may see the kernel's events"),
-            Self::NoTracefs(errno) => write!(f, "the kernel gives no tracefs: {errno}"),
+            Self::PermissionDenied => f.write_str("cannot list kernel events: only root may"),
+            Self::NoTracefs(errno) => write!(f, "tracefs is not available: {errno}"),
             Self::Io(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             Self::Pattern(pattern) => write!(f, "'{pattern}' is no pattern of kernel events"),
-            Self::NoEvent(pattern, meant) => {
+            Self::NoEvent(pattern, suggestion) => {
                 write!(f, "no kernel event matches '{pattern}'")?;
-                match meant {
-                    Some(meant) => write!(f, "; did you mean '{meant}'?"),
+                match suggestion {
+                    Some(suggestion) => write!(f, "; did you mean '{suggestion}'?"),
                     None => Ok(()),
                 }
             }
@@ -64,5 +64,5 @@ impl fmt::Display for CatalogueError {
     }
 }
 
-// It has no source: its text has the system's error already.
+// No source: the text has the system's error already.
 impl std::error::Error for CatalogueError {}

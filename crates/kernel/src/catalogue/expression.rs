@@ -1,11 +1,11 @@
-//! C as format files have it: tokens, and constant expressions.
+//! C in format files: tokens and constant expressions.
 //!
-//! Texts come from the kernel, but are taken for hostile: nesting and lengths are bounded, numbers
-//! wrap around as C's unsigned ones do, and what is not understood is no value.
+//! Texts come from the kernel but are not trusted: nesting and lengths are bounded, numbers wrap
+//! around as unsigned ones in C, and an unknown construct has no value.
 
 /// Most tokens of one text. (The longest of Linux 6.18 have under 2000.)
 const TOKENS_MAX: usize = 1 << 16;
-/// Deepest nesting that is followed.
+/// Deepest nesting.
 const DEPTH_MAX: u32 = 64;
 
 /// A token.
@@ -15,14 +15,14 @@ pub(crate) enum Token<'text> {
     Word(&'text str),
     /// An integer.
     Number(u64),
-    /// What is between quotation marks, escapes and all.
+    /// A quoted text with its escapes.
     Quoted(&'text str),
-    /// An operator, a bracket, a comma.
+    /// An operator, a bracket, or a comma.
     Sign(&'text str),
 }
 
-/// Splits a text into tokens; `None` where it is none of C.
-pub(crate) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
+/// Splits a text into tokens; `None`: it is not C.
+pub(crate) fn tokenize(text: &str) -> Option<Vec<Token<'_>>> {
     let mut all = Vec::new();
     let mut rest = text.trim_ascii_start();
     while let Some(first) = rest.bytes().next() {
@@ -66,7 +66,7 @@ fn quoted(text: &str) -> Option<(Token<'_>, usize)> {
     None
 }
 
-/// A character of ASCII, without escapes.
+/// Reads an ASCII character without escapes.
 fn character(text: &str) -> Option<(Token<'_>, usize)> {
     match text.as_bytes() {
         [_, c @ 0x20..=0x7e, b'\'', ..] => Some((Token::Number(u64::from(*c)), 3)),
@@ -85,12 +85,11 @@ fn number(text: &str) -> Option<(Token<'_>, usize)> {
     Some((Token::Number(value.ok()?), length))
 }
 
-/// What a name in an expression stands for.
+/// A lookup of names in expressions.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-/// The value of a constant expression, as 64 bits; `None` if it is not one, or has names that
-/// `lookup` does not know.
-pub(crate) fn value(tokens: &[Token<'_>], lookup: Lookup<'_>) -> Option<u64> {
+/// Evaluates a constant expression to 64 bits; `None`: it is not constant, or has unknown names.
+pub(crate) fn evaluate(tokens: &[Token<'_>], lookup: Lookup<'_>) -> Option<u64> {
     let mut parser = Parser { tokens, lookup, depth: 0 };
     let value = parser.binary(0)?;
     parser.tokens.is_empty().then_some(value)
@@ -115,7 +114,7 @@ impl Parser<'_, '_> {
     fn binary(&mut self, least: u8) -> Option<u64> {
         let mut left = self.unary()?;
         while let Some(&Token::Sign(sign)) = self.tokens.first() {
-            let Some(strength) = strength(sign).filter(|&strength| strength >= least) else {
+            let Some(strength) = precedence(sign).filter(|&strength| strength >= least) else {
                 break;
             };
             self.tokens = &self.tokens[1..];
@@ -160,11 +159,11 @@ impl Parser<'_, '_> {
                 })
             }
             Token::Sign("(") => {
-                if let Some(length) = cast(self.tokens) {
+                if let Some(length) = cast_length(self.tokens) {
                     let bytes = cast_bytes(&self.tokens[..length]);
                     self.tokens = &self.tokens[length..];
                     let value = self.deeper(Self::unary)?;
-                    return Some(cut(value, bytes));
+                    return Some(truncate(value, bytes));
                 }
                 self.tokens = rest;
                 let value = self.deeper(|parser| parser.binary(0))?;
@@ -175,8 +174,8 @@ impl Parser<'_, '_> {
     }
 }
 
-/// How strongly an operator binds.
-fn strength(sign: &str) -> Option<u8> {
+/// Returns the precedence of an operator.
+fn precedence(sign: &str) -> Option<u8> {
     Some(match sign {
         "|" => 1,
         "^" => 2,
@@ -205,9 +204,9 @@ fn apply(sign: &str, left: u64, right: u64) -> Option<u64> {
     })
 }
 
-/// How many tokens a cast at the beginning has, if there is one: words and asterisks in brackets,
-/// with something behind that has a value. `(NAME) - 1` is none unless NAME is clearly a type.
-pub(crate) fn cast(tokens: &[Token<'_>]) -> Option<usize> {
+/// Returns the number of tokens of a cast at the beginning, if there is one: words and asterisks in
+/// brackets before a value. `(NAME) - 1` is a cast only if NAME is clearly a type.
+pub(crate) fn cast_length(tokens: &[Token<'_>]) -> Option<usize> {
     let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
     let inside = tokens.get(1..end)?;
     let is_type = !inside.is_empty()
@@ -215,7 +214,7 @@ pub(crate) fn cast(tokens: &[Token<'_>]) -> Option<usize> {
         && matches!(inside[0], Token::Word(word) if word != "sizeof" && word != "REC");
     let is_sure = inside.len() > 1
         || matches!(inside, [Token::Word(word)]
-            if word.ends_with("_t") || super::ctype::integer(word).is_some());
+            if word.ends_with("_t") || super::ctype::scalar_of_type(word).is_some());
     let is_followed = match tokens.get(end + 1)? {
         Token::Word(_) | Token::Number(_) | Token::Sign("(") => true,
         Token::Sign("-" | "~" | "!" | "+") => is_sure,
@@ -224,7 +223,7 @@ pub(crate) fn cast(tokens: &[Token<'_>]) -> Option<usize> {
     (is_type && is_followed).then_some(end + 1)
 }
 
-/// Bytes of the type that a cast is to; 8 where that is not known.
+/// Returns the size of a cast's type; 8: unknown.
 fn cast_bytes(cast: &[Token<'_>]) -> usize {
     let words: Vec<&str> = cast
         .iter()
@@ -232,11 +231,11 @@ fn cast_bytes(cast: &[Token<'_>]) -> usize {
         .filter(|word| *word != "__force")
         .collect();
     let is_pointer = cast.contains(&Token::Sign("*"));
-    let scalar = if is_pointer { None } else { super::ctype::integer(&words.join(" ")) };
+    let scalar = if is_pointer { None } else { super::ctype::scalar_of_type(&words.join(" ")) };
     scalar.map_or(8, |scalar| scalar.size_bytes())
 }
 
-fn cut(value: u64, bytes: usize) -> u64 {
+fn truncate(value: u64, bytes: usize) -> u64 {
     match bytes {
         1 => value & 0xff,
         2 => value & 0xffff,
@@ -245,7 +244,7 @@ fn cut(value: u64, bytes: usize) -> u64 {
     }
 }
 
-/// The size of a type in brackets, and what is behind them.
+/// Returns the size of a type in brackets, and the tokens after them.
 fn size_of<'a, 'text>(tokens: &'a [Token<'text>]) -> Option<(u64, &'a [Token<'text>])> {
     let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
     let is_open = tokens.first() == Some(&Token::Sign("("));
@@ -260,7 +259,7 @@ mod tests {
 
     fn of(text: &str) -> Option<u64> {
         let lookup = |name: &str| (name == "SEVEN").then_some(7);
-        value(&tokens(text)?, &lookup)
+        evaluate(&tokenize(text)?, &lookup)
     }
 
     #[test]
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_constant_has_no_value() {
+    fn non_constants_have_no_value() {
         let deep = format!("{}1{}", "(".repeat(100), ")".repeat(100));
         let long = "-".repeat(1_000) + "1";
         for text in
@@ -298,7 +297,9 @@ mod tests {
         {
             assert_eq!(of(text), None, "{text}");
         }
-        assert!(tokens("\"open").is_none() && tokens("'ab'").is_none() && tokens("0xg").is_none());
-        assert!(tokens("é").is_none());
+        assert!(
+            tokenize("\"open").is_none() && tokenize("'ab'").is_none() && tokenize("0xg").is_none()
+        );
+        assert!(tokenize("é").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Format files of tracefs (Documentation/trace/events.rst): what is where in an event's record.
+//! Format files of tracefs (Documentation/trace/events.rst): the layout of an event's record.
 //!
 //! ```text
 //! name: sched_wakeup
@@ -13,8 +13,9 @@
 //! print fmt: "comm=%s …", REC->comm, …
 //! ```
 //!
-//! Strict: what has another shape is refused, and where. The exception is the print format, which
-//! is C ([`super::print`]): what is not understood of that costs a field its names, nothing else.
+//! The parser is strict: it rejects any other shape, with the line. Only the print format is
+//! tolerant, which is C ([`super::print`]): a part that it does not understand costs a field its
+//! names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,33 +23,33 @@ use std::sync::Arc;
 use trackway_schema::Scalar;
 
 use super::ctype;
-use super::model::{Field, Kind, Location, Meaning, Symbols};
+use super::model::{Field, FieldShape, Location, Meaning, Symbols};
 use super::print;
 
 /// Longest format, in bytes. (Linux 6.18: 5.5 KB.)
 pub const FORMAT_BYTES_MAX: usize = 256 << 10;
-/// Most fields, common ones included. (Linux 6.18: 24.)
+/// Most fields, with common ones. (Linux 6.18: 24.)
 const FIELDS_MAX: usize = 256;
-/// Where a record ends at last: the ring buffer's sub-buffers are not longer.
+/// Longest record: the size of the ring buffer's sub-buffers.
 const RECORD_BYTES_MAX: u32 = 64 << 10;
 /// Most dimensions of an array.
 const DIMENSIONS_MAX: usize = 4;
 
-/// What names in formats mean, as BTF knows it.
-pub trait Names {
-    /// The value of an enumerator.
+/// Values of names in formats, from BTF.
+pub trait NameLookup {
+    /// Returns the value of an enumerator.
     fn enumerator(&self, name: &str) -> Option<u64>;
-    /// The values of an enumeration, by its tag.
+    /// Returns the values of an enumeration, by its tag.
     fn enumeration(&self, tag: &str) -> Option<Arc<Symbols>>;
-    /// The integer that a type is.
+    /// Returns the integer that a type is.
     fn integer(&self, type_name: &str) -> Option<Scalar>;
 }
 
-/// Nobody knows.
+/// An implementation of [`Names`] without any.
 #[derive(Debug, Clone, Copy)]
-pub struct NoNames;
+pub struct EmptyLookup;
 
-impl Names for NoNames {
+impl NameLookup for EmptyLookup {
     fn enumerator(&self, _: &str) -> Option<u64> {
         None
     }
@@ -62,27 +63,27 @@ impl Names for NoNames {
     }
 }
 
-/// What a format says.
+/// A parsed format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format<'text> {
     /// The event's name.
     pub name: &'text str,
-    /// Its number.
+    /// The event's number.
     pub id: u16,
-    /// Fields that all events have.
+    /// The common fields.
     pub common: Vec<Field>,
-    /// Its own.
+    /// The event's own fields.
     pub fields: Vec<Field>,
-    /// How the kernel would print it: C, unread.
+    /// The print format: unparsed C.
     pub print: &'text str,
 }
 
-/// Why a text is no format.
+/// The error that a text is no format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatError {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem.
     pub what: &'static str,
 }
 
@@ -94,12 +95,15 @@ impl fmt::Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
-/// Reads a format.
+/// Parses a format.
 ///
 /// # Errors
 ///
-/// If it is none, or longer than any should be.
-pub fn parse<'text>(text: &'text str, names: &dyn Names) -> Result<Format<'text>, FormatError> {
+/// If the text is invalid or too long.
+pub fn parse<'text>(
+    text: &'text str,
+    names: &dyn NameLookup,
+) -> Result<Format<'text>, FormatError> {
     let at = |line: usize, what| FormatError { line, what };
     if text.len() > FORMAT_BYTES_MAX {
         return Err(at(1, "longer than formats are"));
@@ -122,7 +126,7 @@ pub fn parse<'text>(text: &'text str, names: &dyn Names) -> Result<Format<'text>
         if text.is_empty() {
             continue;
         }
-        let field = field(text, names).map_err(|what| at(line, what))?;
+        let field = parse_field(text, names).map_err(|what| at(line, what))?;
         if common.len() + fields.len() == FIELDS_MAX {
             return Err(at(line, "more fields than events have"));
         }
@@ -130,11 +134,11 @@ pub fn parse<'text>(text: &'text str, names: &dyn Names) -> Result<Format<'text>
         if is_common { common.push(field) } else { fields.push(field) }
     }
     let print = print.trim();
-    print::interpret(print, &mut fields, names);
+    print::apply_print_format(print, &mut fields, names);
     Ok(Format { name, id, common, fields, print })
 }
 
-/// Whether it is a name of C.
+/// Returns true for a C identifier.
 fn is_name(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !text.is_empty()
@@ -143,13 +147,13 @@ fn is_name(text: &str) -> bool {
         && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn field(line: &str, names: &dyn Names) -> Result<Field, &'static str> {
+fn parse_field(line: &str, names: &dyn NameLookup) -> Result<Field, &'static str> {
     let line = line.strip_prefix("\tfield:").ok_or("a field is expected")?;
     let mut parts = line.split(';');
     let declaration = parts.next().unwrap_or_default();
     let mut number = |prefix: &str| {
         let digits = parts.next()?.strip_prefix('\t')?.strip_prefix(prefix)?;
-        // Some formats have a sign where there can be none.
+        // Some formats have a sign where none is allowed.
         digits.parse::<u32>().ok()
     };
     let offset = number("offset:").ok_or("no offset")?;
@@ -164,32 +168,32 @@ fn field(line: &str, names: &dyn Names) -> Result<Field, &'static str> {
     if offset.checked_add(size).is_none_or(|end| end > RECORD_BYTES_MAX) {
         return Err("beyond the end of any record");
     }
-    let declaration = Declaration::of(declaration)?;
-    let kind = declaration.kind(size, is_signed, names)?;
+    let declaration = Declaration::parse(declaration)?;
+    let kind = declaration.shape(size, is_signed, names)?;
     Ok(Field {
         name: declaration.name.to_owned(),
         type_text: declaration.type_text(),
-        meaning: meaning(&declaration, kind, names),
+        meaning: type_meaning(&declaration, kind, names),
         kind,
         offset,
         size,
         argument: None,
-        behind: None,
+        pointee: None,
     })
 }
 
-/// A declaration, taken apart.
+/// A parsed declaration.
 struct Declaration<'text> {
     name: &'text str,
-    /// Of one element, if there are several.
+    /// The type, of one element for arrays.
     element: &'text str,
-    /// In brackets behind the name.
+    /// In brackets after the name.
     dimensions: Vec<&'text str>,
     location: Option<Location>,
 }
 
 impl<'text> Declaration<'text> {
-    fn of(text: &'text str) -> Result<Self, &'static str> {
+    fn parse(text: &'text str) -> Result<Self, &'static str> {
         let (mut rest, mut dimensions) = (text.trim(), Vec::new());
         while let Some(open) = rest.strip_suffix(']') {
             let (before, dimension) = open.rsplit_once('[').ok_or("a bracket too many")?;
@@ -208,8 +212,8 @@ impl<'text> Declaration<'text> {
         let locations = [("__data_loc ", Location::Absolute), ("__rel_loc ", Location::Relative)];
         let mut location = None;
         for (prefix, of_prefix) in locations {
-            if let Some(behind) = element.strip_prefix(prefix) {
-                (element, location) = (behind.trim(), Some(of_prefix));
+            if let Some(rest) = element.strip_prefix(prefix) {
+                (element, location) = (rest.trim(), Some(of_prefix));
             }
         }
         if location.is_some() {
@@ -221,7 +225,7 @@ impl<'text> Declaration<'text> {
         Ok(Self { name, element, dimensions, location })
     }
 
-    /// As C would write it, without the name.
+    /// Returns the declaration in C, without the name.
     fn type_text(&self) -> String {
         let mut text = self.element.to_owned();
         if self.location.is_some() {
@@ -233,73 +237,87 @@ impl<'text> Declaration<'text> {
         text
     }
 
-    fn scalar(&self, names: &dyn Names) -> Option<Scalar> {
+    fn scalar(&self, names: &dyn NameLookup) -> Option<Scalar> {
         match self.element.contains('*') {
             true => Some(Scalar::U64),
-            false => ctype::integer(self.element).or_else(|| names.integer(self.element)),
+            false => ctype::scalar_of_type(self.element).or_else(|| names.integer(self.element)),
         }
     }
 
-    fn kind(&self, size: u32, is_signed: bool, names: &dyn Names) -> Result<Kind, &'static str> {
+    fn shape(
+        &self,
+        size: u32,
+        is_signed: bool,
+        names: &dyn NameLookup,
+    ) -> Result<FieldShape, &'static str> {
         let is_char = matches!(self.element, "char" | "const char");
         if let Some(location) = self.location {
             return match self.element {
                 _ if size != 4 || !self.dimensions.is_empty() => Err("a place is 4 bytes"),
-                _ if is_char => Ok(Kind::DynamicText(location)),
-                element if element.contains("cpumask") => Ok(Kind::Bitmask(location)),
-                // Of what nobody knows: bytes.
-                _ => Ok(Kind::Dynamic(self.scalar(names).unwrap_or(Scalar::U8), location)),
+                _ if is_char => Ok(FieldShape::DynamicText(location)),
+                element if element.contains("cpumask") => Ok(FieldShape::Bitmask(location)),
+                // Unknown elements are bytes.
+                _ => Ok(FieldShape::Dynamic(self.scalar(names).unwrap_or(Scalar::U8), location)),
             };
         }
         if self.dimensions.is_empty() {
-            let scalar = ctype::sized(size, is_signed);
+            let scalar = ctype::integer_scalar(size, is_signed);
             return match scalar {
-                Some(_) if ctype::is_aggregate(self.element) => Ok(Kind::Bytes(size)),
+                Some(_) if ctype::is_aggregate(self.element) => Ok(FieldShape::Bytes(size)),
                 Some(Scalar::U8) if self.scalar(names) == Some(Scalar::Bool) => {
-                    Ok(Kind::Integer(Scalar::Bool))
+                    Ok(FieldShape::Integer(Scalar::Bool))
                 }
-                Some(scalar) => Ok(Kind::Integer(scalar)),
+                Some(scalar) => Ok(FieldShape::Integer(scalar)),
                 None if size == 0 => Err("a field without bytes"),
-                None => Ok(Kind::Bytes(size)),
+                None => Ok(FieldShape::Bytes(size)),
             };
         }
-        self.array(size, is_signed, names)
+        self.array_shape(size, is_signed, names)
     }
 
-    fn array(&self, size: u32, is_signed: bool, names: &dyn Names) -> Result<Kind, &'static str> {
+    fn array_shape(
+        &self,
+        size: u32,
+        is_signed: bool,
+        names: &dyn NameLookup,
+    ) -> Result<FieldShape, &'static str> {
         let is_char = matches!(self.element, "char" | "const char");
         if size == 0 {
             return match self.scalar(names) {
-                _ if is_char => Ok(Kind::TrailingText),
-                Some(scalar) => Ok(Kind::Trailing(scalar)),
-                None => Ok(Kind::Trailing(Scalar::U8)),
+                _ if is_char => Ok(FieldShape::TrailingText),
+                Some(scalar) => Ok(FieldShape::Trailing(scalar)),
+                None => Ok(FieldShape::Trailing(Scalar::U8)),
             };
         }
         if is_char {
-            return Ok(Kind::Text(size));
+            return Ok(FieldShape::Text(size));
         }
         // A dimension may be the name of a constant.
         let counts = self.dimensions.iter().map(|dimension| dimension.parse::<u32>().ok());
         let count = counts.product::<Option<u32>>().filter(|&count| count > 0);
         let of_count = count
             .filter(|count| size.is_multiple_of(*count))
-            .and_then(|count| ctype::sized(size / count, is_signed));
+            .and_then(|count| ctype::integer_scalar(size / count, is_signed));
         let of_name = || {
             let bytes = self.scalar(names)?.size_bytes() as u32;
-            ctype::sized(bytes, is_signed).filter(|_| size.is_multiple_of(bytes))
+            ctype::integer_scalar(bytes, is_signed).filter(|_| size.is_multiple_of(bytes))
         };
         match of_count.or_else(of_name) {
             Some(scalar) if !ctype::is_aggregate(self.element) => {
-                Ok(Kind::Array(scalar, size / scalar.size_bytes() as u32))
+                Ok(FieldShape::Array(scalar, size / scalar.size_bytes() as u32))
             }
-            _ => Ok(Kind::Bytes(size)),
+            _ => Ok(FieldShape::Bytes(size)),
         }
     }
 }
 
-/// What the type alone says of how a field is shown.
-fn meaning(declaration: &Declaration<'_>, kind: Kind, names: &dyn Names) -> Meaning {
-    if !matches!(kind, Kind::Integer(_)) {
+/// Returns the meaning that the type gives.
+fn type_meaning(
+    declaration: &Declaration<'_>,
+    kind: FieldShape,
+    names: &dyn NameLookup,
+) -> Meaning {
+    if !matches!(kind, FieldShape::Integer(_)) {
         return Meaning::Plain;
     }
     let element = declaration.element.trim_start_matches("const ").trim();
@@ -310,15 +328,15 @@ fn meaning(declaration: &Declaration<'_>, kind: Kind, names: &dyn Names) -> Mean
         _ => {
             let tag = element.strip_prefix("enum ").map(str::trim);
             let symbols = tag.and_then(|tag| names.enumeration(tag));
-            let symbols = symbols.map(|symbols| cut(symbols, kind));
+            let symbols = symbols.map(|symbols| truncate_symbols(symbols, kind));
             symbols.map_or(Meaning::Plain, Meaning::Symbols)
         }
     }
 }
 
-/// Names of values that are kept in fewer bits than the enumeration has.
-fn cut(symbols: Arc<Symbols>, kind: Kind) -> Arc<Symbols> {
-    let Kind::Integer(scalar) = kind else { return symbols };
+/// Truncates names of values whose field has fewer bits than the enumeration.
+fn truncate_symbols(symbols: Arc<Symbols>, kind: FieldShape) -> Arc<Symbols> {
+    let FieldShape::Integer(scalar) = kind else { return symbols };
     let bits = ctype::value_mask(scalar);
     if symbols.iter().all(|symbol| symbol.value <= bits) {
         return symbols;

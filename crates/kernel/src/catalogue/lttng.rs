@@ -1,22 +1,21 @@
-//! What LTTng calls kernel events and their fields, where the kernel has another name for them, and
-//! what its events say besides: analyses know those (Trace Compass's, lttng-analyses).
+//! LTTng's names of kernel events and fields, where they differ, and its extra fields: analyses
+//! depend on both (Trace Compass, lttng-analyses).
 //!
-//! Source: lttng-modules 2.15, `include/instrumentation/events`: its convention is
-//! `SUBSYSTEM_EVENT`, with exceptions. Names only; what a field of another meaning is called does
-//! not concern us.
+//! Source: lttng-modules 2.15, `include/instrumentation/events`. Its convention is
+//! `SUBSYSTEM_EVENT`, with exceptions. Only names are taken over, not fields with other meanings.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use trackway_schema::Scalar;
 
-use super::model::{Field, Kind, Meaning, Symbol, Symbols};
+use super::model::{Field, FieldShape, Meaning, Symbol, Symbols};
 
-/// Subsystems whose events have the subsystem in front, if it is not there yet.
-const PREFIXED: [&str; 8] =
+/// Subsystems whose name LTTng puts before their events' names, if it is not there yet.
+const PREFIXED_SUBSYSTEMS: [&str; 8] =
     ["btrfs", "irq", "kmem", "net", "power", "printk", "timer", "writeback"];
 
-/// Events of kvm that have `x86` in their names, without `kvm_`.
+/// Events of kvm whose LTTng names have `x86`, without `kvm_`.
 const KVM_X86: [&str; 27] = [
     "apic",
     "apic_accept_irq",
@@ -47,8 +46,8 @@ const KVM_X86: [&str; 27] = [
     "write_tsc_offset",
 ];
 
-/// Fields of subsystems. (What the kernel calls a process id is a thread's in `sched`.)
-const FIELDS: [(&str, &str, &str); 10] = [
+/// Renamed fields of subsystems. (In `sched`, a pid of the kernel is a thread id.)
+const RENAMED_FIELDS: [(&str, &str, &str); 10] = [
     ("sched", "pid", "tid"),
     ("sched", "prev_pid", "prev_tid"),
     ("sched", "next_pid", "next_tid"),
@@ -58,17 +57,17 @@ const FIELDS: [(&str, &str, &str); 10] = [
     ("sched", "parent_tgid", "parent_pid"),
     ("sched", "child_tgid", "child_pid"),
     ("block", "rwbs", "rwbs_text"),
-    ("block", OPERATION, "rwbs"),
+    ("block", REQUEST_FLAGS_FIELD, "rwbs"),
 ];
 
-/// What LTTng's events say besides, as we call it: numbers of processes, which arguments of the
-/// tracepoint have (`record/arguments.txt`).
-const PROCESSES: [(&str, &str); 2] =
+/// Extra fields of LTTng's events: process ids, which arguments of the tracepoint have
+/// (`bpf_program/arguments.txt`).
+const PROCESS_FIELDS: [(&str, &str); 2] =
     [("sched_process_fork", "parent_tgid"), ("sched_process_fork", "child_tgid")];
-/// And what a block request is to do, as flags.
-const OPERATION: &str = "operation";
+/// The field with the flags of a block request.
+const REQUEST_FLAGS_FIELD: &str = "operation";
 
-/// Flags of what a block request is to do.
+/// Flags of a block request.
 #[rustfmt::skip]
 pub(crate) mod request_flag {
     pub(crate) const WRITE: u32 = 1;
@@ -87,8 +86,8 @@ pub(crate) mod request_flag {
     ];
 }
 
-/// Adds to an event's fields what LTTng's event of this name says besides, and analyses ask for.
-pub(crate) fn add(subsystem: &str, event: &str, fields: &mut Vec<Field>) {
+/// Adds LTTng's extra fields to an event, as analyses require.
+pub(crate) fn add_lttng_fields(subsystem: &str, event: &str, fields: &mut Vec<Field>) {
     static FLAGS: LazyLock<Arc<Symbols>> = LazyLock::new(|| {
         let flag = |(name, value): (&str, u32)| Symbol {
             value: value.into(),
@@ -105,37 +104,38 @@ pub(crate) fn add(subsystem: &str, event: &str, fields: &mut Vec<Field>) {
         size: 0,
         meaning,
         argument: None,
-        behind: None,
+        pointee: None,
     };
     let is_of = |of: &&(&str, &str)| subsystem == "sched" && of.0 == event;
-    for (_, name) in PROCESSES.iter().filter(is_of) {
-        let kind = Kind::Integer(Scalar::I32);
+    for (_, name) in PROCESS_FIELDS.iter().filter(is_of) {
+        let kind = FieldShape::Integer(Scalar::I32);
         fields.push(new(name, "pid_t", kind, Meaning::Process));
     }
     let letters = fields.iter().find_map(|field| match field.kind {
-        Kind::Text(bytes) if field.name == "rwbs" => Some((field.offset, bytes)),
+        FieldShape::Text(bytes) if field.name == "rwbs" => Some((field.offset, bytes)),
         _ => None,
     });
     if let Some((offset, bytes)) = letters.filter(|_| subsystem == "block") {
         let meaning = Meaning::Symbols(Arc::clone(&FLAGS));
-        let field = new(OPERATION, "unsigned int", Kind::Operation(bytes), meaning);
+        let field =
+            new(REQUEST_FLAGS_FIELD, "unsigned int", FieldShape::RequestFlags(bytes), meaning);
         fields.push(Field { offset, size: bytes, ..field });
     }
 }
 
-/// What LTTng calls an event.
+/// Returns LTTng's name of an event.
 pub(crate) fn event_name<'a>(subsystem: &str, name: &'a str) -> Cow<'a, str> {
     let with = |prefix: &str, rest: &str| Cow::Owned(format!("{prefix}{rest}"));
-    let behind = |prefix: &str| name.strip_prefix(prefix);
+    let strip = |prefix: &str| name.strip_prefix(prefix);
     match (subsystem, name) {
         ("skb", "consume_skb") => "skb_consume".into(),
         ("skb", "kfree_skb") => "skb_kfree".into(),
         ("writeback", "folio_wait_writeback") => "writeback_folio_wait".into(),
         ("kvm", "vcpu_match_mmio") => "kvm_x86_vcpu_match_mmio".into(),
-        ("syscalls", _) => match (behind("sys_enter_"), behind("sys_exit_")) {
+        ("syscalls", _) => match (strip("sys_enter_"), strip("sys_exit_")) {
             (Some(call), _) => with("syscall_entry_", call),
             (_, Some(call)) => with("syscall_exit_", call),
-            _ => match (behind("compat_sys_enter_"), behind("compat_sys_exit_")) {
+            _ => match (strip("compat_sys_enter_"), strip("compat_sys_exit_")) {
                 (Some(call), _) => with("compat_syscall_entry_", call),
                 (_, Some(call)) => with("compat_syscall_exit_", call),
                 _ => name.into(),
@@ -148,27 +148,27 @@ pub(crate) fn event_name<'a>(subsystem: &str, name: &'a str) -> Cow<'a, str> {
         ("kvmmmu", "fast_page_fault" | "handle_mmio_page_fault" | "mark_mmio_spte") => {
             with("kvm_mmu_", name)
         }
-        ("kvm", _) => match behind("kvm_").filter(|event| KVM_X86.contains(event)) {
+        ("kvm", _) => match strip("kvm_").filter(|event| KVM_X86.contains(event)) {
             Some(event) => with("kvm_x86_", event),
             None => name.into(),
         },
         ("net", _) if name.starts_with("netif_") => with("net_if_", &name["netif_".len()..]),
-        ("compaction", _) => behind("mm_").unwrap_or(name).into(),
-        ("vmscan", _) => match behind("mm_shrink_slab_") {
+        ("compaction", _) => strip("mm_").unwrap_or(name).into(),
+        ("vmscan", _) => match strip("mm_shrink_slab_") {
             Some(event) => with("mm_vmscan_shrink_slab_", event),
             None => name.into(),
         },
-        _ if PREFIXED.contains(&subsystem) => {
-            let has_it = behind(subsystem).is_some_and(|rest| rest.starts_with('_'));
+        _ if PREFIXED_SUBSYSTEMS.contains(&subsystem) => {
+            let has_it = strip(subsystem).is_some_and(|rest| rest.starts_with('_'));
             if has_it { name.into() } else { Cow::Owned(format!("{subsystem}_{name}")) }
         }
         _ => name.into(),
     }
 }
 
-/// What LTTng calls a field of an event.
+/// Returns LTTng's name of a field.
 pub(crate) fn field_name<'a>(subsystem: &str, _event: &str, field: &'a str) -> &'a str {
-    let renamed = FIELDS.iter().find(|(of, name, _)| *of == subsystem && *name == field);
+    let renamed = RENAMED_FIELDS.iter().find(|(of, name, _)| *of == subsystem && *name == field);
     renamed.map_or(field, |(_, _, name)| name)
 }
 
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_that_analyses_look_for_have_the_names_that_they_look_for() {
+    fn events_have_the_names_that_analyses_expect() {
         for (subsystem, name, expected) in [
             ("sched", "sched_switch", "sched_switch"),
             ("irq", "irq_handler_entry", "irq_handler_entry"),

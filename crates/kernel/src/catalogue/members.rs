@@ -1,11 +1,11 @@
-//! What numbers in structures stand for that programs hand to the kernel, and get from it: BTF
-//! knows their types alone. (For `calls.txt` a structure is what a pointer leads to.)
+//! Meanings of numbers in structures between programs and the kernel; BTF has only their types. (In
+//! `calls.txt` a structure is the target of a pointer.)
 
 use super::model::{Meaning, Member, Structure};
 use super::names;
 
-/// What a member of a structure stands for, as far as plain numbers do not show it.
-pub(crate) fn meaning(structure: &Structure, member: &Member) -> Meaning {
+/// Returns the meaning of a member, unless it is a plain number.
+pub(crate) fn member_meaning(structure: &Structure, member: &Member) -> Meaning {
     let what = match (&*structure.name, &*member.name) {
         ("stat", "st_mode") | ("statx", "stx_mode") => return Meaning::Mode,
         ("open_how", "mode") => return Meaning::Mode,
@@ -32,7 +32,7 @@ pub(crate) fn meaning(structure: &Structure, member: &Member) -> Meaning {
         ("statx", "stx_mask") => "statx",
         _ => return Meaning::Plain,
     };
-    names::set(what).map_or(Meaning::Plain, Meaning::Symbols)
+    names::find_set(what).map_or(Meaning::Plain, Meaning::Symbols)
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
             let members = Vec::new();
             let structure = Structure { name: structure.into(), bytes: 8, members };
             let member = Member { name: name.into(), offset: 0, scalar: Scalar::U64, count: 1 };
-            meaning(&structure, &member)
+            member_meaning(&structure, &member)
         };
         let show = |structure, member, value| match of(structure, member) {
             Meaning::Symbols(symbols) => symbols.show(value),

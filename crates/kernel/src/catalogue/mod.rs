@@ -1,11 +1,12 @@
-//! What events the running kernel has, with all that is needed to record and print them.
+//! The catalogue of kernel events: the events of the running kernel, with all data needed to record
+//! and print them.
 //!
-//! Three sources, each for what it knows best: `format` files of tracefs say what there is, and the
-//! fields of each event ([`format`](mod@format), `print`); the kernel's own types say what a
-//! tracepoint's arguments are, and what enumerations mean ([`btf`], [`tracepoint`]); a table says
-//! what the arguments of system calls mean ([`calls`], [`names`]).
-//! docs/design/0009-kernel-catalogue.md has the reasons and figures. What is read is hostile until
-//! checked, though the kernel wrote it: it has words in it that modules and users chose.
+//! Three sources serve what each knows best. `format` files of tracefs list the events and their
+//! fields ([`format`](mod@format), `print`). The kernel's types describe the arguments of
+//! tracepoints and the values of enumerations ([`btf`], [`tracepoint`]). A table describes the
+//! arguments of system calls ([`calls`], [`names`]). docs/design/0009-kernel-catalogue.md has
+//! reasons and figures. All input is checked, though the kernel wrote it: modules and users chose
+//! some of its words.
 
 pub mod btf;
 pub mod calls;
@@ -32,7 +33,7 @@ use trackway_console::IoError;
 use btf::{Btf, Class};
 use calls::Structures;
 use error::CatalogueError;
-use format::{FORMAT_BYTES_MAX, Format, Names, NoNames};
+use format::{EmptyLookup, FORMAT_BYTES_MAX, Format, NameLookup};
 use model::{Event, Field, Phase, Source};
 use select::Selection;
 use tracefs::Tracefs;
@@ -42,47 +43,49 @@ const LIST_BYTES_MAX: usize = 8 << 20;
 /// Most events.
 const EVENTS_MAX: usize = 1 << 16;
 
-/// An event's name.
+/// The name of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventName {
-    /// The folder of tracefs that it is in.
+    /// The event's folder in tracefs.
     pub subsystem: String,
-    /// Its name there.
+    /// The event's name in that folder.
     pub name: String,
 }
 
 impl EventName {
-    /// Of a system call: which, and which side of it.
+    /// Returns the call and the phase, if the event is of a system call.
     pub fn call(&self) -> Option<(&str, Phase)> {
-        calls::which(&self.name).filter(|_| self.subsystem == calls::SUBSYSTEM)
+        calls::parse_event_name(&self.name).filter(|_| self.subsystem == calls::SUBSYSTEM)
     }
 
-    /// Whether it is one of those by the numbers of 32 bits.
+    /// Returns true for a system call event by a 32-bit number.
     pub fn is_compat(&self) -> bool {
         self.name.starts_with(compat::PREFIX) && self.call().is_some()
     }
 }
 
-/// `subsystem:name` is no name of an event.
+/// The error that a text is no event name `subsystem:name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotAName;
+pub struct InvalidEventName;
 
 impl FromStr for EventName {
-    type Err = NotAName;
+    type Err = InvalidEventName;
 
-    fn from_str(text: &str) -> Result<Self, NotAName> {
-        let (subsystem, name) = text.split_once(':').ok_or(NotAName)?;
-        // They become parts of paths.
+    fn from_str(text: &str) -> Result<Self, InvalidEventName> {
+        let (subsystem, name) = text.split_once(':').ok_or(InvalidEventName)?;
+        // Both become parts of paths.
         let is_word = |word: &str| {
             !word.is_empty()
                 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         let is_name = is_word(subsystem) && is_word(name);
-        is_name.then(|| Self { subsystem: subsystem.into(), name: name.into() }).ok_or(NotAName)
+        is_name
+            .then(|| Self { subsystem: subsystem.into(), name: name.into() })
+            .ok_or(InvalidEventName)
     }
 }
 
-/// The events of the running kernel: their names, and the rest of them when it is asked for.
+/// The events of the running kernel: their names, and their data on request.
 #[derive(Debug)]
 pub struct Catalogue {
     tracefs: Tracefs,
@@ -93,76 +96,76 @@ pub struct Catalogue {
 /// Events, as far as they could be read.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// In the order that they were asked for in.
+    /// The events, in the order of the request.
     pub events: Vec<Event>,
-    /// Events of which nothing is known, and why.
-    pub unread: Vec<(EventName, String)>,
+    /// Unreadable events, with the reason.
+    pub unreadable: Vec<(EventName, String)>,
 }
 
 impl Catalogue {
-    /// Opens what the kernel says of itself.
+    /// Opens tracefs and the kernel's types.
     ///
     /// # Errors
     ///
-    /// If it says nothing, or not to us. Types it need not have.
+    /// If tracefs is not available. Types are optional.
     pub fn open() -> Result<Self, CatalogueError> {
         let tracefs = Tracefs::open()?;
         let btf = read_btf();
         let mut names = read_names(&tracefs)?;
-        add_calls(&mut names, btf.as_ref());
+        add_undescribed_calls(&mut names, btf.as_ref());
         names.sort();
         Ok(Self { tracefs, btf, names })
     }
 
-    /// Names of all events that can be recorded, sorted.
+    /// Returns the names of all events that can be recorded, sorted.
     pub fn names(&self) -> &[EventName] {
         &self.names
     }
 
-    /// The kernel's types, if it tells them.
+    /// Returns the kernel's types, if there are any.
     pub fn btf(&self) -> Option<&Btf> {
         self.btf.as_ref()
     }
 
-    /// The events that are meant.
+    /// Returns the selected events.
     ///
     /// # Errors
     ///
-    /// If a pattern is for none.
+    /// If a pattern matches none.
     pub fn select(&self, selection: &Selection) -> Result<Events, CatalogueError> {
-        Ok(self.events(selection.of(&self.names)?))
+        Ok(self.events(selection.select_from(&self.names)?))
     }
 
-    /// Names of the events that are meant, with calls by the numbers of 32 bits, which tracefs does
-    /// not have: those that are meant themselves, or that go with those of 64 bits.
+    /// Returns the names of selected events, with system call events by 32-bit numbers, which
+    /// tracefs lacks. These are selected by their own name, or with the 64-bit call.
     ///
     /// # Errors
     ///
     /// As [`Self::select`].
-    pub fn meant(&self, selection: &Selection) -> Result<Vec<EventName>, CatalogueError> {
-        if !compat::is_there(self.btf()) {
-            return Ok(selection.of(&self.names)?.into_iter().cloned().collect());
+    pub fn selected_names(&self, selection: &Selection) -> Result<Vec<EventName>, CatalogueError> {
+        if !compat::is_supported(self.btf()) {
+            return Ok(selection.select_from(&self.names)?.into_iter().cloned().collect());
         }
-        let all: Vec<EventName> = self.names.iter().cloned().chain(compat::names()).collect();
-        selection.of(&all)?;
-        let is_meant = |name: &&EventName| match name.is_compat() {
-            true => compat::takes(selection, name),
-            false => selection.takes(name),
+        let all: Vec<EventName> = self.names.iter().cloned().chain(compat::event_names()).collect();
+        selection.select_from(&all)?;
+        let is_selected = |name: &&EventName| match name.is_compat() {
+            true => compat::is_selected(selection, name),
+            false => selection.selects(name),
         };
-        Ok(all.iter().filter(is_meant).cloned().collect())
+        Ok(all.iter().filter(is_selected).cloned().collect())
     }
 
-    /// The names of what begins each call that there is, by the numbers of 64 bits and of 32.
-    pub fn calls(&self) -> impl Iterator<Item = EventName> {
-        let is_there = compat::is_there(self.btf());
-        let compat = compat::names().filter(move |_| is_there);
+    /// Returns the names of the entry events of all system calls, by 64-bit and 32-bit numbers.
+    pub fn call_entries(&self) -> impl Iterator<Item = EventName> {
+        let is_there = compat::is_supported(self.btf());
+        let compat = compat::event_names().filter(move |_| is_there);
         let all = self.names.iter().cloned().chain(compat);
         all.filter(|name| matches!(name.call(), Some((_, Phase::Enter))))
     }
 
-    /// All that is known of some events. Those that are gone meanwhile are left out.
+    /// Reads events. It skips events that do not exist any more.
     pub fn events<'name>(&self, names: impl IntoIterator<Item = &'name EventName>) -> Events {
-        let mut reader = Reader {
+        let mut reader = CatalogueReader {
             catalogue: self,
             structures: Structures::default(),
             entries: HashMap::new(),
@@ -170,10 +173,10 @@ impl Catalogue {
         };
         let mut found = Events::default();
         for name in names {
-            match reader.event(name) {
+            match reader.read_event(name) {
                 Ok(event) => found.events.push(event),
-                Err(Unread::Gone) => {}
-                Err(Unread::Bad(why)) => found.unread.push((name.clone(), why)),
+                Err(ReadFailure::Gone) => {}
+                Err(ReadFailure::Bad(why)) => found.unreadable.push((name.clone(), why)),
             }
         }
         found
@@ -198,9 +201,9 @@ fn read_names(tracefs: &Tracefs) -> Result<Vec<EventName>, CatalogueError> {
     Ok(text.lines().filter_map(|line| line.parse().ok()).take(EVENTS_MAX).collect())
 }
 
-/// Adds system calls where tracefs does not describe them (CONFIG_FTRACE_SYSCALLS), but there are
-/// tracepoints for them: those of our table that this kernel has.
-fn add_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
+/// Adds system call events of the table if the kernel has tracepoints for them but tracefs lacks
+/// their formats (CONFIG_FTRACE_SYSCALLS).
+fn add_undescribed_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
     let has = |subsystem: &str| names.iter().any(|name| name.subsystem == subsystem);
     if has(calls::SUBSYSTEM) || !has("raw_syscalls") || !cfg!(target_arch = "x86_64") {
         return;
@@ -208,7 +211,7 @@ fn add_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
     let is_there = |name: &str| {
         btf.is_none_or(|btf| btf.find(Class::Func, &format!("__x64_sys_{name}")).is_some())
     };
-    for call in calls::table().iter().filter(|call| is_there(call.name)) {
+    for call in calls::call_table().iter().filter(|call| is_there(call.name)) {
         for side in ["enter", "exit"] {
             let name = format!("sys_{side}_{}", call.name);
             names.push(EventName { subsystem: calls::SUBSYSTEM.into(), name });
@@ -216,36 +219,36 @@ fn add_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
     }
 }
 
-/// Why an event cannot be told.
-enum Unread {
-    /// It is no more.
+/// The reason why an event cannot be read.
+enum ReadFailure {
+    /// It does not exist any more.
     Gone,
-    /// What is wrong with its description.
+    /// Its description is invalid.
     Bad(String),
 }
 
-struct Reader<'catalogue> {
+struct CatalogueReader<'catalogue> {
     catalogue: &'catalogue Catalogue,
     structures: Structures,
-    /// Arguments of system calls, by the call's name; none where tracefs does not say.
+    /// Arguments of system calls by the call's name; `None`: tracefs has no format.
     entries: HashMap<String, Option<Vec<Field>>>,
     buffer: Vec<u8>,
 }
 
-impl Reader<'_> {
-    fn event(&mut self, name: &EventName) -> Result<Event, Unread> {
+impl CatalogueReader<'_> {
+    fn read_event(&mut self, name: &EventName) -> Result<Event, ReadFailure> {
         if name.is_compat() {
-            return self.compat_call(name);
+            return self.read_compat_call(name);
         }
         if let Some((call, phase)) = name.call() {
-            return self.call(name, call, phase);
+            return self.read_call(name, call, phase);
         }
-        let (id, mut fields) = self.format(name)?;
-        lttng::add(&name.subsystem, &name.name, &mut fields);
+        let (id, mut fields) = self.read_format(name)?;
+        lttng::add_lttng_fields(&name.subsystem, &name.name, &mut fields);
         let btf = self.catalogue.btf.as_ref();
-        let source = match btf.and_then(|btf| tracepoint::arguments(btf, &name.name)) {
+        let source = match btf.and_then(|btf| tracepoint::tracepoint_arguments(btf, &name.name)) {
             Some(arguments) => {
-                tracepoint::relate(&mut fields, &arguments);
+                tracepoint::relate_arguments(&mut fields, &arguments);
                 Source::RawTracepoint { arguments }
             }
             None => Source::Tracepoint,
@@ -254,59 +257,64 @@ impl Reader<'_> {
         Ok(Event { subsystem, name, id: Some(id), source, fields })
     }
 
-    fn compat_call(&mut self, name: &EventName) -> Result<Event, Unread> {
+    fn read_compat_call(&mut self, name: &EventName) -> Result<Event, ReadFailure> {
         let btf = self.catalogue.btf.as_ref();
         let structures = &mut self.structures;
         let event = name
             .call()
-            .filter(|_| compat::is_there(btf))
-            .and_then(|(call, phase)| calls::compat_event(call, phase, btf, structures));
-        event.ok_or(Unread::Gone)
+            .filter(|_| compat::is_supported(btf))
+            .and_then(|(call, phase)| calls::describe_compat_call(call, phase, btf, structures));
+        event.ok_or(ReadFailure::Gone)
     }
 
-    fn call(&mut self, name: &EventName, call: &str, phase: Phase) -> Result<Event, Unread> {
+    fn read_call(
+        &mut self,
+        name: &EventName,
+        call: &str,
+        phase: Phase,
+    ) -> Result<Event, ReadFailure> {
         if !self.entries.contains_key(call) {
             let entry = format!("sys_enter_{call}");
             let entry = EventName { subsystem: name.subsystem.clone(), name: entry };
-            let fields = self.format(&entry).map(|(_, fields)| fields);
+            let fields = self.read_format(&entry).map(|(_, fields)| fields);
             let fields = match fields {
                 Ok(fields) => Some(fields),
-                Err(Unread::Gone) => None,
+                Err(ReadFailure::Gone) => None,
                 Err(bad) => return Err(bad),
             };
             self.entries.insert(call.to_owned(), fields);
         }
-        let id = match self.format(name) {
+        let id = match self.read_format(name) {
             Ok((id, _)) => Some(id),
-            Err(Unread::Gone) => None,
+            Err(ReadFailure::Gone) => None,
             Err(bad) => return Err(bad),
         };
         let entry = self.entries.get(call).and_then(Option::as_deref);
         let btf = self.catalogue.btf.as_ref();
-        let event = calls::event(call, phase, entry, btf, &mut self.structures);
+        let event = calls::describe_call(call, phase, entry, btf, &mut self.structures);
         Ok(Event { id, ..event })
     }
 
-    /// The number and the fields that tracefs says.
-    fn format(&mut self, name: &EventName) -> Result<(u16, Vec<Field>), Unread> {
+    /// Reads the number and the fields in tracefs.
+    fn read_format(&mut self, name: &EventName) -> Result<(u16, Vec<Field>), ReadFailure> {
         let path = format!("events/{}/{}/format", name.subsystem, name.name);
         let text = self.catalogue.tracefs.read(&path, FORMAT_BYTES_MAX, &mut self.buffer);
         let text = text.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Unread::Gone,
-            _ => Unread::Bad(IoError::text(&error)),
+            io::ErrorKind::NotFound => ReadFailure::Gone,
+            _ => ReadFailure::Bad(IoError::text(&error)),
         })?;
-        let names: &dyn Names = match &self.catalogue.btf {
+        let names: &dyn NameLookup = match &self.catalogue.btf {
             Some(btf) => btf,
-            None => &NoNames,
+            None => &EmptyLookup,
         };
         let Format { id, fields, .. } =
-            format::parse(text, names).map_err(|error| Unread::Bad(error.to_string()))?;
+            format::parse(text, names).map_err(|error| ReadFailure::Bad(error.to_string()))?;
         Ok((id, fields))
     }
 }
 
 impl Event {
-    /// The call's number and side, if the event is of a system call.
+    /// Returns the call's number and phase, if the event is of a system call.
     pub fn call(&self) -> Option<(Option<u32>, Phase)> {
         match self.source {
             Source::Syscall { number, phase, .. } => Some((number, phase)),
@@ -320,25 +328,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_tracefs_does_not_describe_are_those_of_the_table() {
+    fn undescribed_calls_are_those_of_the_table() {
         let names = |names: &[&str]| -> Vec<EventName> {
             names.iter().map(|name| name.parse().expect("a name")).collect()
         };
         let mut found = names(&["raw_syscalls:sys_enter", "sched:sched_switch"]);
-        add_calls(&mut found, None);
-        let expected = if cfg!(target_arch = "x86_64") { 2 * calls::table().len() } else { 0 };
+        add_undescribed_calls(&mut found, None);
+        let expected = if cfg!(target_arch = "x86_64") { 2 * calls::call_table().len() } else { 0 };
         assert_eq!(found.len(), 2 + expected);
         for described in [&["raw_syscalls:sys_enter", "syscalls:sys_enter_read"][..], &["a:b"]] {
             let mut found = names(described);
-            add_calls(&mut found, None);
+            add_undescribed_calls(&mut found, None);
             assert_eq!(found, names(described));
         }
     }
 
     #[test]
-    fn names_that_would_lead_elsewhere_are_none() {
+    fn names_that_escape_the_folder_are_invalid() {
         for wrong in ["a", "a:", ":b", "../a:b", "a:../../etc", "a/b:c", "a:b:c", "a:b c"] {
-            assert_eq!(wrong.parse::<EventName>(), Err(NotAName), "{wrong}");
+            assert_eq!(wrong.parse::<EventName>(), Err(InvalidEventName), "{wrong}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What is known of a kernel event: enough to make a program that records it, and to print what was
-//! recorded. Plain data; how each part of it is found out is in the modules beside this one.
+//! The data of kernel events, enough to generate a program that records an event, and to print its
+//! records. Neighbouring modules fill it in.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,55 +9,55 @@ use trackway_schema::Scalar;
 /// An event of the running kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Folder of tracefs that it is in.
+    /// The event's folder in tracefs.
     pub subsystem: String,
-    /// Its name there, which is also the tracepoint's.
+    /// The name in that folder, which is the tracepoint's, too.
     pub name: String,
-    /// Its number in records of tracefs, if that has such records.
+    /// The number in tracefs records, if tracefs has the event.
     pub id: Option<u16>,
-    /// What a program attaches to.
+    /// The source of the event.
     pub source: Source,
-    /// What it says. Without what all events say (`common_*`).
+    /// The fields, without the common ones (`common_*`).
     pub fields: Vec<Field>,
 }
 
 impl Event {
-    /// `subsystem:name`.
+    /// Returns `subsystem:name`.
     pub fn full_name(&self) -> String {
         format!("{}:{}", self.subsystem, self.name)
     }
 
-    /// What LTTng calls it, which may be the same.
+    /// Returns LTTng's name, which may be the same.
     pub fn lttng_name(&self) -> Cow<'_, str> {
         super::lttng::event_name(&self.subsystem, &self.name)
     }
 }
 
-/// What a program attaches to, to see an event.
+/// The source of an event, to which a program attaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A raw tracepoint of the event's name: BTF knows the arguments.
+    /// The raw tracepoint of the event's name; BTF describes its arguments.
     RawTracepoint {
-        /// In the order of the program's context, 8 bytes each.
+        /// The arguments in the order of the program's context, 8 bytes each.
         arguments: Vec<Argument>,
     },
-    /// A tracepoint whose record only the event's format describes.
+    /// A tracepoint; only the event's format describes its record.
     Tracepoint,
     /// `raw_syscalls:sys_enter` or `sys_exit`, for calls of this number.
     Syscall {
-        /// As programs call it; `None` where our table does not have it.
+        /// The number; `None`: the table does not have it.
         number: Option<u32>,
-        /// Which of the two.
+        /// Entry or exit.
         phase: Phase,
-        /// Whether the number is one of those that programs of 32 bits use.
+        /// True for 32-bit numbers.
         is_compat: bool,
     },
 }
 
-/// A side of a system call.
+/// The entry or the exit of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Before anything is done.
+    /// Before the call.
     Enter,
     /// When its result is known.
     Exit,
@@ -66,50 +66,50 @@ pub enum Phase {
 /// An argument of a raw tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
-    /// As the kernel's source has it, where BTF says so.
+    /// The name in the kernel's source, if BTF has it.
     pub name: Option<String>,
-    /// In C, as far as a name is known.
+    /// The type in C, as far as names are known.
     pub type_text: String,
-    /// What is in its 8 bytes.
+    /// The contents of its 8 bytes.
     pub kind: ArgumentKind,
 }
 
-/// What is in the 8 bytes of an argument.
+/// The contents of an argument's 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentKind {
     /// An integer, in the lowest bytes.
     Integer(Scalar),
-    /// An address, of what has this type in BTF (0: of nobody knows what).
+    /// An address of a value with this BTF type (0: unknown).
     Pointer(u32),
-    /// A structure or union itself, of this type.
+    /// A structure or union of this type.
     Value(u32),
 }
 
-/// Something that an event says.
+/// A field of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// The kernel's name for it.
+    /// The kernel's name.
     pub name: String,
-    /// Its type in C, as the kernel writes it.
+    /// The type in C, as the kernel writes it.
     pub type_text: String,
-    /// What is recorded.
-    pub kind: Kind,
-    /// Where it is in a record of tracefs, in bytes.
+    /// The shape of the recorded value.
+    pub kind: FieldShape,
+    /// The offset in a tracefs record, in bytes.
     pub offset: u32,
-    /// How many bytes it has there; 0 of what tracefs does not have.
+    /// The size in a tracefs record; 0: tracefs lacks the field.
     pub size: u32,
-    /// How it is shown.
+    /// The display form.
     pub meaning: Meaning,
-    /// The argument that it is: of a system call, the register; of a raw tracepoint, the only
-    /// argument of the same name, size and sign. (The latter is what the kernel's sources do almost
-    /// without exception, but nothing says that they must.)
+    /// The argument that the field shows. For a system call: the register. For a raw tracepoint:
+    /// the only argument of this name, size and sign; kernel sources almost always follow this
+    /// rule, but nothing enforces it.
     pub argument: Option<u8>,
-    /// Of a system call: what it points to.
-    pub behind: Option<Behind>,
+    /// For a system call: the data that the argument points to.
+    pub pointee: Option<Pointee>,
 }
 
 impl Field {
-    /// What LTTng calls this field of `event`, which may be the same.
+    /// Returns LTTng's name of this field, which may be the same.
     pub fn lttng_name(&self, event: &Event) -> &str {
         super::lttng::field_name(&event.subsystem, &event.name, &self.name)
     }
@@ -117,97 +117,96 @@ impl Field {
 
 /// The shape of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// One integer.
+pub enum FieldShape {
+    /// An integer.
     Integer(Scalar),
-    /// So many integers.
+    /// An array of this many integers.
     Array(Scalar, u32),
-    /// Text in an array of so many bytes, which ends at a NUL or with the array.
+    /// Text in an array of this size, up to a NUL or the end.
     Text(u32),
-    /// Bytes of something else: a structure, a union.
+    /// Bytes of a structure, a union or another type.
     Bytes(u32),
-    /// As many integers as there are, elsewhere in the record.
+    /// A variable number of integers, elsewhere in the record.
     Dynamic(Scalar, Location),
     /// NUL-terminated text, elsewhere in the record.
     DynamicText(Location),
-    /// A set of bits (of CPUs, mostly), as words of 64, elsewhere in the record.
+    /// A set of bits, mostly of CPUs, as words of 64 bits, elsewhere in the record.
     Bitmask(Location),
-    /// Integers from here to the record's end.
+    /// Integers up to the record's end.
     Trailing(Scalar),
-    /// Text from here to the record's end.
+    /// Text up to the record's end.
     TrailingText,
-    /// What a block request is to do, as 32 flags, from the letters in so many bytes of text.
-    Operation(u32),
+    /// Flags of a block request in 32 bits, from letters in a text of this size.
+    RequestFlags(u32),
 }
 
-/// How a field of 4 bytes, `length << 16 | offset`, says where its data is.
+/// The reference point of a field of 4 bytes, `length << 16 | offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
-    /// The offset is from the record's beginning (`__data_loc`).
+    /// The record's beginning (`__data_loc`).
     Absolute,
-    /// It is from the field's end (`__rel_loc`).
+    /// The field's end (`__rel_loc`).
     Relative,
 }
 
-/// How a value is shown.
+/// The meaning of a value, which decides its display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// As what it is.
+    /// A plain number.
     Plain,
-    /// In base 16.
+    /// A number in base 16.
     Hexadecimal,
-    /// In base 8.
+    /// A number in base 8.
     Octal,
-    /// An address in the kernel, or in the program.
+    /// An address in the kernel or in the program.
     Address,
     /// An address of code.
     Code,
-    /// By name: one of some values, some bits, or both. They are compared with the value's own
-    /// bits, not extended by its sign.
+    /// Names of values, of bits, or of both. They are compared without sign extension.
     Symbols(Arc<Symbols>),
-    /// A device number: 12 bits major, 20 minor, as the kernel has it.
+    /// A device number of the kernel: 12 bits major, 20 bits minor.
     Device,
-    /// 16 bytes of a UUID.
+    /// A UUID of 16 bytes.
     Uuid,
-    /// 6 bytes of a network card's address.
+    /// A MAC address of 6 bytes.
     Mac,
     /// An internet address of 4 or 16 bytes, or a `sockaddr` of 16 or 28.
     Internet,
-    /// The address of NUL-terminated text in the kernel's read-only memory.
+    /// The address of NUL-terminated text in read-only kernel memory.
     KernelText,
     /// A file descriptor.
     Descriptor,
     /// A file descriptor of a folder, or `AT_FDCWD`.
     Folder,
-    /// A process or thread.
+    /// A process or thread id.
     Process,
-    /// A user.
+    /// A user id.
     User,
-    /// A group.
+    /// A group id.
     Group,
-    /// Permissions, in base 8, and the type of a file by name.
+    /// Permissions in base 8, and the name of the file type.
     Mode,
-    /// By names that depend on the value of the field before, which is in the upper half of each
-    /// name's value.
-    SymbolsBehind(Arc<Symbols>),
-    /// A set of signals, the first in the lowest bit.
+    /// Names that depend on the previous field, whose value is in the upper half of each name's
+    /// value.
+    DependentSymbols(Arc<Symbols>),
+    /// A set of signals, the first one in the lowest bit.
     SignalSet,
-    /// What wait(2) tells of how a process ended or stopped.
+    /// A status of wait(2).
     WaitStatus,
-    /// The address of a handler of signals, or one of those that have names.
+    /// A signal handler's address, or a special value with a name.
     Handler,
-    /// A request of ioctl(2): direction, size, type, number.
+    /// An ioctl(2) request: direction, size, type, number.
     Request,
-    /// The result of a system call: this, or an error's negative number.
-    Result(Returned),
+    /// The result of a system call: on success as described, else a negative error number.
+    Result(ResultKind),
 }
 
-/// What a system call returns when it succeeds.
+/// The kind of a system call's result on success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Returned {
+pub enum ResultKind {
     /// Zero.
-    Nothing,
-    /// A number of something.
+    Zero,
+    /// A count.
     Number,
     /// Bytes read or written.
     Bytes,
@@ -215,30 +214,29 @@ pub enum Returned {
     Descriptor,
     /// A process or thread.
     Process,
-    /// A user or group.
+    /// A user or group id.
     Owner,
     /// An address.
     Address,
-    /// It does not return.
+    /// The call does not return.
     Never,
 }
 
-/// Names of values: of one field, what is in `choice_mask` is one of `choices`, and each other bit
-/// may be one of `flags`.
+/// Names of a field's values: the bits in `choice_mask` are one of `choices`; other bits are
+/// `flags`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Symbols {
-    /// Bits that together say one of the choices: none of them for plain flags, all for plain
-    /// enumerations.
+    /// The bits of the choices: none for plain flags, all for plain enumerations.
     pub choice_mask: u64,
-    /// Values of those bits.
+    /// Names of values of those bits.
     pub choices: Vec<Symbol>,
-    /// Bits, the first that fit taken first.
+    /// Names of other bits; the first match wins.
     pub flags: Vec<Symbol>,
-    /// Bits that are about something else, and are not shown.
+    /// Bits that are not displayed.
     pub hidden: u64,
 }
 
-/// A value's name.
+/// A name of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
     /// The value.
@@ -248,13 +246,14 @@ pub struct Symbol {
 }
 
 impl Symbols {
-    /// Whether a name is all that a value of so many bytes stands for.
+    /// Returns true if a value of this size is exactly one name.
     pub(crate) fn is_enumeration(&self, bytes: usize) -> bool {
         let all_bits = u64::MAX >> (64 - 8 * bytes);
         self.flags.is_empty() && self.choice_mask >= all_bits.min(u32::MAX.into())
     }
 
-    /// Writes `value` with its names, as C would: `O_RDWR|O_CLOEXEC`. What has no name is a number.
+    /// Formats a value with its names, as in C: `O_RDWR|O_CLOEXEC`. Bits without a name become a
+    /// number.
     pub fn show(&self, value: u64) -> String {
         let mut parts: Vec<Cow<'_, str>> = Vec::new();
         let value = value & !self.hidden;
@@ -272,7 +271,7 @@ impl Symbols {
             }
         }
         if parts.is_empty() && rest == 0 {
-            // What nothing is called, if anything.
+            // The name of zero, if any.
             let none = self.flags.iter().find(|symbol| symbol.value == 0);
             return none.map_or_else(|| "0".into(), |symbol| symbol.name.clone().into_owned());
         }
@@ -282,69 +281,70 @@ impl Symbols {
         parts.join("|")
     }
 
-    /// All of them.
+    /// Returns all names.
     pub fn iter(&self) -> impl Iterator<Item = &Symbol> {
         self.choices.iter().chain(&self.flags)
     }
 }
 
-/// What an argument of a system call points to, in the program's memory. It is read when the call
-/// is entered if the field is of the entry, else when it returns.
+/// The data in user memory that an argument of a system call points to. An entry field is read at
+/// the entry, an exit field at the exit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Behind {
+pub enum Pointee {
     /// NUL-terminated text.
     Text,
-    /// Addresses of such texts, the last one zero.
+    /// Addresses of texts, up to a zero address.
     Texts,
     /// Bytes.
     Bytes(Length),
-    /// A `struct sockaddr` of so many bytes.
+    /// A `struct sockaddr` of this size.
     SocketAddress(Length),
-    /// So many `struct iovec`, which lead to bytes.
+    /// An array of `struct iovec`, which lead to bytes.
     Vectors(Length),
     /// A `struct msghdr`, which leads to an address and to vectors.
     Message,
-    /// So many of these integers.
+    /// An array of integers.
     Integers(Scalar, Length),
-    /// So many structures.
+    /// An array of structures.
     Structures(Arc<Structure>, Length),
-    /// One structure, of which so many bytes are there: those of the version that a program knows.
-    Sized(Arc<Structure>, Length),
+    /// One structure, of which the program passes this many bytes: those of the version that it
+    /// knows.
+    SizedStructure(Arc<Structure>, Length),
 }
 
-/// How much there is behind a pointer.
+/// The length of user data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// So much.
+    /// A constant.
     Fixed(u32),
-    /// As the argument of this index says.
+    /// The value of the argument with this index.
     Argument(u8),
-    /// As the 32-bit integer says that the argument of this index points to.
+    /// The 32-bit integer that the argument with this index points to.
     Pointed(u8),
-    /// As much as the call returns, and no more than the argument of this index says, if any.
-    Returned(Option<u8>),
+    /// The call's result, limited by the argument with this index, if any.
+    Result(Option<u8>),
 }
 
-/// A structure, as the kernel and programs share it.
+/// A structure that the kernel and programs share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Structure {
     /// Its name.
     pub name: String,
-    /// Its size in bytes; 0 where it is not known (without BTF).
+    /// The size in bytes; 0: unknown, without BTF.
     pub bytes: u32,
-    /// Its members, as far as they are integers or arrays of those.
+    /// The members that are integers or arrays of integers.
     pub members: Vec<Member>,
 }
 
-/// An integer in a structure, or some of them.
+/// A member of a structure: an integer, or an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub name: String,
-    /// Where it is, in bytes.
+    /// The offset in bytes.
     pub offset: u32,
-    /// What it is.
+    /// The integer's type.
     pub scalar: Scalar,
-    /// How many there are.
+    /// The number of integers.
     pub count: u32,
 }

@@ -1,8 +1,8 @@
-//! Names of values that programs hand to the kernel: `O_CLOEXEC`, `PROT_READ`, `SIGTERM`.
+//! Names of values that programs pass to the kernel: `O_CLOEXEC`, `PROT_READ`, `SIGTERM`.
 //!
-//! Values are those of the C library's headers (crate `libc`); what it lacks is from the kernel's
-//! uapi headers, and stands here as a number. Each set is for an argument that `calls.txt` says it
-//! of.
+//! Values are those of the C library's headers (crate `libc`). Values that it lacks are numbers
+//! from the kernel's uapi headers. Each set serves arguments that refer to it in `calls.txt`. The
+//! file is long because it is one table.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,14 +15,14 @@ macro_rules! libc {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name as u32 as u64)),*] };
 }
 
-/// Constants that mean something behind one value of another argument, with that above them.
-macro_rules! behind {
+/// Constants that depend on another argument, whose value is in the upper half.
+macro_rules! dependent {
     ($first:expr; $($name:ident)*) => {
         &[$((stringify!($name), ($first as u64) << 32 | libc::$name as u32 as u64)),*]
     };
 }
 
-/// Names of values of one kind: bits of `mask` say one of `choices`, others are `flags`.
+/// Names of values of one kind: the bits of `mask` are one of `choices`; others are `flags`.
 struct Set {
     name: &'static str,
     mask: u64,
@@ -38,7 +38,7 @@ const fn flags(name: &'static str, flags: &'static [Pairs]) -> Set {
     Set { name, mask: 0, choices: &[], flags }
 }
 
-const fn both(
+const fn mixed(
     name: &'static str,
     mask: u64,
     choices: &'static [Pairs],
@@ -47,8 +47,8 @@ const fn both(
     Set { name, mask, choices, flags }
 }
 
-/// The set of this name.
-pub(crate) fn set(name: &str) -> Option<Arc<Symbols>> {
+/// Returns the set with this name.
+pub(crate) fn find_set(name: &str) -> Option<Arc<Symbols>> {
     static MADE: LazyLock<Vec<(&'static str, Arc<Symbols>)>> = LazyLock::new(|| {
         let made = |pairs: &[Pairs]| -> Vec<Symbol> {
             let pairs = pairs.iter().copied().flatten();
@@ -65,13 +65,12 @@ pub(crate) fn set(name: &str) -> Option<Arc<Symbols>> {
     found.map(|(_, symbols)| Arc::clone(symbols))
 }
 
-/// Names of errors, by their numbers: those of programs, and those that only who watches calls
-/// sees.
+/// Returns the names of errors by number: those of programs, and those that only tracers see.
 pub fn errors() -> impl Iterator<Item = (&'static str, u64)> {
     ERRORS.iter().chain(RESTARTS).copied()
 }
 
-/// The name of an error's number.
+/// Returns the name of an error's number.
 pub fn error_name(errno: i32) -> Option<&'static str> {
     let number = u64::try_from(errno).ok()?;
     errors().find(|&(_, value)| value == number).map(|(name, _)| name)
@@ -92,8 +91,8 @@ const SIGNALS: Pairs = libc!(
     SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG
     SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS
 );
-/// Those of 32 and above, by the kernel's numbers, as strace has them: the C library keeps the
-/// first two for itself, so its SIGRTMIN is SIGRT_2 here.
+/// Signals from 32 on, by the kernel's numbers, as in strace: the C library reserves the first two,
+/// so its SIGRTMIN is SIGRT_2 here.
 #[rustfmt::skip]
 const REAL_TIME_SIGNALS: Pairs = &[
     ("SIGRTMIN", 32), ("SIGRT_1", 33), ("SIGRT_2", 34), ("SIGRT_3", 35), ("SIGRT_4", 36),
@@ -110,7 +109,7 @@ const CLONE: Pairs = libc!(
     CLONE_DETACHED CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC
     CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET CLONE_IO
 );
-/// linux/sched.h: those of clone3(2) alone.
+/// linux/sched.h: flags of clone3(2) only.
 const CLONE_BEYOND: Pairs = &[
     ("CLONE_NEWTIME", 0x80),
     ("CLONE_CLEAR_SIGHAND", 0x1_0000_0000),
@@ -202,7 +201,7 @@ const FILE_COMMANDS_MORE: Pairs = &[
     ("F_GET_RW_HINT", 1035),
     ("F_SET_RW_HINT", 1036),
 ];
-/// asm-generic/ioctls.h and linux/sockios.h: those that are met every day.
+/// asm-generic/ioctls.h and linux/sockios.h: common requests.
 const REQUESTS: Pairs = libc!(
     TCGETS TCSETS TCSETSW TCSETSF TCSBRK TCXONC TCFLSH TIOCEXCL TIOCNXCL TIOCSCTTY TIOCGPGRP
     TIOCSPGRP TIOCOUTQ TIOCSTI TIOCGWINSZ TIOCSWINSZ TIOCMGET TIOCMSET FIONREAD FIONBIO FIOCLEX
@@ -256,8 +255,8 @@ const PROTOCOLS: Pairs = libc!(
     IPPROTO_IPV6 IPPROTO_GRE IPPROTO_ESP IPPROTO_AH IPPROTO_ICMPV6 IPPROTO_SCTP IPPROTO_UDPLITE
     IPPROTO_RAW IPPROTO_MPTCP
 );
-/// Behind the level, as [`Set`] has what depends on the argument before.
-const SOCKET_OPTIONS: Pairs = behind!(libc::SOL_SOCKET;
+/// Options after their level, which is the previous argument.
+const SOCKET_OPTIONS: Pairs = dependent!(libc::SOL_SOCKET;
     SO_DEBUG SO_REUSEADDR SO_TYPE SO_ERROR SO_DONTROUTE SO_BROADCAST SO_SNDBUF SO_RCVBUF
     SO_KEEPALIVE SO_OOBINLINE SO_NO_CHECK SO_PRIORITY SO_LINGER SO_BSDCOMPAT SO_REUSEPORT
     SO_PASSCRED SO_PEERCRED SO_RCVLOWAT SO_SNDLOWAT SO_RCVTIMEO SO_SNDTIMEO SO_BINDTODEVICE
@@ -265,19 +264,19 @@ const SOCKET_OPTIONS: Pairs = behind!(libc::SOL_SOCKET;
     SO_PROTOCOL SO_DOMAIN SO_RXQ_OVFL SO_PEEK_OFF SO_LOCK_FILTER SO_BUSY_POLL SO_ATTACH_BPF
     SO_INCOMING_CPU SO_COOKIE SO_ZEROCOPY
 );
-const IP_OPTIONS: Pairs = behind!(libc::SOL_IP;
+const IP_OPTIONS: Pairs = dependent!(libc::SOL_IP;
     IP_TOS IP_TTL IP_HDRINCL IP_OPTIONS IP_RECVOPTS IP_RETOPTS IP_PKTINFO IP_MTU_DISCOVER IP_RECVERR
     IP_RECVTTL IP_RECVTOS IP_MTU IP_FREEBIND IP_TRANSPARENT IP_ORIGDSTADDR IP_MINTTL
     IP_BIND_ADDRESS_NO_PORT IP_MULTICAST_IF IP_MULTICAST_TTL IP_MULTICAST_LOOP IP_ADD_MEMBERSHIP
     IP_DROP_MEMBERSHIP
 );
-const IPV6_OPTIONS: Pairs = behind!(libc::SOL_IPV6;
+const IPV6_OPTIONS: Pairs = dependent!(libc::SOL_IPV6;
     IPV6_UNICAST_HOPS IPV6_MULTICAST_IF IPV6_MULTICAST_HOPS IPV6_MULTICAST_LOOP
     IPV6_ADD_MEMBERSHIP IPV6_DROP_MEMBERSHIP IPV6_MTU_DISCOVER IPV6_MTU IPV6_RECVERR IPV6_V6ONLY
     IPV6_RECVPKTINFO IPV6_PKTINFO IPV6_RECVHOPLIMIT IPV6_HOPLIMIT IPV6_RECVTCLASS IPV6_TCLASS
     IPV6_FREEBIND
 );
-const TCP_OPTIONS: Pairs = behind!(libc::SOL_TCP;
+const TCP_OPTIONS: Pairs = dependent!(libc::SOL_TCP;
     TCP_NODELAY TCP_MAXSEG TCP_CORK TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2
     TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP TCP_INFO TCP_QUICKACK TCP_CONGESTION TCP_MD5SIG
     TCP_USER_TIMEOUT TCP_FASTOPEN TCP_TIMESTAMP TCP_REPAIR TCP_ULP TCP_FASTOPEN_CONNECT
@@ -300,25 +299,25 @@ const OTHER_OPTIONS: Pairs = &[
     ("PACKET_TX_RING", 263 << 32 | 13),
     ("PACKET_FANOUT", 263 << 32 | 18),
 ];
-/// What fcntl(2) sets, behind its command; without any, the first is meant.
-const FILE_FLAGS: Pairs = behind!(libc::F_SETFL;
+/// Flags of fcntl(2) after its command; `O_RDONLY` for none.
+const FILE_FLAGS: Pairs = dependent!(libc::F_SETFL;
     O_RDONLY O_WRONLY O_RDWR O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT O_NOATIME
 );
 const FILE_COMMANDS_TAKE: &[Pairs] = &[
     FILE_FLAGS,
-    behind!(libc::F_SETFD; FD_CLOEXEC),
-    behind!(libc::F_ADD_SEALS;
+    dependent!(libc::F_SETFD; FD_CLOEXEC),
+    dependent!(libc::F_ADD_SEALS;
         F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_GROW F_SEAL_WRITE F_SEAL_FUTURE_WRITE
     ),
 ];
-/// What prctl(2) takes, behind its option.
+/// Arguments of prctl(2) after its option.
 const PRCTL_TAKES: &[Pairs] = &[
-    behind!(libc::PR_SET_PDEATHSIG;
+    dependent!(libc::PR_SET_PDEATHSIG;
         SIGHUP SIGINT SIGQUIT SIGABRT SIGKILL SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGCHLD
         SIGCONT SIGSTOP
     ),
-    behind!(libc::PR_SET_SECCOMP; SECCOMP_MODE_STRICT SECCOMP_MODE_FILTER),
-    behind!(libc::PR_CAP_AMBIENT;
+    dependent!(libc::PR_SET_SECCOMP; SECCOMP_MODE_STRICT SECCOMP_MODE_FILTER),
+    dependent!(libc::PR_CAP_AMBIENT;
         PR_CAP_AMBIENT_IS_SET PR_CAP_AMBIENT_RAISE PR_CAP_AMBIENT_LOWER PR_CAP_AMBIENT_CLEAR_ALL
     ),
 ];
@@ -341,7 +340,7 @@ const PTRACE: Pairs = libc!(
     PTRACE_SETOPTIONS PTRACE_GETEVENTMSG PTRACE_GETSIGINFO PTRACE_SETSIGINFO PTRACE_GETREGSET
     PTRACE_SETREGSET PTRACE_SEIZE PTRACE_INTERRUPT PTRACE_LISTEN PTRACE_PEEKSIGINFO
 );
-/// Those of x86 alone, which the C library does not have elsewhere (asm/ptrace-abi.h, asm/mman.h).
+/// Values of x86 only, which the C library lacks elsewhere (asm/ptrace-abi.h, asm/mman.h).
 const PTRACE_X86: Pairs = &[
     ("PTRACE_GETREGS", 12),
     ("PTRACE_SETREGS", 13),
@@ -480,7 +479,7 @@ static SETS: &[Set] = &[
     flags("at_access", &[libc!(AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH)]),
     choices("bpf", &[BPF]),
     choices("clock", &[CLOCKS]),
-    both("clone", 0xff, &[SIGNALS, REAL_TIME_SIGNALS], &[CLONE]),
+    mixed("clone", 0xff, &[SIGNALS, REAL_TIME_SIGNALS], &[CLONE]),
     flags("clone3", &[CLONE, CLONE_BEYOND]),
     flags("namespaces", &[CLONE, &[("CLONE_NEWTIME", 0x80)]]),
     flags("close_range", &[libc!(CLOSE_RANGE_UNSHARE CLOSE_RANGE_CLOEXEC)]),
@@ -511,8 +510,8 @@ static SETS: &[Set] = &[
     choices("family", &[FAMILIES]),
     choices("fcntl", &[FILE_COMMANDS, FILE_COMMANDS_MORE]),
     flags("fcntl_arg", FILE_COMMANDS_TAKE),
-    both("flock", 0xb, &[libc!(LOCK_SH LOCK_EX LOCK_UN)], &[libc!(LOCK_NB)]),
-    both(
+    mixed("flock", 0xb, &[libc!(LOCK_SH LOCK_EX LOCK_UN)], &[libc!(LOCK_NB)]),
+    mixed(
         "file_type",
         0o170_000,
         &[libc!(S_IFSOCK S_IFLNK S_IFREG S_IFBLK S_IFDIR S_IFCHR S_IFIFO)],
@@ -533,7 +532,7 @@ static SETS: &[Set] = &[
             ("FSCONFIG_CMD_CREATE_EXCL", 8),
         ]],
     ),
-    both(
+    mixed(
         "futex2",
         3,
         &[&[
@@ -544,7 +543,7 @@ static SETS: &[Set] = &[
         ]],
         &[&[("FUTEX2_NUMA", 4), ("FUTEX2_MPOL", 8), ("FUTEX2_PRIVATE", 128)]],
     ),
-    both("futex_op", 0x7f, &[FUTEX], &[libc!(FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME)]),
+    mixed("futex_op", 0x7f, &[FUTEX], &[libc!(FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME)]),
     flags("getrandom", &[libc!(GRND_NONBLOCK GRND_RANDOM GRND_INSECURE)]),
     flags("inotify", &[INOTIFY]),
     choices("ioctl", &[REQUESTS, REQUESTS_OF_DEVICES]),
@@ -552,7 +551,7 @@ static SETS: &[Set] = &[
         "ioprio_who",
         &[&[("IOPRIO_WHO_PROCESS", 1), ("IOPRIO_WHO_PGRP", 2), ("IOPRIO_WHO_USER", 3)]],
     ),
-    both("ipc", 0, &[], &[libc!(IPC_CREAT IPC_EXCL IPC_NOWAIT)]),
+    mixed("ipc", 0, &[], &[libc!(IPC_CREAT IPC_EXCL IPC_NOWAIT)]),
     choices("ipc_cmd", &[libc!(IPC_RMID IPC_SET IPC_STAT IPC_INFO SHM_LOCK SHM_UNLOCK)]),
     choices("itimer", &[libc!(ITIMER_REAL ITIMER_VIRTUAL ITIMER_PROF)]),
     choices(
@@ -577,7 +576,7 @@ static SETS: &[Set] = &[
     choices("membarrier", &[MEMBARRIER]),
     flags("memfd", &[libc!(MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC)]),
     flags("memfd_secret", &[libc!(O_CLOEXEC)]),
-    both(
+    mixed(
         "mempolicy",
         0xfff,
         &[libc!(
@@ -587,7 +586,7 @@ static SETS: &[Set] = &[
     ),
     flags("mlock2", &[libc!(MLOCK_ONFAULT)]),
     flags("mlockall", &[libc!(MCL_CURRENT MCL_FUTURE MCL_ONFAULT)]),
-    both(
+    mixed(
         "mmap",
         0xf,
         &[libc!(MAP_SHARED MAP_PRIVATE MAP_SHARED_VALIDATE)],
@@ -626,7 +625,7 @@ static SETS: &[Set] = &[
     flags("msg", &[MESSAGE]),
     flags("msgrcv", &[libc!(IPC_NOWAIT MSG_NOERROR MSG_EXCEPT MSG_COPY)]),
     flags("msync", &[libc!(MS_ASYNC MS_INVALIDATE MS_SYNC)]),
-    both("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, LARGE_FILE]),
+    mixed("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, LARGE_FILE]),
     flags("open_flags", &[OPEN]),
     flags("open_tree", &[&[("OPEN_TREE_CLONE", 1)], libc!(O_CLOEXEC), AT]),
     flags(
@@ -638,7 +637,7 @@ static SETS: &[Set] = &[
             ("PERF_FLAG_FD_CLOEXEC", 8),
         ]],
     ),
-    both(
+    mixed(
         "personality",
         0xff,
         &[&[("PER_LINUX", 0), ("PER_LINUX32", 8)]],
@@ -649,7 +648,7 @@ static SETS: &[Set] = &[
     ),
     flags("pidfd", &[libc!(PIDFD_NONBLOCK), &[("PIDFD_THREAD", 0o200)]]),
     choices("prctl", &[PRCTL]),
-    both("prctl_arg", u64::MAX, PRCTL_TAKES, &[]),
+    mixed("prctl_arg", u64::MAX, PRCTL_TAKES, &[]),
     choices("priority", &[libc!(PRIO_PROCESS PRIO_PGRP PRIO_USER)]),
     flags(
         "poll",
@@ -658,7 +657,7 @@ static SETS: &[Set] = &[
             POLLWRBAND POLLRDHUP
         )],
     ),
-    both("null", u64::MAX, &[&[("NULL", 0)]], &[]),
+    mixed("null", u64::MAX, &[&[("NULL", 0)]], &[]),
     flags("prot", &[libc!(PROT_NONE PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP)]),
     choices("protocol", &[PROTOCOLS]),
     choices("ptrace", &[PTRACE, PTRACE_X86]),
@@ -682,11 +681,11 @@ static SETS: &[Set] = &[
     ),
     flags("rename", &[libc!(RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT)]),
     choices("rlimit", &[RESOURCES]),
-    both("rlimit_value", u64::MAX, &[&[("RLIM_INFINITY", u64::MAX)]], &[]),
+    mixed("rlimit_value", u64::MAX, &[&[("RLIM_INFINITY", u64::MAX)]], &[]),
     flags("rseq", &[&[("RSEQ_FLAG_UNREGISTER", 1)]]),
     choices("rusage", &[libc!(RUSAGE_SELF RUSAGE_CHILDREN RUSAGE_THREAD)]),
     flags("rwf", &[libc!(RWF_HIPRI RWF_DSYNC RWF_SYNC RWF_NOWAIT RWF_APPEND)]),
-    both(
+    mixed(
         "sched",
         0x3fff_ffff,
         &[
@@ -718,7 +717,7 @@ static SETS: &[Set] = &[
     flags("shmat", &[libc!(SHM_RDONLY SHM_RND SHM_REMAP SHM_EXEC)]),
     choices("shutdown", &[libc!(SHUT_RD SHUT_WR SHUT_RDWR)]),
     choices("signal", &[SIGNALS, REAL_TIME_SIGNALS]),
-    both("handler", u64::MAX, &[&[("SIG_DFL", 0), ("SIG_IGN", 1)]], &[]),
+    mixed("handler", u64::MAX, &[&[("SIG_DFL", 0), ("SIG_IGN", 1)]], &[]),
     flags(
         "signal_flags",
         &[
@@ -744,13 +743,13 @@ static SETS: &[Set] = &[
             ],
         ],
     ),
-    both(
+    mixed(
         "socket_option",
         u64::MAX,
         &[SOCKET_OPTIONS, IP_OPTIONS, IPV6_OPTIONS, TCP_OPTIONS, OTHER_OPTIONS],
         &[],
     ),
-    both(
+    mixed(
         "socket_type",
         0xf,
         &[
@@ -807,7 +806,7 @@ static SETS: &[Set] = &[
     flags("xattr", &[libc!(XATTR_CREATE XATTR_REPLACE)]),
 ];
 
-/// linux/errno.h: calls that begin anew, or end with EINTR, when a signal was taken care of.
+/// linux/errno.h: results of calls that restart, or end with EINTR, after a signal.
 const RESTARTS: Pairs = &[
     ("ERESTARTSYS", 512),
     ("ERESTARTNOINTR", 513),

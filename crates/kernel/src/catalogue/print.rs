@@ -1,16 +1,15 @@
-//! How the kernel prints an event, as far as that says what its fields mean: names of values
-//! (`__print_symbolic`, `__print_flags`) and conversions (`%x`, `%pS`, `%pI4`).
+//! Meanings of fields from the kernel's print format: names of values (`__print_symbolic`,
+//! `__print_flags`) and conversions (`%x`, `%pS`, `%pI4`).
 //!
-//! The text is C, a format string and arguments for it, in which macros have been expanded. Only
-//! what is said of a field itself counts (in brackets, cast, or masked); what is computed from
-//! fields is not theirs.
+//! The text is C: a format string with arguments, after macro expansion. Only expressions of one
+//! field count (in brackets, cast, or masked), not computed values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::expression::{Token, cast, tokens, value};
-use super::format::Names;
-use super::model::{Field, Kind, Meaning, Symbol, Symbols};
+use super::expression::{Token, cast_length, evaluate, tokenize};
+use super::format::NameLookup;
+use super::model::{Field, FieldShape, Meaning, Symbol, Symbols};
 
 /// Most tables of names in one text.
 const TABLES_MAX: usize = 64;
@@ -21,10 +20,10 @@ const NAME_BYTES_MAX: usize = 256;
 /// Most brackets and casts around a field.
 const WRAPS_MAX: usize = 16;
 
-/// Says in `fields` what `text` knows of them.
-pub(crate) fn interpret(text: &str, fields: &mut [Field], names: &dyn Names) {
-    let Some(all) = tokens(text) else { return };
-    let mut arguments = split(&all, ",");
+/// Adds the meanings in `text` to `fields`.
+pub(crate) fn apply_print_format(text: &str, fields: &mut [Field], names: &dyn NameLookup) {
+    let Some(all) = tokenize(text) else { return };
+    let mut arguments = split_at_sign(&all, ",");
     let Some(format) = arguments.next() else { return };
     let pieces = format.iter().filter_map(|token| match token {
         Token::Quoted(piece) => Some(*piece),
@@ -34,41 +33,41 @@ pub(crate) fn interpret(text: &str, fields: &mut [Field], names: &dyn Names) {
     for (conversion, argument) in conversions(&format).zip(arguments) {
         let Some(name) = conversion.and_then(|_| field_of(argument)) else { continue };
         let Some(field) = fields.iter_mut().find(|field| field.name == name) else { continue };
-        convert(field, conversion.unwrap_or_default());
+        apply_conversion(field, conversion.unwrap_or_default());
     }
     let mut tables: Vec<(usize, Symbols)> = Vec::new();
-    for call in calls(&all).take(TABLES_MAX) {
-        if let Some((index, mut symbols)) = table(&call, fields, names) {
-            none(&mut symbols, &call, &all, &fields[index].name, names);
+    for call in print_calls(&all).take(TABLES_MAX) {
+        if let Some((index, mut symbols)) = symbol_table(&call, fields, names) {
+            add_zero_name(&mut symbols, &call, &all, &fields[index].name, names);
             tables.push((index, symbols));
         }
     }
     for (index, symbols) in &tables {
-        // Of a field that has different names for different purposes, none is taken.
+        // A field with different names for different purposes gets none.
         let is_sole = tables.iter().all(|(other, of)| other != index || of == symbols);
         if is_sole {
             fields[*index].meaning = Meaning::Symbols(Arc::new(symbols.clone()));
         }
     }
     for field in fields {
-        bitmask(field, &all);
+        mark_bitmask(field, &all);
     }
 }
 
-/// Sets of bits are declared as words; only how they are printed tells.
-fn bitmask(field: &mut Field, all: &[Token<'_>]) {
-    let Kind::Dynamic(_, location) = field.kind else { return };
+/// Recognises a set of bits, which is declared as words, by its print function.
+fn mark_bitmask(field: &mut Field, all: &[Token<'_>]) {
+    let FieldShape::Dynamic(_, location) = field.kind else { return };
     let is_bits = all.windows(3).any(|window| {
         matches!(window, [Token::Word("__get_bitmask" | "__get_cpumask"), _, Token::Word(name)]
             if *name == field.name)
     });
     if is_bits {
-        field.kind = Kind::Bitmask(location);
+        field.kind = FieldShape::Bitmask(location);
     }
 }
 
-/// Parts between signs that no brackets are around.
-fn split<'a, 'text>(
+/// Splits at signs outside brackets.
+fn split_at_sign<'a, 'text>(
     tokens: &'a [Token<'text>],
     sign: &'static str,
 ) -> impl Iterator<Item = &'a [Token<'text>]> {
@@ -83,7 +82,7 @@ fn split<'a, 'text>(
     })
 }
 
-/// The conversions of a format string, one for each argument: `None` for a width.
+/// Returns the conversions of a format string, one for each argument: `None` for a width.
 fn conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
     let mut rest = format;
     let mut open: Option<usize> = None;
@@ -133,8 +132,8 @@ fn conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
     })
 }
 
-fn convert(field: &mut Field, conversion: &str) {
-    let is_integer = matches!(field.kind, Kind::Integer(_));
+fn apply_conversion(field: &mut Field, conversion: &str) {
+    let is_integer = matches!(field.kind, FieldShape::Integer(_));
     let is_address = field.meaning == Meaning::Address;
     let meaning = match conversion.as_bytes() {
         [b'x' | b'X'] if field.meaning == Meaning::Plain => Meaning::Hexadecimal,
@@ -152,30 +151,30 @@ fn convert(field: &mut Field, conversion: &str) {
     field.meaning = meaning;
 }
 
-/// The field that an expression is, whatever is around it.
+/// Returns the field that an expression is, without brackets and casts.
 fn field_of<'text>(tokens: &[Token<'text>]) -> Option<&'text str> {
-    match unwrapped(tokens) {
+    match strip_wrapping(tokens) {
         [Token::Word("REC"), Token::Sign("->"), Token::Word(name)] => Some(name),
         _ => None,
     }
 }
 
-/// Without brackets and casts around it.
-fn unwrapped<'a, 'text>(mut tokens: &'a [Token<'text>]) -> &'a [Token<'text>] {
+/// Removes brackets and casts around an expression.
+fn strip_wrapping<'a, 'text>(mut tokens: &'a [Token<'text>]) -> &'a [Token<'text>] {
     for _ in 0..WRAPS_MAX {
         let Some((Token::Sign("(" | "&"), rest)) = tokens.split_first() else { break };
-        tokens = match (tokens[0], cast(tokens)) {
+        tokens = match (tokens[0], cast_length(tokens)) {
             (Token::Sign("&"), _) => rest,
             (_, Some(length)) => &tokens[length..],
-            _ if closing(tokens) == Some(tokens.len() - 1) => &rest[..rest.len() - 1],
+            _ if closing_bracket(tokens) == Some(tokens.len() - 1) => &rest[..rest.len() - 1],
             _ => break,
         };
     }
     tokens
 }
 
-/// Where the bracket that opens first is closed.
-fn closing(tokens: &[Token<'_>]) -> Option<usize> {
+/// Returns the position that closes the first bracket.
+fn closing_bracket(tokens: &[Token<'_>]) -> Option<usize> {
     let mut depth = 0_usize;
     tokens.iter().position(|token| {
         match token {
@@ -187,17 +186,17 @@ fn closing(tokens: &[Token<'_>]) -> Option<usize> {
     })
 }
 
-/// A call of what prints names.
-struct Call<'a, 'text> {
-    /// Whether flags are meant.
+/// A call of a print function for names.
+struct PrintCall<'a, 'text> {
+    /// True for `__print_flags`.
     is_flags: bool,
-    /// What is in its brackets.
+    /// The tokens in its brackets.
     inside: &'a [Token<'text>],
-    /// What is printed instead where the field is zero.
+    /// The text printed for zero.
     none: Option<&'text str>,
 }
 
-fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = Call<'a, 'text>> {
+fn print_calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = PrintCall<'a, 'text>> {
     all.iter().enumerate().filter_map(|(at, token)| {
         let is_flags = match token {
             Token::Word("__print_flags" | "__print_flags_u64") => true,
@@ -206,34 +205,38 @@ fn calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = Call<'a, 't
         };
         let call = &all[at + 1..];
         let is_open = call.first() == Some(&Token::Sign("("));
-        let end = closing(call).filter(|_| is_open)?;
+        let end = closing_bracket(call).filter(|_| is_open)?;
         let none = match call.get(end + 1..end + 3) {
             Some([Token::Sign(":"), Token::Quoted(name)]) => Some(*name),
             _ => None,
         };
-        Some(Call { is_flags, inside: &call[1..end], none })
+        Some(PrintCall { is_flags, inside: &call[1..end], none })
     })
 }
 
-/// The field that a call is about, by its index, and the names that it has.
-fn table(call: &Call<'_, '_>, fields: &[Field], names: &dyn Names) -> Option<(usize, Symbols)> {
+/// Returns the index of the call's field, and the names.
+fn symbol_table(
+    call: &PrintCall<'_, '_>,
+    fields: &[Field],
+    names: &dyn NameLookup,
+) -> Option<(usize, Symbols)> {
     let is_flags = call.is_flags;
-    let mut parts = split(call.inside, ",");
+    let mut parts = split_at_sign(call.inside, ",");
     let lookup = |name: &str| names.enumerator(name);
-    let Bits { name, mask, shift } = bits(parts.next()?, &lookup)?;
+    let BitField { name, mask, shift } = parse_bits(parts.next()?, &lookup)?;
     let index = fields.iter().position(|field| field.name == name)?;
-    let Kind::Integer(scalar) = fields[index].kind else { return None };
+    let FieldShape::Integer(scalar) = fields[index].kind else { return None };
     let all_bits = mask & super::ctype::value_mask(scalar);
     if is_flags {
-        // What goes between the names.
+        // The delimiter between names.
         parts.next();
     }
     let symbols = parts.take(SYMBOLS_MAX).filter_map(|entry| {
         let (first, rest) = entry.split_first()?;
         let (last, inside) = rest.split_last()?;
         let is_entry = (first, last) == (&Token::Sign("{"), &Token::Sign("}"));
-        let mut parts = split(inside, ",").filter(|_| is_entry);
-        let value = value(parts.next()?, &lookup)?;
+        let mut parts = split_at_sign(inside, ",").filter(|_| is_entry);
+        let value = evaluate(parts.next()?, &lookup)?;
         let Some([Token::Quoted(name)]) = parts.next() else { return None };
         let name = name.get(..NAME_BYTES_MAX).unwrap_or(name);
         Some(Symbol { value: value << shift & all_bits, name: Cow::Owned(name.to_owned()) })
@@ -247,22 +250,22 @@ fn table(call: &Call<'_, '_>, fields: &[Field], names: &dyn Names) -> Option<(us
     Some((index, symbols))
 }
 
-/// Adds what flags without any are called, and one that is printed behind that name: of
-/// `state ? __print_flags(state, …) : "R", state & 0x100 ? "+" : ""`, `R` and `R+`.
-fn none(
+/// Adds the name of no flags, and a suffix that follows it: `R` and `R+` in `state ?
+/// __print_flags(state, …) : "R", state & 0x100 ? "+" : ""`.
+fn add_zero_name(
     symbols: &mut Symbols,
-    call: &Call<'_, '_>,
+    call: &PrintCall<'_, '_>,
     all: &[Token<'_>],
     field: &str,
-    names: &dyn Names,
+    names: &dyn NameLookup,
 ) {
     let Some(none) = call.none.filter(|none| call.is_flags && none.len() <= NAME_BYTES_MAX) else {
         return;
     };
     let lookup = |name: &str| names.enumerator(name);
-    let behind = split(all, ",").filter_map(|argument| {
-        let mut parts = split(argument, "?");
-        let of = bits(parts.next()?, &lookup)?;
+    let behind = split_at_sign(all, ",").filter_map(|argument| {
+        let mut parts = split_at_sign(argument, "?");
+        let of = parse_bits(parts.next()?, &lookup)?;
         let (Some(choice), None) = (parts.next(), parts.next()) else { return None };
         let [Token::Quoted(suffix), Token::Sign(":"), Token::Quoted("")] = choice else {
             return None;
@@ -276,34 +279,34 @@ fn none(
             symbols.flags.push(Symbol { value, name: Cow::Owned(name) });
         }
     };
-    // Nothing else is known to be printed so.
+    // No other form is known.
     behind.take(1).for_each(|(value, name)| add(value, name));
     add(0, none.to_owned());
 }
 
-/// The bits of a field that an expression is.
-struct Bits<'text> {
+/// Bits of a field.
+struct BitField<'text> {
     name: &'text str,
-    /// Which, in the field.
+    /// The mask in the field.
     mask: u64,
-    /// How far to the right they are shifted.
+    /// The shift to the right.
     shift: u32,
 }
 
-/// `field`, `field & mask`, `field >> shift` or `field >> shift & mask`, whatever is around it.
-fn bits<'text>(
+/// Parses `field`, `field & mask`, `field >> shift` or `field >> shift & mask`, with brackets.
+fn parse_bits<'text>(
     tokens: &[Token<'text>],
     lookup: &dyn Fn(&str) -> Option<u64>,
-) -> Option<Bits<'text>> {
-    let mut parts = split(unwrapped(tokens), "&");
-    let (left, right) = (unwrapped(parts.next()?), parts.next());
-    let mask = right.map_or(Some(u64::MAX), |right| value(right, lookup))?;
+) -> Option<BitField<'text>> {
+    let mut parts = split_at_sign(strip_wrapping(tokens), "&");
+    let (left, right) = (strip_wrapping(parts.next()?), parts.next());
+    let mask = right.map_or(Some(u64::MAX), |right| evaluate(right, lookup))?;
     let is_whole = parts.next().is_none();
-    let mut parts = split(left, ">>");
+    let mut parts = split_at_sign(left, ">>");
     let (of, by) = (parts.next()?, parts.next());
-    let shift = by.map_or(Some(0), |by| value(by, lookup))?;
+    let shift = by.map_or(Some(0), |by| evaluate(by, lookup))?;
     let shift = u32::try_from(shift).ok().filter(|&shift| shift < 64)?;
     let is_whole = is_whole && parts.next().is_none();
     let name = field_of(of).filter(|_| is_whole)?;
-    Some(Bits { name, mask: mask << shift, shift })
+    Some(BitField { name, mask: mask << shift, shift })
 }

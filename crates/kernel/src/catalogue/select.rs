@@ -1,18 +1,18 @@
-//! Which events are meant: `sched_*,syscalls,block:*rq*,!sched_stat_*`.
+//! Selection of events by patterns: `sched_*,syscalls,block:*rq*,!sched_stat_*`.
 //!
-//! A pattern without a colon is for the name of an event, LTTng's name of it, or a subsystem; with
-//! one, for subsystem and name. Of system calls the call's own name serves too: `syscalls:openat`
-//! is both sides of it.
+//! A pattern without a colon matches an event's name, its LTTng name, or its subsystem; one with a
+//! colon matches subsystem and name. The name of a system call matches its entry and exit:
+//! `syscalls:openat`.
 
 use trackway_schema::glob_matches;
 
 use super::error::CatalogueError;
 use super::{EventName, calls};
 
-/// Longest pattern that is compared with names to find out what was meant.
+/// Longest pattern that gets a suggestion.
 const WORD_BYTES_MAX: usize = 64;
 
-/// Patterns of events' names, as they were typed.
+/// Patterns of event names, as the user typed them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     included: Vec<String>,
@@ -20,11 +20,11 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Takes lists of patterns, with commas between them.
+    /// Parses lists of patterns, separated by commas.
     ///
     /// # Errors
     ///
-    /// If one is empty, or could not be part of any name.
+    /// If a pattern is empty, or could match no name.
     pub fn new<S: AsRef<str>>(lists: &[S]) -> Result<Self, CatalogueError> {
         let mut selection = Self::default();
         for pattern in lists.iter().flat_map(|list| list.as_ref().split(',')) {
@@ -43,30 +43,33 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Whether an event is meant. If only some are excluded, all others are.
-    pub fn takes(&self, event: &EventName) -> bool {
+    /// Returns true if an event is selected. If there are only exclusions, all other events are.
+    pub fn selects(&self, event: &EventName) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, event));
         (self.included.is_empty() || any(&self.included)) && !any(&self.excluded)
     }
 
-    /// Whether an event is left out, whatever else is said.
+    /// Returns true if an event is excluded.
     pub(super) fn excludes(&self, event: &EventName) -> bool {
         self.excluded.iter().any(|pattern| matches(pattern, event))
     }
 
-    /// Of `all` the events that are meant.
+    /// Returns the selected events of `all`.
     ///
     /// # Errors
     ///
-    /// If a pattern is for none of them.
-    pub fn of<'all>(&self, all: &'all [EventName]) -> Result<Vec<&'all EventName>, CatalogueError> {
+    /// If a pattern matches none of them.
+    pub fn select_from<'all>(
+        &self,
+        all: &'all [EventName],
+    ) -> Result<Vec<&'all EventName>, CatalogueError> {
         for pattern in &self.included {
             if !all.iter().any(|event| matches(pattern, event)) {
-                let meant = meant(pattern, all);
-                return Err(CatalogueError::NoEvent(pattern.clone(), meant));
+                let suggestion = suggest_pattern(pattern, all);
+                return Err(CatalogueError::NoEvent(pattern.clone(), suggestion));
             }
         }
-        Ok(all.iter().filter(|event| self.takes(event)).collect())
+        Ok(all.iter().filter(|event| self.selects(event)).collect())
     }
 }
 
@@ -86,9 +89,9 @@ fn matches(pattern: &str, event: &EventName) -> bool {
     }
 }
 
-/// Whether a pattern is for an event of the kernel that traces know by this name, LTTng's. Of which
-/// subsystem it was, a trace does not say; most names begin with it.
-pub fn is_for_recorded(pattern: &str, name: &str) -> bool {
+/// Returns true if a pattern matches a kernel event with this LTTng name. A trace does not have the
+/// event's subsystem, but most names begin with it.
+pub fn matches_recorded_name(pattern: &str, name: &str) -> bool {
     let glob = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
     let (subsystem, event) = pattern.split_once(':').unwrap_or(("", pattern));
     let sides = [
@@ -113,66 +116,69 @@ pub fn is_for_recorded(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// What somebody may have meant by a pattern that matches nothing.
-fn meant(pattern: &str, all: &[EventName]) -> Option<String> {
+/// Suggests a pattern similar to one that matches nothing.
+fn suggest_pattern(pattern: &str, all: &[EventName]) -> Option<String> {
     let is_there = |pattern: &String| all.iter().any(|event| matches(pattern, event));
     if let Some((subsystem, name)) = pattern.split_once(':') {
         let of_it =
             |event: &&EventName| glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes());
-        let (word, tail) = stem(name);
+        let (word, tail) = split_at_star(name);
         let called = all.iter().filter(of_it).filter_map(|event| Some(event.call()?.0));
-        let inside = all.iter().filter(of_it).flat_map(|event| candidates(&event.name, tail));
+        let inside = all.iter().filter(of_it).flat_map(|event| name_beginnings(&event.name, tail));
         let inside = called.chain(inside);
-        if let Some(name) = nearest(word, inside) {
+        if let Some(name) = nearest_word(word, inside) {
             return Some(format!("{subsystem}:{name}{tail}")).filter(is_there);
         }
         let subsystems = all.iter().map(|event| event.subsystem.as_str());
-        let subsystem = nearest(subsystem, subsystems)?;
+        let subsystem = nearest_word(subsystem, subsystems)?;
         return Some(format!("{subsystem}:{name}")).filter(is_there);
     }
     let call = all.iter().find(|event| event.call().is_some_and(|(call, _)| call == pattern));
     if let Some(event) = call {
         return Some(format!("{}:{pattern}", event.subsystem));
     }
-    let (word, tail) = stem(pattern);
+    let (word, tail) = split_at_star(pattern);
     let subsystems = all.iter().map(|event| event.subsystem.as_str());
     let subsystems = subsystems.filter(|_| tail.is_empty());
-    let names = all.iter().flat_map(|event| candidates(&event.name, tail));
-    let near = nearest(word, subsystems.chain(names)).map(|name| format!("{name}{tail}"));
-    // Perhaps a call, or a part of a name.
+    let names = all.iter().flat_map(|event| name_beginnings(&event.name, tail));
+    let near = nearest_word(word, subsystems.chain(names)).map(|name| format!("{name}{tail}"));
+    // A system call, or a part of a name.
     let call = Some(format!("syscalls:{pattern}")).filter(is_there);
     let part = || Some(format!("*{}*", pattern.trim_matches('*'))).filter(is_there);
     call.or(near.filter(is_there)).or_else(part)
 }
 
-/// What is in front of the first asterisk, and the rest.
-fn stem(pattern: &str) -> (&str, &str) {
+/// Splits a pattern at the first asterisk.
+fn split_at_star(pattern: &str) -> (&str, &str) {
     pattern.split_at(pattern.find('*').unwrap_or(pattern.len()))
 }
 
-/// What of a name a pattern with this tail may have in front of it.
-fn candidates<'name>(name: &'name str, tail: &str) -> impl Iterator<Item = &'name str> {
+/// Returns the beginnings of a name that a pattern with this tail could have.
+fn name_beginnings<'name>(name: &'name str, tail: &str) -> impl Iterator<Item = &'name str> {
     let is_glob = !tail.is_empty();
     let ends = name.match_indices('_').map(|(at, _)| at + 1).filter(move |_| is_glob);
     ends.chain([name.len()]).map(|end| &name[..end])
 }
 
-/// The word that is nearest, if one is near enough to have been meant.
-fn nearest<'words>(word: &str, words: impl Iterator<Item = &'words str>) -> Option<&'words str> {
+/// Returns the nearest word, if it is near enough.
+fn nearest_word<'words>(
+    word: &str,
+    words: impl Iterator<Item = &'words str>,
+) -> Option<&'words str> {
     if word.len() < 3 || word.len() > WORD_BYTES_MAX {
         return None;
     }
     let most = (word.len() / 3).clamp(1, 3);
     let near = words.filter(|other| other.len().abs_diff(word.len()) <= most);
-    let near = near.map(|other| (distance(word.as_bytes(), other.as_bytes()), other));
+    let near = near.map(|other| (edit_distance(word.as_bytes(), other.as_bytes()), other));
     near.filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)
         .map(|n| n.1)
 }
 
-/// How many letters must be changed, added, left out, or swapped with the next one, to make one
-/// word of the other (optimal string alignment).
-fn distance(a: &[u8], b: &[u8]) -> usize {
+/// Returns the number of letters to change, add, remove, or swap with the next one, to turn one
+/// word into the other (optimal string alignment).
+fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for (i, &of_a) in a.iter().enumerate() {
@@ -212,7 +218,7 @@ mod tests {
     fn select(patterns: &[&str]) -> Result<Vec<String>, String> {
         let all = names();
         let selection = Selection::new(patterns).map_err(|error| error.to_string())?;
-        let chosen = selection.of(&all).map_err(|error| error.to_string())?;
+        let chosen = selection.select_from(&all).map_err(|error| error.to_string())?;
         Ok(chosen.into_iter().map(|event| event.name.clone()).collect())
     }
 
@@ -222,7 +228,7 @@ mod tests {
         assert_eq!(chosen(&[]).split(' ').count(), 8);
         assert_eq!(chosen(&["sched_*"]), "sched_switch sched_stat_wait");
         assert_eq!(chosen(&["sched"]), "sched_switch sched_stat_wait");
-        // By LTTng's name too.
+        // By LTTng's name.
         assert_eq!(chosen(&["irq_*"]), "softirq_entry irq_handler_entry");
         assert_eq!(chosen(&["kmem_*"]), "mm_page_alloc");
         assert_eq!(chosen(&["syscall_entry_*"]), "sys_enter_openat sys_enter_read");
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_an_event_selects_it_in_a_trace() {
+    fn patterns_match_the_same_events_in_traces() {
         for pattern in [
             "sched_*",
             "sched",
@@ -250,18 +256,22 @@ mod tests {
             "sched:sched_switch",
             "sched:*switch",
         ] {
-            let is_meant = |event: &EventName| {
+            let is_selected = |event: &EventName| {
                 let name = super::super::lttng::event_name(&event.subsystem, &event.name);
-                assert_eq!(is_for_recorded(pattern, &name), matches(pattern, event), "{name}");
+                assert_eq!(
+                    matches_recorded_name(pattern, &name),
+                    matches(pattern, event),
+                    "{name}"
+                );
                 matches(pattern, event)
             };
-            assert!(names().iter().filter(|name| is_meant(name)).count() > 0, "{pattern}");
+            assert!(names().iter().filter(|name| is_selected(name)).count() > 0, "{pattern}");
         }
-        assert!(!is_for_recorded("syscalls:open", "syscall_entry_openat"));
+        assert!(!matches_recorded_name("syscalls:open", "syscall_entry_openat"));
     }
 
     #[test]
-    fn what_is_misspelt_is_guessed() {
+    fn misspelt_patterns_get_suggestions() {
         let error = |pattern: &str| select(&[pattern]).expect_err("no event");
         let guess = |pattern: &str| {
             let error = error(pattern);

@@ -1,5 +1,5 @@
-//! Where the kernel describes its events: tracefs, mounted where it mostly is, or for us alone, as
-//! a mount that no folder shows and that goes with its descriptor.
+//! The tracefs file system, mounted at its usual place, or for this process alone, as a mount
+//! without a path that ends with its descriptor.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,65 +10,65 @@ use trackway_sys::{Errno, mount};
 
 use super::error::CatalogueError;
 
-/// Where it is mounted, if it is.
-const USUAL: &str = "/sys/kernel/tracing";
-/// Where it was before Linux 4.1. Last, because looking there mounts it.
-const FORMER: &str = "/sys/kernel/debug/tracing";
+/// The usual mount point.
+const DEFAULT_ROOT: &str = "/sys/kernel/tracing";
+/// The mount point before Linux 4.1. It comes last, because a look at it mounts tracefs.
+const LEGACY_ROOT: &str = "/sys/kernel/debug/tracing";
 /// linux/magic.h.
 const TRACEFS_MAGIC: u64 = 0x7472_6163;
 
-/// The file system, open.
+/// An open tracefs.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,
-    /// Its mount, if it is ours.
+    /// The mount, if this process made it.
     _mount: Option<Fd>,
 }
 
 impl Tracefs {
-    /// Finds it, or mounts it where nobody sees.
+    /// Finds tracefs, or mounts it privately.
     ///
     /// # Errors
     ///
-    /// If the kernel has none, or we have not the right to see it.
+    /// If the kernel has no tracefs, or the process lacks privileges.
     pub fn open() -> Result<Self, CatalogueError> {
         let mounted = |path: &str| {
             let name = std::ffi::CString::new(path).unwrap_or_default();
             let is_there = mount::magic_of(&name) == Ok(TRACEFS_MAGIC);
             is_there.then(|| Self { root: path.into(), _mount: None })
         };
-        if let Some(usual) = mounted(USUAL) {
-            return usual.usable();
+        if let Some(usual) = mounted(DEFAULT_ROOT) {
+            return usual.check_access();
         }
         match mount::detached(c"tracefs") {
             Ok(mount) => {
                 let root = PathBuf::from(format!("/proc/self/fd/{}", mount.raw()));
-                Self { root, _mount: Some(mount) }.usable()
+                Self { root, _mount: Some(mount) }.check_access()
             }
-            Err(errno) => match (mounted(FORMER), errno) {
-                (Some(former), _) => former.usable(),
-                (None, Errno(libc::EPERM | libc::EACCES)) => Err(CatalogueError::NoRights),
+            Err(errno) => match (mounted(LEGACY_ROOT), errno) {
+                (Some(former), _) => former.check_access(),
+                (None, Errno(libc::EPERM | libc::EACCES)) => Err(CatalogueError::PermissionDenied),
                 (None, errno) => Err(CatalogueError::NoTracefs(errno)),
             },
         }
     }
 
-    fn usable(self) -> Result<Self, CatalogueError> {
+    fn check_access(self) -> Result<Self, CatalogueError> {
         match File::open(self.root.join("available_events")) {
             Ok(_) => Ok(self),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Err(CatalogueError::NoRights)
+                Err(CatalogueError::PermissionDenied)
             }
             Err(error) => Err(CatalogueError::Io(self.root.join("available_events"), error.into())),
         }
     }
 
-    /// Where it is, as this process can reach it.
+    /// Returns the path of its root for this process.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The text of a file, of at most so many bytes, into `into`.
+    /// Reads a text file of at most `bytes_max` bytes into `into`.
     ///
     /// # Errors
     ///

@@ -1,47 +1,47 @@
-//! What BTF knows of a tracepoint: the arguments that a raw tracepoint's program finds in its
+//! Arguments of tracepoints from BTF: those that the program on a raw tracepoint finds in its
 //! context.
 //!
-//! The kernel declares `typedef void (*btf_trace_NAME)(void *, ARGUMENTS…)` for each tracepoint, so
-//! that its verifier knows them. That has types only; the names of arguments are those of
-//! `__traceiter_NAME`, the function that calls a tracepoint's probes.
+//! The kernel declares `typedef void (*btf_trace_NAME)(void *, ARGUMENTS…)` for each tracepoint,
+//! for its verifier. The typedef has types only; `__traceiter_NAME`, the function that calls a
+//! tracepoint's probes, has the names of arguments.
 
 use trackway_schema::Scalar;
 
 use super::btf::{Btf, Class, Type};
-use super::model::{Argument, ArgumentKind, Field, Kind};
+use super::model::{Argument, ArgumentKind, Field, FieldShape};
 
-/// Most arguments: what a program's context has room for.
+/// Most arguments that a program's context has room for.
 const ARGUMENTS_MAX: usize = 12;
 
-/// The arguments of a tracepoint, if BTF knows it.
-pub(crate) fn arguments(btf: &Btf, name: &str) -> Option<Vec<Argument>> {
+/// Returns the arguments of a tracepoint, if BTF has it.
+pub(crate) fn tracepoint_arguments(btf: &Btf, name: &str) -> Option<Vec<Argument>> {
     let of = btf.find(Class::Typedef, &format!("btf_trace_{name}"))?;
     let pointer = btf.resolve(of.id).filter(|of| of.class == Class::Pointer)?;
     let prototype = btf.resolve(pointer.size_or_type)?;
     let named = btf
         .find(Class::Func, &format!("__traceiter_{name}"))
         .and_then(|function| btf.get(function.size_or_type));
-    let types = parameters(btf, &prototype)?;
-    let names: Vec<_> = named.and_then(|of| parameters(btf, &of)).unwrap_or_default();
+    let types = probe_parameters(btf, &prototype)?;
+    let names: Vec<_> = named.and_then(|of| probe_parameters(btf, &of)).unwrap_or_default();
     let is_same = names.len() == types.len() && names.iter().zip(&types).all(|(a, b)| a.1 == b.1);
     let each = types.iter().enumerate().map(|(index, (name, type_id))| {
         let name = names.get(index).filter(|_| is_same).map_or(*name, |(name, _)| name);
         Argument {
             name: (!name.is_empty()).then(|| name.to_owned()),
             type_text: btf.type_text(*type_id),
-            kind: kind(btf, *type_id),
+            kind: argument_kind(btf, *type_id),
         }
     });
     Some(each.collect())
 }
 
-/// Parameters without the first, which is the probe's own.
-fn parameters<'btf>(btf: &'btf Btf, of: &Type<'btf>) -> Option<Vec<(&'btf str, u32)>> {
+/// Returns the parameters without the first, which is the probe's data.
+fn probe_parameters<'btf>(btf: &'btf Btf, of: &Type<'btf>) -> Option<Vec<(&'btf str, u32)>> {
     let all: Vec<_> = btf.parameters(of).skip(1).collect();
     (of.class == Class::FuncProto && all.len() <= ARGUMENTS_MAX).then_some(all)
 }
 
-fn kind(btf: &Btf, type_id: u32) -> ArgumentKind {
+fn argument_kind(btf: &Btf, type_id: u32) -> ArgumentKind {
     let of = btf.resolve(type_id);
     match (of, btf.scalar(type_id)) {
         (Some(of), _) if of.class == Class::Pointer => {
@@ -53,14 +53,14 @@ fn kind(btf: &Btf, type_id: u32) -> ArgumentKind {
     }
 }
 
-/// Notes which fields are arguments: those of the same name, size and sign.
-pub(crate) fn relate(fields: &mut [Field], arguments: &[Argument]) {
+/// Relates fields to arguments of the same name, size and sign.
+pub(crate) fn relate_arguments(fields: &mut [Field], arguments: &[Argument]) {
     for field in fields {
-        let Kind::Integer(scalar) = field.kind else { continue };
+        let FieldShape::Integer(scalar) = field.kind else { continue };
         let mut same = (0_u8..).zip(arguments).filter(|(_, argument)| {
             let is_same = match argument.kind {
                 ArgumentKind::Integer(of) => of == scalar,
-                // Its address.
+                // The argument's address.
                 ArgumentKind::Pointer(_) => scalar == Scalar::U64 && field.type_text.contains('*'),
                 ArgumentKind::Value(_) => false,
             };

@@ -1,5 +1,5 @@
-//! Helpers in the kernel against those of `jit`, on frames that make sense and on others; and those
-//! that ask the kernel's clock and chance.
+//! Helpers in the kernel, compared with those of `jit`, on valid and invalid frames; and helpers
+//! that use the kernel's clock and random numbers.
 
 use trackway_filter::compile::compile;
 use trackway_filter::layout::{Layout, Member};
@@ -11,9 +11,9 @@ use trackway_jit::insn::{
 use trackway_jit::interpret;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_kernel::bpf_filter::adapt::{Unfit, adapt};
-use trackway_kernel::bpf_filter::area::Area;
-use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::{Unsupported, translate_filter};
 use trackway_schema::Scalar;
 use trackway_testkit::Random;
 
@@ -42,7 +42,7 @@ fn call(helper: Helper) -> Insn {
 
 const EXIT_INSN: Insn = Insn { op: EXIT, dst: 0, src: 0, offset: 0, immediate: 0 };
 
-/// What a helper is asked with slots 0 and 1.
+/// Returns the call of a helper with slots 0 and 1.
 fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
     let mut insns = vec![mov(6, 1), load(2, 0)];
     match helper {
@@ -50,12 +50,12 @@ fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
         _ if helper.is_of_elements() => insns.push(movi(3, scalar.into())),
         Helper::Any => {
             insns.push(movi(3, scalar.into()));
-            // Over its other half, the call, and what `program` adds.
+            // Skips its second half, the call, and the code that `program` adds.
             let immediate = 1 + 1 + 6;
             let address = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate, ..EXIT_INSN };
             insns.extend([address, Insn::default()]);
         }
-        // Some that compare bytes have two numbers.
+        // Some helpers that compare bytes take two numbers.
         _ if helper.arguments() > 3 => insns.extend([load(3, 1), load(4, 1)]),
         _ => insns.push(load(3, 1)),
     }
@@ -63,7 +63,7 @@ fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
     insns
 }
 
-/// A program that asks a helper: its answer, or whether that is what slot 2 says.
+/// Returns a program with the helper's result, or with its comparison with slot 2.
 fn program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8> {
     let mut insns = question(helper, scalar);
     if is_compared {
@@ -73,7 +73,8 @@ fn program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8> {
         insns.extend([mov(1, 0), mov(2, 0), mov(3, 0), mov(4, 0), mov(5, 0), EXIT_INSN]);
     }
     if helper == Helper::Any {
-        // Whether a string is as long as the element says, modulo 16: what asks for strings again.
+        // A function that compares a string's length, modulo 16, with the element: it calls string
+        // helpers.
         let alu =
             |code, dst, immediate| Insn { op: class::ALU64 | code, dst, immediate, ..EXIT_INSN };
         insns.extend([mov(6, 1), mov(7, 2), load(2, 1), mov(3, 2), call(Helper::StringCompare)]);
@@ -101,7 +102,7 @@ extern "C" fn never() -> u64 {
     0
 }
 
-/// The interpreter's answer.
+/// Returns the interpreter's result.
 fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
     let cells: [Cell; 0] = [];
     let environment = Environment::new(CONSTANTS, &cells, never, never);
@@ -110,7 +111,7 @@ fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
     interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
 }
 
-/// Bytes in which much is like something else, and words, of which some make no sense.
+/// Returns bytes with many repetitions, and words, some of them invalid.
 fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<u8>) {
     let length = random.below(64) as usize;
     let bytes: Vec<u8> = (0..length).map(|_| *random.pick(b"aaab*\\\xff")).collect();
@@ -136,7 +137,7 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
             slots[1] = if random.below(8) == 0 { random.next() } else { random.below(20) };
         }
         _ if helper.compared_bytes().is_some() => {
-            // Often the bytes that are there.
+            // Often bytes that are there.
             let offset = slots[0] as u32 as usize;
             let there = bytes.iter().skip(offset).take(8).rev();
             slots[1] =
@@ -144,7 +145,7 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
         }
         _ => {}
     }
-    // Most sequences are to have whole elements.
+    // Most sequences have whole elements.
     let is_sequence = matches!(helper, Helper::Element | Helper::Any) || helper.is_of_elements();
     if let Some(scalar) = Scalar::from_code(scalar).filter(|_| is_sequence) {
         let shrunk = (slots[0] >> 32) / scalar.size_bytes() as u64;
@@ -153,21 +154,21 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
     (slots, bytes)
 }
 
-/// ASK a helper in the kernel many things. EXPECT what the interpreter's answers.
+/// RUN a helper in the kernel on many inputs. EXPECT the interpreter's results.
 fn agree(helper: Helper, scalar: u8) -> Option<()> {
     let [asked, compared] = [false, true].map(|is| program(helper, scalar, is));
     let (asked, compared) = (verified(&asked), verified(&compared));
-    let adapted = adapt(&compared, 0, CONSTANTS).expect("the kernel can do it");
-    let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let translated = translate_filter(&compared, 0, CONSTANTS).expect("the kernel can do it");
+    let loaded: LoadedFilter = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut random = Random::new(u64::from(scalar) << 8 | helper as u64);
     let mut answers = std::collections::BTreeSet::new();
     for _ in 0..1000 {
         let (mut slots, bytes) = frame(&mut random, helper, scalar);
         slots[2] = expected(&asked, slots, &bytes);
         answers.insert(slots[2]);
-        let mut area = Area::new(CONSTANTS).expect("few constants");
+        let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
         area.fill(&slots, &bytes).expect("few bytes");
-        let agrees = loaded.takes(&mut area).expect("the kernel runs it");
+        let agrees = loaded.passes(&mut area).expect("the kernel runs it");
         let word = |slot: usize| Word::from_bits(slots[slot]);
         assert!(
             agrees,
@@ -181,12 +182,12 @@ fn agree(helper: Helper, scalar: u8) -> Option<()> {
         );
     }
     assert!(answers.len() > 1, "{} ({scalar}) always says the same", helper.name());
-    // Who asks must be able to hear no.
+    // The comparison must also be able to fail.
     let (mut slots, bytes) = frame(&mut random, helper, scalar);
     slots[2] = expected(&asked, slots, &bytes) ^ 1;
-    let mut area = Area::new(CONSTANTS).expect("few constants");
+    let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
     area.fill(&slots, &bytes).expect("few bytes");
-    assert!(!loaded.takes(&mut area).expect("the kernel runs it"), "{}", helper.name());
+    assert!(!loaded.passes(&mut area).expect("the kernel runs it"), "{}", helper.name());
     Some(())
 }
 
@@ -210,21 +211,21 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
     }
 }
 
-/// What would come of an element of 32 bits that is a float, nobody can say in the kernel.
+/// The kernel cannot widen an element that is a 32-bit float.
 #[test]
-fn what_the_kernel_cannot_widen_is_refused() {
+fn unsupported_element_types_are_refused() {
     let bytes = program(Helper::Element, 13, true);
-    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
-    assert_eq!(refused, Unfit::Argument(4, Helper::Element));
+    let refused = translate_filter(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
+    assert_eq!(refused, Unsupported::Argument(4, Helper::Element));
     let bytes = program(Helper::Sum, 14, true);
-    let refused = adapt(&verified(&bytes), 0, &[]).expect_err("no integers");
-    assert_eq!(refused, Unfit::Argument(3, Helper::Sum));
+    let refused = translate_filter(&verified(&bytes), 0, &[]).expect_err("no integers");
+    assert_eq!(refused, Unsupported::Argument(3, Helper::Sum));
     let bytes = program(Helper::FloatAdd, 0, true);
-    let refused = adapt(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
+    let refused = translate_filter(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
 }
 
-/// How often the kernel takes an event, of so many; `None` where there is no BPF.
+/// Returns the verdicts of a filter on the same event; `None`: BPF is not available.
 fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
     let member = Member { name: "a".into(), of: Scalar::I32.into() };
     let layout = Layout { fields: vec![member], ..Layout::default() };
@@ -232,18 +233,18 @@ fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
     let cells = compiled.filter.cells;
     let insns = &compiled.alternative.programs[0];
     let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
-    let adapted = adapt(&verified(&bytes), cells, &compiled.alternative.constants)
+    let translated = translate_filter(&verified(&bytes), cells, &compiled.alternative.constants)
         .expect("the kernel can do it");
-    let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
-    let mut area = Area::new(&compiled.alternative.constants).expect("few constants");
+    let loaded = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut area = ScratchArea::new(&compiled.alternative.constants).expect("few constants");
     area.fill(&[1], b"").expect("one slot");
-    let take = |_| loaded.takes(&mut area).expect("the kernel runs it");
+    let take = |_| loaded.passes(&mut area).expect("the kernel runs it");
     Some((0..times).map(take).collect())
 }
 
 #[test]
 fn rates_and_samples_are_by_the_kernels_clock_and_chance() {
-    // An interval may end in the middle of it, but not of all of some.
+    // An interval may end during one series, but not during all of several.
     let expected = [true, true, false, false, false];
     let mut tries = 0;
     loop {

@@ -1,8 +1,8 @@
-//! The kernel as another judge of our bytecode: the cases of `crates/filter/cases`, loaded by
-//! bpf(2), and run there on their events. Its answers must be those that the cases say. So must be
-//! what its helpers answer to anything at all.
+//! The kernel as a second judge of the bytecode: it loads the cases of `crates/filter/cases` and
+//! runs them on their events. Its verdicts must be those of the cases, and its helpers must have
+//! the results of `jit`'s.
 
-mod c;
+mod c_filters;
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
 mod case;
@@ -23,11 +23,11 @@ use std::path::Path;
 
 use trackway_filter::compile::compile;
 use trackway_filter::object::{Alternative, Object};
-use trackway_jit::object::Object as Read;
+use trackway_jit::object::Object as ArgumentRead;
 use trackway_jit::verify::{Rules, State, verify};
-use trackway_kernel::bpf_filter::adapt::{Adapted, Unfit, adapt};
-use trackway_kernel::bpf_filter::area::Area;
-use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::{TranslatedFilter, Unsupported, translate_filter};
 use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_testkit::skipped;
 
@@ -46,34 +46,34 @@ fn cases() -> BTreeMap<String, Case> {
     texts.map(case).filter(|(_, case)| case.error.is_none()).collect()
 }
 
-/// A case's filter, and what of it goes to the kernel.
-fn adapted(case: &Case) -> (Alternative, usize, Result<Adapted, Unfit>) {
+/// Translates a case's filter.
+fn translated(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, Unsupported>) {
     let compiled = compile(&case.filter, &case.event.layout).expect("a filter");
     let cells = compiled.filter.cells;
     let alternative = compiled.alternative;
     let constants = alternative.constants.clone();
     let bytes = Object { cells, alternatives: vec![alternative.clone()] }.encode();
     let bytes = bytes.expect("an object");
-    let object = Read::decode(&bytes).expect("an object");
+    let object = ArgumentRead::decode(&bytes).expect("an object");
     let read = object.alternatives().next().expect("an alternative");
     let program = read.programs().next().expect("a program");
     let mut states = vec![State::FREE; program.len() + 1];
     let verified = verify(program, Rules::new(read.needs_count()), &mut states).expect("verified");
-    (alternative, cells, adapt(&verified, cells, &constants))
+    (alternative, cells, translate_filter(&verified, cells, &constants))
 }
 
-/// The kernel's answers to a case's events; `None` where the event lacks what is asked for.
-fn answers(case: &Case, alternative: &Alternative, loaded: &Loaded) -> Vec<Option<bool>> {
-    let mut area = Area::new(&alternative.constants).expect("few constants");
+/// Returns the kernel's verdicts on a case's events; `None`: the event lacks a field.
+fn answers(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec<Option<bool>> {
+    let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     let answer = |time| {
         let frame = Frame::of(alternative, |path| case.event.find(path, time))?;
         area.fill(frame.slots(), frame.bytes()).expect("a small event");
-        Some(loaded.takes(&mut area).expect("the kernel runs it"))
+        Some(loaded.passes(&mut area).expect("the kernel runs it"))
     };
     (0..case.answers.len()).map(answer).collect()
 }
 
-/// Cases that the kernel cannot do, and why.
+/// Cases that the kernel does not support, with the reason.
 const EXCLUDED: [(&str, &str); 5] = [
     ("float_arithmetic", "float_add: a program in the kernel has no floating point"),
     ("float_divide_zero", "float_from_signed, as above"),
@@ -82,8 +82,7 @@ const EXCLUDED: [(&str, &str); 5] = [
     ("float_unsigned_wide", "float_from_unsigned, as above"),
 ];
 
-/// Cases that are loaded there, but say themselves what time and chance are: the kernel has its
-/// own.
+/// Cases with a clock and random numbers of their own, which the kernel cannot take.
 const OF_ANOTHER_WORLD: [&str; 7] = [
     "rate",
     "rate_minute",
@@ -94,9 +93,9 @@ const OF_ANOTHER_WORLD: [&str; 7] = [
     "sample_short_circuit",
 ];
 
-/// What the kernel says of a program; `None` where there is no BPF or too little, which is said.
-fn loaded(adapted: &Adapted) -> Option<Result<Loaded, String>> {
-    match Loaded::new(adapted) {
+/// Loads a program; `None`: BPF is not available or too old, which is reported.
+fn loaded(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>> {
+    match LoadedFilter::new(translated) {
         Ok(loaded) => Some(Ok(loaded)),
         Err(LoadError::Refused(_, log)) if log.contains("unknown#181") => {
             skipped("the kernel has no bpf_loop: it is older than 5.17");
@@ -104,28 +103,28 @@ fn loaded(adapted: &Adapted) -> Option<Result<Loaded, String>> {
         }
         Err(error @ LoadError::Refused(..)) => Some(Err(error.to_string())),
         Err(LoadError::Unavailable(error)) => {
-            skipped(format!("the kernel gives no BPF: {error}"));
+            skipped(format!("BPF is not available: {error}"));
             None
         }
     }
 }
 
-/// LOAD and run every case but those that are excluded. EXPECT the answers that they say.
+/// LOAD and run every case that is not excluded. EXPECT its verdicts.
 #[test]
 fn the_kernel_answers_as_the_cases_say() {
     let mut failures = Vec::new();
     let mut right = 0;
     for (name, case) in cases() {
-        let (alternative, _, adapted) = adapted(&case);
-        let adapted = match adapted {
-            Ok(adapted) => adapted,
+        let (alternative, _, translated) = translated(&case);
+        let translated = match translated {
+            Ok(translated) => translated,
             Err(_) if EXCLUDED.iter().any(|(excluded, _)| *excluded == name) => continue,
             Err(unfit) => {
                 failures.push(format!("{name}: {unfit}"));
                 continue;
             }
         };
-        let loaded = match loaded(&adapted) {
+        let loaded = match loaded(&translated) {
             None => return,
             Some(Ok(loaded)) => loaded,
             Some(Err(refused)) => {
@@ -148,13 +147,13 @@ fn the_kernel_answers_as_the_cases_say() {
     assert!(right >= 150, "{right} cases were run");
 }
 
-/// The lists of exceptions are exact, here and wherever there is no BPF.
+/// The lists of exceptions are exact, here and where BPF is not available.
 #[test]
-fn what_is_excluded_is_what_cannot_be() {
+fn excluded_cases_are_exactly_the_unsupported_ones() {
     let cases = cases();
     let unfit: Vec<&str> = cases
         .iter()
-        .filter(|(_, case)| adapted(case).2.is_err())
+        .filter(|(_, case)| translated(case).2.is_err())
         .map(|(name, _)| name.as_str())
         .collect();
     assert_eq!(unfit, EXCLUDED.map(|(name, _)| name));

@@ -1,16 +1,16 @@
-//! Random programs that our verifier accepts: the kernel's accepts them, too, and they come to the
-//! same there as in the interpreter, state included.
+//! Random programs that Trackway's verifier accepts: the kernel's verifier accepts them, too, and
+//! their results and state are those of the interpreter.
 
 use trackway_jit::helper::Helper;
 use trackway_jit::verify::Rules;
-use trackway_kernel::bpf_filter::adapt::adapt;
-use trackway_kernel::bpf_filter::area::Area;
+use trackway_kernel::bpf_filter::scratch::ScratchArea;
+use trackway_kernel::bpf_filter::translate::translate_filter;
 
 use super::common::generate::{Dice, SLOTS, input, program};
 use super::common::{bytes, interpreted, listing, verified};
 use super::loaded;
 
-/// Programs that are made, and how many of them must be ones for the kernel.
+/// The number of generated programs, and the least number that the kernel must support.
 const PROGRAMS: u64 = 600;
 const RUN_LEAST: usize = 150;
 
@@ -23,28 +23,28 @@ fn random_programs_come_to_the_same_in_the_kernel() {
         let program = bytes(&program(&mut dice));
         let verified = verified(&program, rules).expect("verified");
         let input = input(&mut dice);
-        // The kernel's clock and chance are its own.
+        // The kernel's clock and random numbers are its own.
         let worldly = [Helper::TimeNs, Helper::Random, Helper::Rate];
         if worldly.iter().any(|&helper| verified.summary().calls(helper)) {
             continue;
         }
-        let adapted = match adapt(&verified, input.cells.len(), &input.constants) {
-            Ok(adapted) => adapted,
-            // Floats, tail calls, arguments that are not known.
+        let translated = match translate_filter(&verified, input.cells.len(), &input.constants) {
+            Ok(translated) => translated,
+            // Floats, tail calls, unknown arguments.
             Err(_) => continue,
         };
-        let Some(loaded) = loaded(&adapted) else { return };
+        let Some(loaded) = loaded(&translated) else { return };
         let loaded = match loaded {
             Ok(loaded) => loaded,
-            // Of functions it counts more, with those around the filter and of its helpers.
+            // The kernel counts more functions: those around the filter, and helpers.
             Err(refused) if refused.contains("the call stack of ") => continue,
             Err(refused) => panic!("seed {seed}: {refused}\n{}", listing(&program)),
         };
-        let mut area = Area::new(&input.constants).expect("few constants");
+        let mut area = ScratchArea::new(&input.constants).expect("few constants");
         area.fill(&input.slots, &input.bytes).expect("few bytes");
-        loaded.takes(&mut area).expect("the kernel runs it");
+        loaded.passes(&mut area).expect("the kernel runs it");
         let (effect, _) = interpreted(std::slice::from_ref(&verified), &input);
-        assert_eq!(area.answer(), effect.answer, "seed {seed}\n{}", listing(&program));
+        assert_eq!(area.result(), effect.answer, "seed {seed}\n{}", listing(&program));
         let cells: Vec<_> = (0..effect.cells.len()).filter_map(|cell| area.cell(cell)).collect();
         assert_eq!(cells, effect.cells, "seed {seed}\n{}", listing(&program));
         run += 1;

@@ -1,5 +1,5 @@
-//! Searching and comparing in the kernel against the interpreter's: what is hard to search for,
-//! patterns that are known when the program is made, and others.
+//! Search and comparison in the kernel, compared with the interpreter: hard cases, with patterns
+//! known at generation and unknown ones.
 
 use std::iter::{once, repeat_n};
 
@@ -9,9 +9,9 @@ use trackway_jit::insn::{CALL, EXIT, Insn, LDDW, class, mode, size};
 use trackway_jit::interpret;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_kernel::bpf_filter::adapt::adapt;
-use trackway_kernel::bpf_filter::area::{Area, REGION_BYTES};
-use trackway_kernel::bpf_filter::loaded::Loaded;
+use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
+use trackway_kernel::bpf_filter::scratch::{REGION_BYTES, ScratchArea};
+use trackway_kernel::bpf_filter::translate::translate_filter;
 use trackway_testkit::Random;
 
 use super::loaded;
@@ -24,7 +24,7 @@ const fn load(dst: u8, slot: i16) -> Insn {
     Insn { op, dst, src: 1, offset: 8 * slot, immediate: 0 }
 }
 
-/// A program that asks a helper about slot 0, and a word or slot 1.
+/// Returns a program that calls a helper with slot 0, and a word or slot 1.
 fn program(helper: Helper, pattern: Option<Word>) -> Vec<u8> {
     let mut insns = vec![load(2, 0)];
     match pattern.map(Word::to_bits) {
@@ -49,7 +49,7 @@ extern "C" fn never() -> u64 {
     0
 }
 
-/// The interpreter's answer.
+/// Returns the interpreter's result.
 fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8], constants: &[u8]) -> u64 {
     let cells: [Cell; 0] = [];
     let environment = Environment::new(constants, &cells, never, never);
@@ -58,54 +58,55 @@ fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8], constant
     interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
 }
 
-/// How often the answers were yes and no.
+/// Counts of both results.
 type Answers = [usize; 2];
 
-/// ASK for a pattern that stands in the program in all of these texts. EXPECT what the interpreter
-/// says. `None` where there is no BPF.
+/// RUN a helper with a pattern in the program on all of these texts. EXPECT the interpreter's
+/// results. `None`: BPF is not available.
 fn ask_known(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answers> {
     let word = Word { offset: 1, length: pattern.len() as u32, is_constant: true };
     let constants = [b"*", pattern, b"a*"].concat();
     let bytes = program(helper, Some(word));
     let verified = verified(&bytes);
-    let adapted = adapt(&verified, 0, &constants).expect("the kernel can do it");
-    let loaded: Loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
-    let mut area = Area::new(&constants).expect("few constants");
+    let translated = translate_filter(&verified, 0, &constants).expect("the kernel can do it");
+    let loaded: LoadedFilter = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let mut area = ScratchArea::new(&constants).expect("few constants");
     let mut answers = [0; 2];
     for text in texts {
-        // Behind the text is what would match, too.
+        // The text is followed by bytes that would match, too.
         let bytes = [b"b", &text[..], b"abaababaab"].concat();
         let bytes = &bytes[..bytes.len().min(REGION_BYTES)];
         let length = text.len().min(bytes.len() - 1) as u32;
         let slots = [Word { offset: 1, length, is_constant: false }.to_bits(), 0];
         let expected = expected(&verified, slots, bytes, &constants);
         area.fill(&slots, bytes).expect("few bytes");
-        let found = loaded.takes(&mut area).expect("the kernel runs it");
-        assert_eq!(area.answer(), expected, "{}: {}", helper.name(), shown(text, pattern));
+        let found = loaded.passes(&mut area).expect("the kernel runs it");
+        assert_eq!(area.result(), expected, "{}: {}", helper.name(), shown(text, pattern));
         answers[usize::from(found)] += 1;
     }
     Some(answers)
 }
 
-/// A helper in the kernel that is asked for what the event has.
-struct Asked {
+/// A loaded helper whose pattern is in the event.
+struct FilterContexts {
     helper: Helper,
     program: Vec<u8>,
-    loaded: Loaded,
-    area: Area,
+    loaded: LoadedFilter,
+    area: ScratchArea,
     answers: Answers,
 }
 
-impl Asked {
+impl FilterContexts {
     fn new(helper: Helper) -> Option<Self> {
         let program = program(helper, None);
-        let adapted = adapt(&verified(&program), 0, b"").expect("the kernel can do it");
-        let loaded = loaded(&adapted)?.unwrap_or_else(|refused| panic!("{refused}"));
-        let area = Area::new(b"").expect("few constants");
+        let translated =
+            translate_filter(&verified(&program), 0, b"").expect("the kernel can do it");
+        let loaded = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+        let area = ScratchArea::new(b"").expect("few constants");
         Some(Self { helper, program, loaded, area, answers: [0; 2] })
     }
 
-    /// ASK for a pattern in a text. EXPECT what the interpreter says.
+    /// RUN the helper with a pattern in a text. EXPECT the interpreter's result.
     fn ask(&mut self, text: &[u8], pattern: &[u8]) {
         let word = |offset: usize, length: usize| {
             let (offset, length) = (offset as u32, length as u32);
@@ -115,8 +116,8 @@ impl Asked {
         let bytes = [pattern, text].concat();
         let expected = expected(&verified(&self.program), slots, &bytes, b"");
         self.area.fill(&slots, &bytes).expect("few bytes");
-        let found = self.loaded.takes(&mut self.area).expect("the kernel runs it");
-        let answer = self.area.answer();
+        let found = self.loaded.passes(&mut self.area).expect("the kernel runs it");
+        let answer = self.area.result();
         assert_eq!(answer, expected, "{}: {}", self.helper.name(), shown(text, pattern));
         self.answers[usize::from(found)] += 1;
     }
@@ -126,7 +127,8 @@ fn shown(text: &[u8], pattern: &[u8]) -> String {
     format!("'{}' in '{}'", pattern.escape_ascii(), text.escape_ascii())
 }
 
-/// The first of the Fibonacci string, whose prefixes are the worst of Knuth, Morris and Pratt's.
+/// Returns the beginning of the Fibonacci string, whose prefixes are the worst case of Knuth,
+/// Morris and Pratt's search.
 fn fibonacci(length: usize) -> Vec<u8> {
     let (mut before, mut now) = (b"a".to_vec(), b"ab".to_vec());
     while now.len() < length {
@@ -137,7 +139,7 @@ fn fibonacci(length: usize) -> Vec<u8> {
     now
 }
 
-/// Texts that nearly match all the time, and what is looked for in them.
+/// Returns texts that almost match everywhere, and patterns for them.
 fn worst() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let same = |length: usize| repeat_n(b'a', length).collect::<Vec<u8>>();
     let mut texts: Vec<Vec<u8>> = Vec::new();
@@ -178,7 +180,7 @@ fn worst() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 fn the_worst_texts_are_searched_as_the_interpreter_does() {
     let (texts, patterns) = worst();
     for helper in HELPERS {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         let mut known = [0; 2];
         for pattern in &patterns {
             let Some(answers) = ask_known(helper, pattern, &texts) else { return };
@@ -190,17 +192,17 @@ fn the_worst_texts_are_searched_as_the_interpreter_does() {
     }
 }
 
-/// Of two letters, in patterns with stars and escapes.
+/// Returns bytes of a small alphabet, in patterns with stars and escapes.
 fn random_bytes(random: &mut Random, most: u64, of: &[u8]) -> Vec<u8> {
     let length = random.below(most + 1);
     (0..length).map(|_| *random.pick(of)).collect()
 }
 
-/// What patterns and texts are made of.
+/// The alphabet of patterns and texts.
 const PATTERN_LETTERS: [&[u8]; 3] = [b"ab", b"aaab*", b"aab**\\"];
 const TEXT_LETTERS: [&[u8]; 3] = [b"ab", b"ab", b"ab*\\"];
 
-/// A pattern of which a text could be made, or that is anything; and texts, some made of it.
+/// Returns a pattern that some of the texts may match, and texts.
 fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let most = *random.pick(&[3, 6, 12, 70]);
     let of = *random.pick(&PATTERN_LETTERS);
@@ -234,7 +236,7 @@ fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
 fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
     let mut random = Random::new(0x7e87);
     for helper in HELPERS {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         let mut known = [0; 2];
         for _ in 0..200 {
             let (pattern, texts) = question(&mut random, 40);
@@ -250,13 +252,13 @@ fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
     }
 }
 
-/// As long as a frame has room for, which takes all of the table.
+/// Texts of the greatest length, which fill the table.
 #[test]
 fn the_longest_texts_are_searched() {
     let halves = [b'a'; REGION_BYTES / 2];
     let quarter = &fibonacci(REGION_BYTES)[..REGION_BYTES / 4];
     for helper in HELPERS {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         asked.ask(&halves, &halves);
         asked.ask(&[], &[b'*'; REGION_BYTES]);
         asked.ask(&[], &[b'a'; REGION_BYTES]);
@@ -264,31 +266,32 @@ fn the_longest_texts_are_searched() {
         asked.ask(&[quarter, quarter, b"b"].concat(), quarter);
         asked.ask(&[quarter, quarter].concat(), &[b"*", quarter].concat());
         assert!(asked.answers.iter().all(|&count| count > 1), "{:?}", asked.answers);
-        // One and the same string, of all constants, of all letters that there may be.
+        // One string, of all constants and of all letters.
         let constants = fibonacci(REGION_BYTES);
         let word = Word { offset: 0, length: REGION_BYTES as u32, is_constant: true };
         let bytes = program(helper, Some(word));
-        let adapted = adapt(&verified(&bytes), 0, &constants).expect("the kernel can do it");
-        let Some(loaded) = loaded(&adapted) else { return };
+        let translated =
+            translate_filter(&verified(&bytes), 0, &constants).expect("the kernel can do it");
+        let Some(loaded) = loaded(&translated) else { return };
         let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
-        let mut area = Area::new(&constants).expect("just as many");
+        let mut area = ScratchArea::new(&constants).expect("just as many");
         for (bytes, is_there) in [(&constants[..], true), (&constants[1..], false)] {
             let length = bytes.len() as u32;
             let text = Word { offset: 0, length, is_constant: false };
             area.fill(&[text.to_bits(), 0], bytes).expect("just as many");
-            assert_eq!(loaded.takes(&mut area).expect("the kernel runs it"), is_there);
+            assert_eq!(loaded.passes(&mut area).expect("the kernel runs it"), is_there);
         }
-        // A constant is searched to its end, behind which there is nothing.
+        // A constant is searched to its end, which nothing follows.
         area.fill(&[word.to_bits(), 0], &[]).expect("nothing");
-        assert!(loaded.takes(&mut area).expect("the kernel runs it"));
+        assert!(loaded.passes(&mut area).expect("the kernel runs it"));
     }
 }
 
-/// Strings that are the same up to some place, of lengths around those that are compared at a time.
+/// Strings that differ at some place, of lengths around the compared chunk.
 #[test]
 fn strings_are_compared_wherever_they_differ() {
     for helper in [Helper::StringCompare, Helper::StringStartsWith, Helper::StringEndsWith] {
-        let Some(mut asked) = Asked::new(helper) else { return };
+        let Some(mut asked) = FilterContexts::new(helper) else { return };
         let letters = fibonacci(40);
         for length in 0..letters.len() {
             let text = &letters[..length];

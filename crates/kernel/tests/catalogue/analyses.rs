@@ -1,16 +1,16 @@
-//! What analyses of LTTng's kernel traces read: which events, which fields, and of what type: those
-//! of Trace Compass (`LttngEventLayout` to `Lttng29EventLayout`, and what is taken of them in
-//! `analysis.os.linux.core`), and of lttng-analyses 0.6.1.
+//! Events, fields and types that analyses of LTTng's kernel traces read: those of Trace Compass
+//! (`LttngEventLayout` to `Lttng29EventLayout`, as far as `analysis.os.linux.core` uses them) and
+//! of lttng-analyses 0.6.1.
 
 use std::collections::BTreeMap;
 
 use trackway_kernel::catalogue::Catalogue;
-use trackway_kernel::ftrace::convert::staged;
+use trackway_kernel::tracefs::convert::plan_event;
 use trackway_schema::FieldKind;
 use trackway_testkit::skipped;
 
-/// For each event its fields: numbers are integers, `'` is in front of texts, `*` of sequences.
-/// Behind `?`, the kernel may have been built without it, or this machine is another one.
+/// The fields of each event: integers without a mark, texts with `'`, sequences with `*`. Fields
+/// with `?` may be missing in a kernel's configuration or on another machine.
 const READ: &str = "
     sched_switch 'prev_comm prev_tid prev_prio prev_state 'next_comm next_tid next_prio
     sched_wakeup 'comm tid prio target_cpu
@@ -85,10 +85,10 @@ const READ: &str = "
     syscall_exit_futex ret
 ";
 
-/// RUN the catalogue. EXPECT everything that analyses read, by its name, and as the type that they
-/// take it for; and of each event the thread that it happened in.
+/// RUN the catalogue. EXPECT all fields that analyses read, with name and type, and the thread of
+/// each event.
 #[test]
-fn what_analyses_read_is_there() {
+fn fields_read_by_analyses_exist() {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
         Err(error) => return skipped(error.to_string()),
@@ -106,15 +106,15 @@ fn what_analyses_read_is_there() {
             }
             continue;
         };
-        let staged = staged(event, 4000);
-        assert!(staged.contexts.fields().iter().any(|field| field.name == "tid"), "{name}");
+        let plan = plan_event(event, 4000);
+        assert!(plan.contexts.fields().iter().any(|field| field.name == "tid"), "{name}");
         for word in words {
             let (is_it, of): (fn(&FieldKind) -> bool, _) = match word.as_bytes()[0] {
                 b'\'' => (|kind| *kind == FieldKind::Str, &word[1..]),
                 b'*' => (|kind| matches!(kind, FieldKind::Sequence(_)), &word[1..]),
                 _ => (|kind| matches!(kind, FieldKind::Scalar(of) if !of.is_float()), word),
             };
-            let fields = &staged.description.fields;
+            let fields = &plan.description.fields;
             match fields.iter().find(|field| field.name == of) {
                 Some(field) if is_it(&field.kind) => {}
                 other => missing.push(format!("{name}.{word}: {other:?}")),

@@ -1,15 +1,15 @@
-//! Format files.
+//! Parsing of format files.
 
 use std::sync::Arc;
 
-use trackway_kernel::catalogue::format::{Format, Names, NoNames, parse};
-use trackway_kernel::catalogue::model::{Field, Kind, Location, Meaning, Symbols};
+use trackway_kernel::catalogue::format::{EmptyLookup, Format, NameLookup, parse};
+use trackway_kernel::catalogue::model::{Field, FieldShape, Location, Meaning, Symbols};
 use trackway_schema::Scalar;
 
-/// What BTF would say.
+/// A lookup in place of BTF.
 struct Few;
 
-impl Names for Few {
+impl NameLookup for Few {
     fn enumerator(&self, name: &str) -> Option<u64> {
         match name {
             "RED" => Some(1),
@@ -37,7 +37,7 @@ impl Names for Few {
 
 macro_rules! formats {
     ($($name:ident)*) => {
-        /// The kept formats, by name.
+        /// The stored formats, by name.
         const FORMATS: &[(&str, &str)] = &[$({
             let name = stringify!($name);
             (name, include_str!(concat!("formats/", stringify!($name), ".txt")))
@@ -74,10 +74,10 @@ fn a_format_says_what_is_where() {
     let format = format("sched_switch");
     assert_eq!((format.name, format.common.len(), format.fields.len()), ("sched_switch", 4, 7));
     let comm = field(&format, "prev_comm");
-    assert_eq!((comm.kind, comm.offset, comm.size), (Kind::Text(16), 8, 16));
+    assert_eq!((comm.kind, comm.offset, comm.size), (FieldShape::Text(16), 8, 16));
     assert_eq!(comm.type_text, "char[16]");
     let state = field(&format, "prev_state");
-    assert_eq!((state.kind, state.offset), (Kind::Integer(Scalar::I64), 32));
+    assert_eq!((state.kind, state.offset), (FieldShape::Integer(Scalar::I64), 32));
     assert_eq!(symbols(state).show(0x1), "S");
     assert_eq!(symbols(state).show(0x82), "D|I");
     assert_eq!((symbols(state).show(0), symbols(state).show(0x100)), ("R".into(), "R+".into()));
@@ -88,54 +88,57 @@ fn a_format_says_what_is_where() {
 fn names_of_values_are_found_in_how_the_kernel_prints_them() {
     let softirq = format("softirq_entry");
     assert_eq!(symbols(field(&softirq, "vec")).show(3), "NET_RX");
-    // By names that only BTF knows; those that it does not know are left out.
+    // Names that only BTF knows; unknown ones are omitted.
     let extent = format("btrfs_set_extent_bit");
     let bits = symbols(field(&extent, "set_bits"));
     assert_eq!((bits.choice_mask, bits.show(7)), (0, "DIRTY|LOCKED|0x4".to_owned()));
     assert_eq!(symbols(field(&extent, "owner")).show(3), "INODE_IO");
     assert_eq!(field(&extent, "fsid").meaning, Meaning::Uuid);
-    let without = parse(text("btrfs_set_extent_bit"), &NoNames).expect("a format");
+    let without = parse(text("btrfs_set_extent_bit"), &EmptyLookup).expect("a format");
     assert_eq!(field(&without, "set_bits").meaning, Meaning::Plain, "a plain integer");
-    // Some bits of a field, of which those that BTF does not know have no name.
+    // Some bits of a field; those that BTF does not know have no name.
     let issue = format("block_rq_issue");
     let priority = symbols(field(&issue, "ioprio"));
     assert_eq!((priority.choice_mask, &*priority.show(1 << 13 | 4)), (7 << 13, "rt|0x4"));
     assert_eq!(field(&issue, "dev").meaning, Meaning::Device);
-    assert_eq!(field(&issue, "cmd").kind, Kind::DynamicText(Location::Absolute));
-    // Bits that are no flags are about something else, and shown as something else.
+    assert_eq!(field(&issue, "cmd").kind, FieldShape::DynamicText(Location::Absolute));
+    // Bits that are no flags are displayed separately.
     let timer = format("timer_start");
     let flags = symbols(field(&timer, "flags"));
     assert_eq!((flags.show(0x0e40_0001 | 0x0018_0000), flags.show(7)), ("D|P".into(), "0".into()));
     let map = format("dma_map_sg");
     assert_eq!(symbols(field(&map, "dir")).show(2), "FROM_DEVICE");
-    assert_eq!(field(&map, "phys_addrs").kind, Kind::Dynamic(Scalar::U64, Location::Absolute));
+    assert_eq!(
+        field(&map, "phys_addrs").kind,
+        FieldShape::Dynamic(Scalar::U64, Location::Absolute)
+    );
 }
 
 #[test]
 fn every_shape_of_field_is_known() {
     let kind = |format: &Format<'_>, name: &str| field(format, name).kind;
     let ipi = format("ipi_send_cpumask");
-    assert_eq!(kind(&ipi, "cpumask"), Kind::Bitmask(Location::Absolute));
+    assert_eq!(kind(&ipi, "cpumask"), FieldShape::Bitmask(Location::Absolute));
     assert_eq!(field(&ipi, "callsite").meaning, Meaning::Code);
-    assert_eq!(kind(&format("sys_enter"), "args"), Kind::Array(Scalar::U64, 6));
-    assert_eq!(kind(&format("print"), "buf"), Kind::TrailingText);
+    assert_eq!(kind(&format("sys_enter"), "args"), FieldShape::Array(Scalar::U64, 6));
+    assert_eq!(kind(&format("print"), "buf"), FieldShape::TrailingText);
     let tcp = format("tcp_probe");
-    assert_eq!(kind(&tcp, "saddr"), Kind::Array(Scalar::U8, 28));
+    assert_eq!(kind(&tcp, "saddr"), FieldShape::Array(Scalar::U8, 28));
     assert_eq!(field(&tcp, "saddr").meaning, Meaning::Internet);
     let made_up = format("made_up");
     for (name, expected) in [
-        ("text", Kind::DynamicText(Location::Relative)),
-        ("bits", Kind::Bitmask(Location::Relative)),
-        ("pairs", Kind::Dynamic(Scalar::U8, Location::Absolute)),
-        ("mac", Kind::Array(Scalar::U8, 6)),
-        ("grid", Kind::Array(Scalar::U8, 6)),
-        ("name", Kind::Text(16)),
-        ("ports", Kind::Array(Scalar::U16, 4)),
-        ("address", Kind::Bytes(16)),
-        ("is_on", Kind::Integer(Scalar::Bool)),
-        ("level", Kind::Integer(Scalar::I8)),
-        ("mode", Kind::Integer(Scalar::U16)),
-        ("caller", Kind::Integer(Scalar::U64)),
+        ("text", FieldShape::DynamicText(Location::Relative)),
+        ("bits", FieldShape::Bitmask(Location::Relative)),
+        ("pairs", FieldShape::Dynamic(Scalar::U8, Location::Absolute)),
+        ("mac", FieldShape::Array(Scalar::U8, 6)),
+        ("grid", FieldShape::Array(Scalar::U8, 6)),
+        ("name", FieldShape::Text(16)),
+        ("ports", FieldShape::Array(Scalar::U16, 4)),
+        ("address", FieldShape::Bytes(16)),
+        ("is_on", FieldShape::Integer(Scalar::Bool)),
+        ("level", FieldShape::Integer(Scalar::I8)),
+        ("mode", FieldShape::Integer(Scalar::U16)),
+        ("caller", FieldShape::Integer(Scalar::U64)),
     ] {
         assert_eq!(kind(&made_up, name), expected, "{name}");
     }
@@ -150,13 +153,13 @@ fn conversions_say_what_fields_are() {
     assert_eq!(meaning("caller"), Meaning::Code, "cast");
     assert_eq!(meaning("address"), Meaning::Internet);
     assert_eq!(meaning("mode"), Meaning::Mode);
-    // Three bits of it have names; one of those nobody knows.
+    // Three of its bits have names, one of them unknown.
     let state = symbols(field(&made_up, "state"));
     assert_eq!((state.choice_mask, state.choices.len()), (7, 2));
     assert_eq!((state.show(2), state.show(9)), ("busy".to_owned(), "0x9".to_owned()));
     assert_eq!(meaning("twice"), Meaning::Plain, "0 is a here and b there");
     assert_eq!(meaning("level"), Meaning::Plain, "what is computed from a field is not the field");
-    // An enumeration kept in one byte.
+    // An enumeration stored in one byte.
     assert_eq!(symbols(field(&made_up, "colour")).show(0xff), "NONE");
 }
 
@@ -200,17 +203,17 @@ fn what_is_no_format_is_refused_with_its_line() {
     ] {
         assert!(good.contains(from), "{from}");
         let bad = good.replacen(from, to, 1);
-        let error = parse(&bad, &NoNames).expect_err(to);
+        let error = parse(&bad, &EmptyLookup).expect_err(to);
         assert_eq!((error.line, error.what), (line, what), "{to}");
     }
     let many = "\tfield:int x;\toffset:0;\tsize:4;\tsigned:1;\n".repeat(300);
-    assert!(parse(&format!("name: a\nID: 1\nformat:\n{many}"), &NoNames).is_err());
-    assert!(parse(&" ".repeat(1 << 20), &NoNames).is_err());
-    assert!(parse("", &NoNames).is_err());
+    assert!(parse(&format!("name: a\nID: 1\nformat:\n{many}"), &EmptyLookup).is_err());
+    assert!(parse(&" ".repeat(1 << 20), &EmptyLookup).is_err());
+    assert!(parse("", &EmptyLookup).is_err());
 }
 
-/// RUN the parser on every beginning of the kept formats, and on them with one byte changed.
-/// EXPECT an answer, and fields within a record.
+/// RUN the parser on every prefix of the stored formats, and with one byte changed. EXPECT a
+/// result, with fields within a record.
 #[test]
 fn damaged_formats_are_survived() {
     let mut random = trackway_testkit::Random::new(8);

@@ -1,7 +1,7 @@
-//! The catalogue of kernel events: formats as Linux 6.18 wrote them (and one that has what none of
-//! those has), bytes that nobody should have written, and all that the running kernel says.
+//! The catalogue of kernel events: formats of Linux 6.18 and an invented one, invalid bytes, and
+//! the running kernel.
 
 mod analyses;
 mod formats;
-mod here;
+mod running_kernel;
 mod types;

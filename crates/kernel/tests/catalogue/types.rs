@@ -1,10 +1,10 @@
-//! The kernel's types: a few made by hand, and those with wrong bytes.
+//! Kernel types: a few hand-made ones, and invalid bytes.
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
-use trackway_kernel::catalogue::format::Names as _;
+use trackway_kernel::catalogue::format::NameLookup as _;
 use trackway_schema::Scalar;
 
-/// Makes types as the kernel would.
+/// A writer of types.
 #[derive(Default)]
 struct Maker {
     types: Vec<u8>,
@@ -25,7 +25,7 @@ impl Maker {
         at as u32
     }
 
-    /// A type of kind `kind` with `count` parts, and what is behind it.
+    /// Adds a type of this kind with its data.
     fn add(&mut self, name: &str, (kind, count, flag): (u32, u32, u32), of: u32, extra: &[u32]) {
         let name = self.name(name);
         for word in [name, flag << 31 | kind << 24 | count, of].iter().chain(extra) {
@@ -43,7 +43,8 @@ impl Maker {
     }
 }
 
-/// `typedef void (*btf_trace_step)(void *, const struct pair *, enum colour)`, and all it needs.
+/// Returns `typedef void (*btf_trace_step)(void *, const struct pair *, enum colour)` with all its
+/// types.
 fn sample() -> Vec<u8> {
     let mut maker = Maker::default();
     let names = ["x", "y", "flags", "low", "RED", "NONE", "pair", "colour"];
@@ -52,7 +53,7 @@ fn sample() -> Vec<u8> {
     maker.add("int", (1, 0, 0), 4, &[1 << 24 | 32]);
     maker.add("pid_t", (8, 0, 0), 1, &[]);
     maker.add("", (3, 0, 0), 0, &[1, 1, 5]);
-    // 4: struct pair { pid_t x; int y[5]; int flags: 3; union { int low; } }, 5: what is in it.
+    // 4: struct pair { pid_t x; int y[5]; int flags: 3; union { int low; } }, 5: the union.
     let members = [x, 2, 0, y, 3, 32, flags, 1, 3 << 24 | 192, 0, 6, 224];
     maker.add("pair", (4, 4, 1), 32, &members);
     maker.add("", (10, 0, 0), 4, &[]);
@@ -88,7 +89,7 @@ fn types_are_found_by_name_with_all_their_parts() {
     let scalars: Vec<_> =
         structure.members.iter().map(|of| (&*of.name, of.offset, of.scalar, of.count)).collect();
     assert_eq!(scalars, [("x", 0, Scalar::I32, 1), ("y", 4, Scalar::I32, 5)]);
-    let place = |path| btf.place(4, path).map(|of| (of.bit_offset, of.bits, of.type_id));
+    let place = |path| btf.find_member(4, path).map(|of| (of.bit_offset, of.bits, of.type_id));
     assert_eq!(place("flags"), Some((192, 3, 1)));
     assert_eq!(place("low"), Some((224, 0, 1)), "in a union without a name");
     assert_eq!((place("none"), place("x.y")), (None, None));
@@ -104,14 +105,14 @@ fn types_are_found_by_name_with_all_their_parts() {
     );
     let section = btf.find(Class::Datasec, ".data").expect("a section");
     assert_eq!(
-        btf.placed(&section).next().map(|of| (of.type_id, of.offset, of.size)),
+        btf.section_variables(&section).next().map(|of| (of.type_id, of.offset, of.size)),
         Some((1, 4, 4))
     );
     assert_eq!(btf.enumerator("NONE"), Some(u64::MAX));
     assert_eq!(btf.enumerator("BIG"), Some(2 << 32 | 1));
     assert_eq!(btf.enumerator("none"), None);
     assert_eq!(btf.enumeration("colour").expect("values").show(1), "RED");
-    // What goes round in circles has an end.
+    // A circle of types ends.
     assert!(btf.resolve(13).is_none());
     assert!(btf.get(0).is_none() && btf.get(17).is_none());
 }
@@ -129,7 +130,7 @@ fn bytes_that_are_no_types_are_refused() {
     }
 }
 
-/// RUN everything that is asked of types, with every byte changed in turn. EXPECT answers.
+/// RUN all queries on types, with every byte changed in turn. EXPECT that none panics.
 #[test]
 fn wrong_types_are_survived() {
     let good = sample();
@@ -140,11 +141,12 @@ fn wrong_types_are_survived() {
             let Ok(btf) = Btf::parse(bad) else { continue };
             for of in btf.types() {
                 let _ = (btf.members(&of).count(), btf.enumerators(&of).count());
-                let _ = (btf.scalar(of.id), btf.type_text(of.id), btf.placed(&of).count());
+                let _ =
+                    (btf.scalar(of.id), btf.type_text(of.id), btf.section_variables(&of).count());
                 let _ = (btf.structure(of.name), btf.enumeration(of.name));
                 let _ = btf.parameters(&of).count();
             }
-            let _ = (btf.enumerator("RED"), btf.place(4, "low"), btf.place(4, "y.low"));
+            let _ = (btf.enumerator("RED"), btf.find_member(4, "low"), btf.find_member(4, "y.low"));
         }
     }
 }

@@ -76,7 +76,7 @@ impl ProcessName {
 fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
-    kernel::Selection::new(&[name]).ok()?.of(catalogue.names()).ok().map(|_| name)
+    kernel::Selection::new(&[name]).ok()?.select_from(catalogue.names()).ok().map(|_| name)
 }
 
 /// `12 app, 13 worker`.

@@ -3,7 +3,7 @@
 use trackway_filter::layout::Layout;
 use trackway_filter::span::Span;
 use trackway_filter::token::{Token, tokens};
-use trackway_kernel::record::context::Context;
+use trackway_kernel::bpf_program::contexts::Context;
 
 /// Whether an expression names a context that the kernel's events have, and programs' have not.
 pub(crate) fn is_kernels(text: &str) -> bool {
@@ -11,7 +11,7 @@ pub(crate) fn is_kernels(text: &str) -> bool {
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
     let is_kernels = |(token, _): &(Token, Span)| {
         let Token::Context(name) = token else { return false };
-        !is_there(name) && Context::asked().any(|context| context.name == name)
+        !is_there(name) && Context::filterable().any(|context| context.name == name)
     };
     tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
 }

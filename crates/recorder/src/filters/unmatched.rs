@@ -45,12 +45,13 @@ pub(crate) fn strays(
     }
     let catalogue = Catalogue::open()?;
     let recorded = Selection::new(patterns)?;
-    let recorded: Vec<EventName> = recorded.of(catalogue.names())?.into_iter().cloned().collect();
+    let recorded: Vec<EventName> =
+        recorded.select_from(catalogue.names())?.into_iter().cloned().collect();
     let stray = |filter: &&FilterSpec| {
         let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
         let of_kernel = match found {
             Meant::Recorded => return None,
-            Meant::Programs => None,
+            Meant::ProgramTable => None,
             Meant::Kernels(why, hint) => Some((format!("filter '{filter}': {why}"), hint)),
         };
         Some(Stray { filter: (*filter).clone(), of_kernel })
@@ -63,23 +64,23 @@ enum Meant {
     /// Events of the kernel that are recorded.
     Recorded,
     /// None of the kernel's, as far as can be seen.
-    Programs,
+    ProgramTable,
     /// The kernel's, none of which are recorded: why, and what to do.
     Kernels(String, String),
 }
 
 fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
-    let Ok(selection) = Selection::new(&[pattern]) else { return Meant::Programs };
+    let Ok(selection) = Selection::new(&[pattern]) else { return Meant::ProgramTable };
     let near = |error| match error {
         CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => Some(meant),
         _ => None,
     };
-    let not_recorded = match selection.of(recorded) {
+    let not_recorded = match selection.select_from(recorded) {
         Ok(_) => return Meant::Recorded,
         Err(error) => near(error),
     };
-    match selection.of(all) {
-        Ok(_) if pattern.starts_with('*') => Meant::Programs,
+    match selection.select_from(all) {
+        Ok(_) if pattern.starts_with('*') => Meant::ProgramTable,
         Ok(_) => Meant::Kernels(
             format!("'{pattern}' is for events of the kernel that are not recorded"),
             format!("--kernel '{pattern}' records them, too"),
@@ -92,7 +93,7 @@ fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
             match not_recorded.or_else(|| near(error)) {
                 Some(meant) => Meant::Kernels(format!("{why}; did you mean '{meant}'?"), hint()),
                 None if is_there => Meant::Kernels(why, hint()),
-                None => Meant::Programs,
+                None => Meant::ProgramTable,
             }
         }
     }
@@ -232,7 +233,7 @@ mod tests {
             let filter = FilterSpec::of(Some(pattern), "x == 1");
             let of_kernel = match kernels(pattern, &recorded, &all) {
                 Meant::Recorded => return "recorded".to_owned(),
-                Meant::Programs => None,
+                Meant::ProgramTable => None,
                 Meant::Kernels(why, hint) => Some((why, hint)),
             };
             match refuse(vec![Stray { filter, of_kernel }], &programs()) {

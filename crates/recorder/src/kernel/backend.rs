@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use trackway_kernel::ftrace::instance::{self, InstanceError};
-use trackway_kernel::record::probe::{self, Refusal};
+use trackway_kernel::bpf_program::support::{self, Refusal};
+use trackway_kernel::tracefs::instance::{self, InstanceError};
 
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, FilterSpec, KernelSpec, Tracefiles};
@@ -35,7 +35,7 @@ pub struct KernelWays {
 impl KernelWays {
     /// Looks, and changes nothing.
     pub fn look() -> Self {
-        Self { bpf: probe::check(), tracefs: instance::check() }
+        Self { bpf: support::check_support(), tracefs: instance::check_support() }
     }
 }
 
@@ -74,7 +74,7 @@ impl Kernel {
             let made = ByTracefs::prepare(request);
             made.map(|made| Self::Tracefs(Box::new(made)))
         };
-        let made = match (request.spec.via, probe::check()) {
+        let made = match (request.spec.via, support::check_support()) {
             (Some(KernelVia::Bpf), _) | (None, Ok(())) => by_bpf()?,
             (Some(KernelVia::Tracefs), _) => by_tracefs()?,
             (None, Err(refusal)) => {
@@ -82,7 +82,7 @@ impl Kernel {
                 notices.say(format_args!(
                     "the kernel's events are recorded by tracefs, since BPF is refused ({refusal})"
                 ));
-                if refusal.is_of_rights() {
+                if refusal.is_permission_denied() {
                     notices.hint(format_args!("trackway doctor says what is missing"));
                 }
                 made

@@ -2,7 +2,7 @@
 //!
 //! A name that both know is for both; one that only the kernel knows leaves programs as they are.
 
-use trackway_kernel::record::context::{ALL, Context};
+use trackway_kernel::bpf_program::contexts::{ALL, Context};
 use trackway_session::{ContextList, OptionError, parse_contexts};
 
 use crate::error::RecordError;

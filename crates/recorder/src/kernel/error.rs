@@ -1,8 +1,8 @@
 //! Errors of recording the kernel's events, with hints.
 
 use trackway_console::IoError;
+use trackway_kernel::bpf_program::cgroup::CgroupError;
 use trackway_kernel::catalogue::error::CatalogueError;
-use trackway_kernel::record::cgroup::CgroupError;
 
 use crate::error::RecordError;
 
@@ -20,7 +20,7 @@ impl From<CatalogueError> for RecordError {
     fn from(error: CatalogueError) -> Self {
         let hint = error.hint();
         match error {
-            CatalogueError::NoRights => Self::NoKernelRights(error.to_string(), hint),
+            CatalogueError::PermissionDenied => Self::NoKernelRights(error.to_string(), hint),
             _ => Self::Kernel(error.to_string(), hint),
         }
     }
@@ -33,7 +33,7 @@ impl From<CgroupError> for RecordError {
                 let hint = "root may (sudo trackway record …)".to_owned();
                 return Self::NoKernelRights(error.to_string(), Some(hint));
             }
-            CgroupError::Missing(_) | CgroupError::NotOne(_) => {
+            CgroupError::Missing(_) | CgroupError::NotCgroup2(_) => {
                 Some("findmnt -t cgroup2 says where they are".to_owned())
             }
             CgroupError::Io(..) | CgroupError::TooMany => None,

@@ -1,6 +1,6 @@
 //! A request to record kernel events: what a session specifies, and what its recorder adds.
 
-use trackway_kernel::record::context::Context;
+use trackway_kernel::bpf_program::contexts::Context;
 use trackway_session::{FilterSpec, KernelSpec, Mode};
 
 use crate::error::RecordError;

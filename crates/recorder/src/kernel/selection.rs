@@ -12,7 +12,7 @@ pub(crate) fn selected(
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
     let selection = selection(catalogue, patterns)?;
-    Ok(catalogue.events(&catalogue.meant(&selection)?).events)
+    Ok(catalogue.events(&catalogue.selected_names(&selection)?).events)
 }
 
 /// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
@@ -27,7 +27,7 @@ pub(crate) fn selected_of_tracefs(
 fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
-        catalogue.meant(&Selection::new(&[excluded])?)?;
+        catalogue.selected_names(&Selection::new(&[excluded])?)?;
     }
     Ok(Selection::new(patterns)?)
 }

@@ -3,13 +3,15 @@
 use std::sync::{Arc, LazyLock};
 
 use trackway_ctf::write::{Meaning, Names};
-use trackway_kernel::catalogue::calls::{addresses, file_types, requests, signals};
-use trackway_kernel::catalogue::model::{self, Returned, Symbol, Symbols};
+use trackway_kernel::bpf_program::plan::EventPlan;
+use trackway_kernel::catalogue::calls::{
+    file_types, handler_addresses, null_address, requests, signals,
+};
+use trackway_kernel::catalogue::model::{self, ResultKind, Symbol, Symbols};
 use trackway_kernel::catalogue::names;
-use trackway_kernel::record::staging::Staged;
 
 /// What each field of an event stands for, as far as plain text does not show it.
-pub(crate) fn of(staged: &Staged) -> Vec<Option<Meaning>> {
+pub(crate) fn of(staged: &EventPlan) -> Vec<Option<Meaning>> {
     of_fields(&staged.meanings)
 }
 
@@ -22,21 +24,22 @@ fn meaning(of: &model::Meaning) -> Option<Meaning> {
     Some(match of {
         model::Meaning::Symbols(symbols) => Meaning::Names(table(symbols)),
         model::Meaning::Request => Meaning::Names(table(&requests())),
-        model::Meaning::SymbolsBehind(symbols) => Meaning::NamesBehind(table(symbols)),
+        model::Meaning::DependentSymbols(symbols) => Meaning::NamesBehind(table(symbols)),
         model::Meaning::Octal => Meaning::Octal,
         model::Meaning::Mode => Meaning::Mode(table(&file_types())),
         model::Meaning::SignalSet => Meaning::Signals(table(&signals())),
         model::Meaning::WaitStatus => Meaning::Status(table(&signals())),
-        model::Meaning::Address => Meaning::Address(table(&addresses(false))),
-        model::Meaning::Handler => Meaning::Address(table(&addresses(true))),
+        model::Meaning::Address => Meaning::Address(table(&null_address())),
+        model::Meaning::Handler => Meaning::Address(table(&handler_addresses())),
         model::Meaning::Device => Meaning::Device,
         model::Meaning::Folder => Meaning::Folder,
         model::Meaning::Internet => Meaning::Internet,
         model::Meaning::Mac => Meaning::Hardware,
         model::Meaning::Uuid => Meaning::Uuid,
-        model::Meaning::Result(returned) => {
-            Meaning::Result { errors: errors(), is_address: matches!(returned, Returned::Address) }
-        }
+        model::Meaning::Result(returned) => Meaning::Result {
+            errors: errors(),
+            is_address: matches!(returned, ResultKind::Address),
+        },
         // Plain text shows them as what they are.
         model::Meaning::Plain
         | model::Meaning::Hexadecimal
@@ -64,13 +67,13 @@ pub(crate) fn labels(of: &model::Meaning) -> Vec<(String, i64)> {
     match of {
         model::Meaning::Symbols(symbols) => all(symbols, Some),
         model::Meaning::Request => all(&requests(), Some),
-        model::Meaning::SymbolsBehind(symbols) => {
+        model::Meaning::DependentSymbols(symbols) => {
             all(symbols, |value| Some(value & i64::from(u32::MAX)))
         }
         model::Meaning::Mode => all(&file_types(), Some),
         model::Meaning::SignalSet => all(&signals(), bit),
-        model::Meaning::Address => all(&addresses(false), Some),
-        model::Meaning::Handler => all(&addresses(true), Some),
+        model::Meaning::Address => all(&null_address(), Some),
+        model::Meaning::Handler => all(&handler_addresses(), Some),
         model::Meaning::Folder => vec![("AT_FDCWD".to_owned(), libc::AT_FDCWD.into())],
         model::Meaning::Result(_) => {
             let negative =

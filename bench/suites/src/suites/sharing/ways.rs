@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_console::IoError;
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::Layout;
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
+use trackway_kernel::bpf_program::layout::BufferLayout;
 
 use super::bpf::{Map, Mapped, Program, set_first};
 
@@ -195,7 +195,7 @@ impl Shared {
         let layout = buffers.layout();
         let mut bytes = vec![0; layout.cpu_bytes()];
         for (event, value) in self.values().enumerate() {
-            let at = layout.lost(event);
+            let at = layout.lost_offset(event);
             let word = bytes.get_mut(at..at + 8).ok_or_else(|| wrong("a counter is not there"))?;
             word.copy_from_slice(&value.to_ne_bytes());
         }
@@ -343,9 +343,12 @@ fn sum(words: &[AtomicU64]) -> u64 {
 
 /// The recorder's map of one CPU, with a counter for each element.
 fn buffers() -> Had<Buffers> {
-    let layout = Layout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
+    let layout = BufferLayout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
     let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
-    had("the kernel gives no map for events", layout.and_then(|it| Buffers::new(it, 1, true)))
+    had(
+        "the kernel gives no map for events",
+        layout.and_then(|it| Buffers::new(it, 1, BufferMode::Overwrite)),
+    )
 }
 
 fn failed(lack: &Lack) -> Error {

@@ -1,18 +1,18 @@
 //! System calls, recorded by one program for all entries and one for all exits.
 
+use trackway_kernel::bpf_program::attach::{LoadedProgram, ProgramTable};
+use trackway_kernel::bpf_program::codegen::{DispatchTables, EventNumber, generate_dispatcher};
+use trackway_kernel::bpf_program::plan::RegisterLayout;
+use trackway_kernel::bpf_program::scope::Scope;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::model::Phase;
-use trackway_kernel::record::attach::{Loaded, Programs};
-use trackway_kernel::record::program::dispatcher;
-use trackway_kernel::record::scope::Scope;
-use trackway_kernel::record::staging::Registers;
 
 /// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
 /// call, if that is recorded. No record is made of a call that nobody wants.
 #[derive(Debug)]
 pub(super) struct Calls {
-    pub(super) registers: Registers,
+    pub(super) registers: RegisterLayout,
     /// Threads whose call has texts that could not be read when it was entered.
     pub(super) unread: Scope,
     pub(super) enter: Side,
@@ -24,9 +24,9 @@ pub(super) struct Calls {
 pub(super) struct Side {
     /// The raw tracepoint's type in BTF.
     pub(super) btf_id: u32,
-    pub(super) programs: Programs,
+    pub(super) programs: ProgramTable,
     /// Those of calls by the numbers of 32 bits.
-    pub(super) compat: Programs,
+    pub(super) compat: ProgramTable,
     pub(super) is_used: bool,
     pub(super) is_attached: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct Slot {
 }
 
 impl Side {
-    pub(super) const fn programs_of(&self, slot: Slot) -> &Programs {
+    pub(super) const fn programs_of(&self, slot: Slot) -> &ProgramTable {
         if slot.is_compat { &self.compat } else { &self.programs }
     }
 }
@@ -53,14 +53,20 @@ impl Calls {
     /// `None`: this kernel, or machine, has them as events only.
     pub(super) fn new(catalogue: &Catalogue) -> Option<Self> {
         let btf = catalogue.btf()?;
-        let registers = Registers::of(btf)?;
+        let registers = RegisterLayout::find(btf)?;
         let side = |phase: Phase, name: &str| {
             let btf_id = btf.find(Class::Typedef, name)?.id;
-            let programs = Programs::new(Self::NUMBERS).ok()?;
+            let programs = ProgramTable::new(Self::NUMBERS).ok()?;
             // Whether the kernel takes such programs.
-            let compat = Programs::new(Self::NUMBERS).ok()?;
-            let code = dispatcher(phase, &registers, (&programs, &compat), None, None)?;
-            Loaded::raw(&code, btf_id).ok()?;
+            let compat = ProgramTable::new(Self::NUMBERS).ok()?;
+            let code = generate_dispatcher(
+                phase,
+                &registers,
+                DispatchTables { programs: &programs, compat: &compat },
+                None,
+                None,
+            )?;
+            LoadedProgram::load_raw(&code, btf_id).ok()?;
             Some(Side { btf_id, programs, compat, is_used: false, is_attached: false })
         };
         let enter = side(Phase::Enter, "btf_trace_sys_enter")?;
@@ -69,10 +75,15 @@ impl Calls {
     }
 
     /// Puts the program of a call where it is looked for, which records the event of this number.
-    pub(super) fn set(&mut self, slot: Slot, loaded: &Loaded, event: usize) -> std::io::Result<()> {
+    pub(super) fn set(
+        &mut self,
+        slot: Slot,
+        loaded: &LoadedProgram,
+        event: usize,
+    ) -> std::io::Result<()> {
         let side = self.side(slot.phase);
         let id = u16::try_from(event).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        side.programs_of(slot).name_event(slot.number, (id, event));
+        side.programs_of(slot).set_event(slot.number, EventNumber { id, index: event });
         side.programs_of(slot).set(slot.number, loaded)?;
         side.is_used = true;
         Ok(())

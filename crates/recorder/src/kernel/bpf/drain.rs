@@ -409,7 +409,7 @@ impl Draining {
             missed_of_none: self.kernel.missed_of_none,
             missed_lost: events.iter().map(|event| event.missed_lost).collect(),
             too_deep: buffers.too_deep(),
-            unasked: buffers.unasked(),
+            unasked: buffers.unfiltered_too_deep(),
             unread: (0..events.len()).map(|event| buffers.unread(event)).collect(),
             cut: (0..events.len()).map(|event| buffers.cut(event)).collect(),
             unknown_calls: self.kernel.unknown_calls(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trackway_console::IoError;
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::LEVELS;
-use trackway_kernel::record::scope::Scope;
+use trackway_kernel::bpf_program::buffers::Buffers;
+use trackway_kernel::bpf_program::layout::LEVELS;
+use trackway_kernel::bpf_program::scope::Scope;
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
@@ -66,7 +66,7 @@ fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
 
 impl Drains for Drainer {
     fn news(&mut self) -> Vec<String> {
-        self.scope.iter().flat_map(|scope| scope.renew()).map(anew).collect()
+        self.scope.iter().flat_map(|scope| scope.refresh_cgroups()).map(anew).collect()
     }
 
     fn regular_turn(&mut self) -> io::Result<()> {

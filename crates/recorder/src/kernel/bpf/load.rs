@@ -1,4 +1,4 @@
-//! Programs of many events, loaded by several threads: most of the time that it takes to begin is
+//! ProgramTable of many events, loaded by several threads: most of the time that it takes to begin is
 //! the kernel's verifier's, which goes through several programs at once for who may do anything.
 //!
 //! They are attached one after the other, in the order of events.
@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
+use trackway_kernel::bpf_program::attach::LoadedProgram;
+use trackway_kernel::bpf_program::codegen::ProgramCode;
+use trackway_kernel::bpf_program::plan::{DataSource, EventPlan};
 use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
-use trackway_kernel::record::arguments::raw_tracepoint;
-use trackway_kernel::record::attach::Loaded;
-use trackway_kernel::record::program::Code;
-use trackway_kernel::record::staging::{Ground, Staged};
 
 use super::calls::Slot;
 use super::{Kernel, refused, unknown};
@@ -24,7 +24,7 @@ use crate::error::RecordError;
 use crate::kernel::error::failed;
 use crate::notices::Notices;
 
-/// Programs that are loaded before they are attached, each with an open file.
+/// ProgramTable that are loaded before they are attached, each with an open file.
 const SOME: usize = 64;
 /// Most threads that load.
 const THREADS_MAX: usize = 8;
@@ -42,23 +42,23 @@ pub(super) enum Program {
     /// Filters let nothing pass.
     None,
     /// Of a system call, perhaps of several.
-    Call(Arc<Loaded>, Slot),
+    Call(Arc<LoadedProgram>, Slot),
     /// Of a raw tracepoint.
-    Raw(Loaded),
+    Raw(LoadedProgram),
     /// Of the tracepoint with this number.
-    Tracepoint(Loaded, u16),
+    Tracepoint(LoadedProgram, u16),
 }
 
 /// What records an event, not attached yet.
 pub(super) struct Made {
-    pub(super) staged: Staged,
+    pub(super) staged: EventPlan,
     pub(super) program: Program,
 }
 
 /// Loads a program for an event's tracepoint.
-pub(super) fn tracepoint(code: &Code, event: &Event) -> Result<Program, RecordError> {
+pub(super) fn tracepoint(code: &ProgramCode, event: &Event) -> Result<Program, RecordError> {
     let id = event.id.ok_or_else(|| unknown(event))?;
-    let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
+    let loaded = LoadedProgram::load(code).map_err(|error| refused(event, error))?;
     Ok(Program::Tracepoint(loaded, id))
 }
 
@@ -95,11 +95,11 @@ impl Kernel {
     ) -> Result<Made, RecordError> {
         let mut staged = self.staged(event, btf, self.filters.has(number));
         staged.version = self.version(number);
-        let made = match (self.code(number, event, &staged)?, staged.ground, &event.source) {
+        let made = match (self.code(number, event, &staged)?, staged.data_source, &event.source) {
             (None, ..) => Made { staged, program: Program::None },
             (
                 Some(code),
-                Ground::Registers,
+                DataSource::Registers,
                 &Source::Syscall { number: Some(number), phase, is_compat },
             ) => {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
@@ -108,9 +108,9 @@ impl Kernel {
                 let loaded = loaded.map_err(|error| refused(event, error))?;
                 Made { staged, program: Program::Call(loaded, slot) }
             }
-            (Some(code), Ground::Arguments, _) => {
-                let btf_id = btf.and_then(|btf| raw_tracepoint(event, btf));
-                match btf_id.and_then(|btf_id| Loaded::raw(&code, btf_id).ok()) {
+            (Some(code), DataSource::Arguments, _) => {
+                let btf_id = btf.and_then(|btf| raw_tracepoint_type(event, btf));
+                match btf_id.and_then(|btf_id| LoadedProgram::load_raw(&code, btf_id).ok()) {
                     Some(loaded) => Made { staged, program: Program::Raw(loaded) },
                     None => self.load_otherwise(number, event)?,
                 }
@@ -129,16 +129,16 @@ impl Kernel {
     /// recorded alike.
     fn load_call(
         &self,
-        code: &Code,
+        code: &ProgramCode,
         btf_id: u32,
         is_compat: bool,
-    ) -> Result<Arc<Loaded>, LoadError> {
-        let key = code.key().filter(|_| is_compat);
+    ) -> Result<Arc<LoadedProgram>, LoadError> {
+        let key = code.comparable_bytes().filter(|_| is_compat);
         let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = key.and_then(|key| made().get(key).map(Arc::clone)) {
             return Ok(loaded);
         }
-        let loaded = Arc::new(Loaded::raw(code, btf_id)?);
+        let loaded = Arc::new(LoadedProgram::load_raw(code, btf_id)?);
         if let Some(key) = key {
             made().insert(key.to_vec(), Arc::clone(&loaded));
         }

@@ -1,6 +1,6 @@
 //! The kernel's events, recorded beside a session's, into the trace's folder `kernel`.
 //!
-//! The kernel's programs fill buffers that are mapped here ([`trackway_kernel::record`]); a thread
+//! The kernel's programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread
 //! of the recorder's drains them as it drains the regions of traced programs. What begins before
 //! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
 //! ([`Kernel::begin`]) does not.
@@ -27,18 +27,21 @@ use std::time::Instant;
 
 use trackway_abi::region::SUB_COUNT_MAX;
 use trackway_ctf::write::Meaning;
+use trackway_kernel::bpf_program::attach::{AttachedProgram, CodeView, LoadedProgram};
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
+use trackway_kernel::bpf_program::cgroup::Cgroups;
+use trackway_kernel::bpf_program::codegen::{
+    DispatchTables, EventNumber, ProgramCode, ProgramMaps, generate_dispatcher,
+    generate_filtered_program, generate_shared_program,
+};
+use trackway_kernel::bpf_program::contexts::Contexts;
+use trackway_kernel::bpf_program::layout::{BUFFERS_BYTES_MAX, BufferLayout};
+use trackway_kernel::bpf_program::plan::{DataSource, EventPlan};
+use trackway_kernel::bpf_program::scope::{NewThreadSource, Scope};
 use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::record::attach::{Attached, CodeView, Loaded};
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::cgroup::Cgroups;
-use trackway_kernel::record::context::Contexts;
-use trackway_kernel::record::layout::{BUFFERS_BYTES_MAX, Layout};
-use trackway_kernel::record::program::{Code, dispatcher, filtered, shared};
-use trackway_kernel::record::scope::{Newcomer, Scope};
-use trackway_kernel::record::staging::{Ground, Staged};
 use trackway_schema::EventDescription;
 use trackway_session::ByteCount;
 use trackway_sys::leaving::Leaving;
@@ -91,8 +94,8 @@ pub(crate) struct Kernel {
     missed_of_none: u64,
     /// What a signal does until it is begun.
     leaving: Option<Leaving>,
-    /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
-    made: Mutex<HashMap<Vec<u8>, Arc<Loaded>>>,
+    /// ProgramTable of calls by the numbers of 32 bits, by their code, while others are made.
+    made: Mutex<HashMap<Vec<u8>, Arc<LoadedProgram>>>,
 }
 
 /// An event that is recorded, or was.
@@ -137,7 +140,7 @@ impl Known {
 /// A program on a tracepoint.
 #[derive(Debug)]
 struct Attachment {
-    attached: Attached,
+    attached: AttachedProgram,
     /// Which of the events it records; `None`: it serves all.
     event: Option<usize>,
     /// Which of its programs.
@@ -179,11 +182,12 @@ impl Kernel {
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
         let events_max = events.len().saturating_add(EVENTS_SPARE);
         let (cpus, layout) = layout_of_all(request.size_bytes(), events_max)?;
-        let buffers = Buffers::new(layout, cpus, overwrite).map_err(unavailable)?;
+        let buffers = Buffers::new(layout, cpus, BufferMode::from_overwrite(overwrite))
+            .map_err(unavailable)?;
         if let Some(list) = &spec.cpus {
             let chosen = cpus::chosen(list)?;
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
-            others.for_each(|cpu| buffers.leave_out(cpu));
+            others.for_each(|cpu| buffers.exclude_cpu(cpu));
         }
         // To load and attach programs does much of what they record, and nobody drains yet.
         buffers.stop();
@@ -227,11 +231,11 @@ impl Kernel {
     fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<(), RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
-            cgroups => Scope::of_cgroups(Cgroups::open(cgroups)?),
+            cgroups => Scope::new_for_cgroups(Cgroups::open(cgroups)?),
         };
         let scope = scope.map_err(unavailable)?;
         self.attach_heir(&scope, catalogue)?;
-        let found = scope.find_threads();
+        let found = scope.add_cgroup_threads();
         found.map_err(|error| io_failure("cannot record control groups", error))?;
         self.scope = Some(Arc::new(scope));
         Ok(())
@@ -241,9 +245,9 @@ impl Kernel {
     /// on others, the kernel passes over programs now and then, and everything that such a thread
     /// makes would be missing.
     fn attach_heir(&mut self, scope: &Scope, catalogue: &Catalogue) -> Result<(), RecordError> {
-        if let Some((source, btf_id)) = catalogue.btf().and_then(Newcomer::argument)
-            && let Some(code) = scope.heir(source)
-            && let Ok(loaded) = Loaded::raw(&code, btf_id)
+        if let Some((source, btf_id)) = catalogue.btf().and_then(NewThreadSource::find_argument)
+            && let Some(code) = scope.generate_inheritance(source)
+            && let Ok(loaded) = LoadedProgram::load_raw(&code, btf_id)
         {
             let attached = loaded.attach_raw().map_err(unavailable)?;
             self.hold(attached, None, false);
@@ -253,7 +257,8 @@ impl Kernel {
         let new = catalogue.events([&name]).events.into_iter().next();
         let new =
             new.ok_or_else(|| failed("cannot follow what the command starts", "no such event"))?;
-        let code = Newcomer::field(&new).and_then(|source| scope.heir(source));
+        let code =
+            NewThreadSource::find_field(&new).and_then(|source| scope.generate_inheritance(source));
         self.attach(&code.ok_or_else(|| unknown(&new))?, &new, None)
     }
 
@@ -262,9 +267,9 @@ impl Kernel {
     fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
         let Some(scope) = &self.scope else { return Ok(()) };
         let take_in = |tid| {
-            let is_news = !scope.has(tid);
+            let is_news = !scope.contains(tid);
             if is_news {
-                scope.set(tid, true);
+                scope.set_recorded(tid, true);
             }
             is_news
         };
@@ -273,14 +278,15 @@ impl Kernel {
 
     /// How an event is recorded: a call from its registers, others from their arguments, where
     /// that is known, and the kernel takes it, as far as that is tried.
-    fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> Staged {
+    fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> EventPlan {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
-        let call = registers.and_then(|of| Staged::of_call(event, &of, PAYLOAD_BYTES_MAX));
+        let call =
+            registers.and_then(|of| EventPlan::from_registers(event, &of, PAYLOAD_BYTES_MAX));
         let mut staged = call
             .or_else(|| self.staged_arguments(event, btf, is_tried))
-            .unwrap_or_else(|| Staged::with_unknown(event, PAYLOAD_BYTES_MAX));
+            .unwrap_or_else(|| EventPlan::from_record_with_unknown(event, PAYLOAD_BYTES_MAX));
         staged.contexts = self.contexts.clone();
-        staged.unread = self.calls.as_ref().map(|calls| calls.unread.members());
+        staged.unread_threads = self.calls.as_ref().map(|calls| calls.unread.maps());
         staged
     }
 
@@ -289,25 +295,35 @@ impl Kernel {
         &self,
         number: usize,
         event: &Event,
-        staged: &Staged,
-    ) -> Result<Option<Code>, RecordError> {
+        staged: &EventPlan,
+    ) -> Result<Option<ProgramCode>, RecordError> {
         let Some(filters) = self.filters.of(number) else { return Ok(None) };
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
         // Whose call it is was asked before it came there.
-        let is_call = staged.ground == Ground::Registers;
+        let is_call = staged.data_source == DataSource::Registers;
         if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
             && call.is_compat
             && staged.version == 0
         {
             // Most take as many numbers, and say one.
             let events_fd = calls.of(call.phase).compat.events_fd();
-            let code =
-                shared(staged, self.buffers.layout(), (self.buffers.map_fd(), None), events_fd);
+            let code = generate_shared_program(
+                staged,
+                self.buffers.layout(),
+                ProgramMaps { buffers_fd: self.buffers.map_fd(), scope: None },
+                events_fd,
+            );
             return code.map(Some).map_err(|_| unknown(event));
         }
-        let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::members);
-        let fds = (self.buffers.map_fd(), scope);
-        let code = filtered(staged, self.buffers.layout(), fds, (id, number), filters);
+        let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::maps);
+        let maps = ProgramMaps { buffers_fd: self.buffers.map_fd(), scope };
+        let code = generate_filtered_program(
+            staged,
+            self.buffers.layout(),
+            maps,
+            EventNumber { id, index: number },
+            filters,
+        );
         code.map(Some).map_err(|_| unknown(event))
     }
 
@@ -339,7 +355,7 @@ impl Kernel {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
                 meanings: value_names::of(&staged),
-                left_out: staged.left_out,
+                left_out: staged.omitted_fields,
                 description: staged.description,
                 is_filtered: self.filters.has(number),
                 call: of_call,
@@ -361,18 +377,18 @@ impl Kernel {
         number: Option<usize>,
     ) -> Result<(), RecordError> {
         let id = event.id.ok_or_else(|| unknown(event))?;
-        let loaded = Loaded::new(code).map_err(|error| refused(event, error))?;
+        let loaded = LoadedProgram::load(code).map_err(|error| refused(event, error))?;
         let attached = loaded.attach(id).map_err(unavailable)?;
         self.hold(attached, number, true);
         Ok(())
     }
 
     /// What the kernel passed over before does not count. Whether it takes long to let go of.
-    fn hold(&mut self, attached: Attached, event: Option<usize>, is_slow: bool) {
+    fn hold(&mut self, attached: AttachedProgram, event: Option<usize>, is_slow: bool) {
         if let Some(leaving) = self.leaving.as_ref().filter(|_| is_slow) {
             leaving.expect_slow(attached.descriptor());
         }
-        let missed = attached.missed().unwrap_or(0);
+        let missed = attached.missed_runs().unwrap_or(0);
         let version = event.map_or(0, |number| self.version(number));
         self.attached.push(Attachment { attached, event, version, missed });
     }
@@ -381,18 +397,18 @@ impl Kernel {
     /// call is there without its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         self.made = Mutex::default();
-        let scope = self.scope.as_deref().map(Scope::members);
+        let scope = self.scope.as_deref().map(Scope::maps);
         for phase in [Phase::Exit, Phase::Enter] {
             let Some(calls) = &self.calls else { return Ok(()) };
             let side = calls.of(phase);
             if !side.is_used || side.is_attached {
                 continue;
             }
-            let programs = (&side.programs, &side.compat);
+            let programs = DispatchTables { programs: &side.programs, compat: &side.compat };
             let buffers_fd = self.has_all_calls.then(|| self.buffers.map_fd());
-            let code = dispatcher(phase, &calls.registers, programs, scope, buffers_fd);
+            let code = generate_dispatcher(phase, &calls.registers, programs, scope, buffers_fd);
             let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
-            let loaded = Loaded::raw(&code, side.btf_id)
+            let loaded = LoadedProgram::load_raw(&code, side.btf_id)
                 .map_err(|error| failed("cannot record system calls", error))?;
             let attached = loaded.attach_raw().map_err(unavailable)?;
             self.hold(attached, None, false);
@@ -446,7 +462,7 @@ impl Kernel {
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
-            scope.set(trackway_sys::thread::tid(), true);
+            scope.set_recorded(trackway_sys::thread::tid(), true);
             Ok(())
         }))
     }
@@ -456,14 +472,16 @@ impl Kernel {
         let numbered = self.events.iter().enumerate();
         let on = numbered.filter(|(number, of)| of.is_on && self.filters.of(*number).is_some());
         let on: BTreeSet<&EventName> = on.map(|(_, known)| &known.name).collect();
-        catalogue.calls().all(|name| on.contains(&name))
+        catalogue.call_entries().all(|name| on.contains(&name))
     }
 
     /// How many system calls had numbers that are not known, of 64 bits and of 32, where that is
     /// counted: none of them is recorded.
     fn unknown_calls(&self) -> [u64; 2] {
         let calls = self.calls.as_ref().filter(|_| self.has_all_calls);
-        calls.map_or([0; 2], |of| [of.enter.programs.unknown(), of.enter.compat.unknown()])
+        calls.map_or([0; 2], |of| {
+            [of.enter.programs.unknown_calls(), of.enter.compat.unknown_calls()]
+        })
     }
 
     /// Whether some of those are recorded all the same, by tracepoints of their own: our table
@@ -489,7 +507,7 @@ fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
 /// are not online, which may come, as long as the others' are no smaller for that. The memory of
 /// all is taken at once, so there is none for those that may be plugged in: machines claim many
 /// that never are.
-fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, Layout), RecordError> {
+fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout), RecordError> {
     let until = |cpus: Vec<u32>| cpus.into_iter().max().map_or(1, |last| last as usize + 1);
     let (online, present) = (until(cpus::online()), until(cpus::present()));
     let of_online = layout(size_bytes, online, events)?;
@@ -501,12 +519,12 @@ fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, Layout), Reco
 }
 
 /// A layout for so many bytes a CPU, as far as they can be had.
-fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<Layout, RecordError> {
+fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, RecordError> {
     let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
     let most = (BUFFERS_BYTES_MAX / cpus) as u64;
     let shift = wanted.min(most).max(1 << (SUB_SHIFT + 1)).ilog2();
     let fits = |shift: &u32| {
-        let layout = Layout::new(SUB_SHIFT, shift - SUB_SHIFT, events)?;
+        let layout = BufferLayout::new(SUB_SHIFT, shift - SUB_SHIFT, events)?;
         (layout.cpu_bytes() * cpus <= BUFFERS_BYTES_MAX).then_some(layout)
     };
     (SUB_SHIFT + 1..=shift)

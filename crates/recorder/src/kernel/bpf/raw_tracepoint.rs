@@ -2,13 +2,13 @@
 //! knows how: that costs less, no program is passed over while another one runs on its CPU, and to
 //! take it off takes the kernel less long.
 
+use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
+use trackway_kernel::bpf_program::attach::LoadedProgram;
+use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
+use trackway_kernel::bpf_program::plan::EventPlan;
+use trackway_kernel::bpf_program::scope::Scope;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
-use trackway_kernel::record::arguments::raw_tracepoint;
-use trackway_kernel::record::attach::Loaded;
-use trackway_kernel::record::program::program;
-use trackway_kernel::record::scope::Scope;
-use trackway_kernel::record::staging::Staged;
 
 use super::load::{self, Made, Program};
 use super::{Kernel, PAYLOAD_BYTES_MAX, unknown};
@@ -22,13 +22,17 @@ impl Kernel {
         event: &Event,
         btf: Option<&Btf>,
         is_tried: bool,
-    ) -> Option<Staged> {
+    ) -> Option<EventPlan> {
         let btf = btf?;
-        let staged = Staged::of_arguments(event, btf, PAYLOAD_BYTES_MAX)?;
+        let staged = EventPlan::from_arguments(event, btf, PAYLOAD_BYTES_MAX)?;
         if is_tried {
-            let fds = (self.buffers.map_fd(), self.scope.as_deref().map(Scope::members));
-            let code = program(&staged, self.buffers.layout(), fds, (0, 0)).ok()?;
-            Loaded::raw(&code, raw_tracepoint(event, btf)?).ok()?;
+            let maps = ProgramMaps {
+                buffers_fd: self.buffers.map_fd(),
+                scope: self.scope.as_deref().map(Scope::maps),
+            };
+            let event_number = EventNumber { id: 0, index: 0 };
+            let code = generate_program(&staged, self.buffers.layout(), maps, event_number).ok()?;
+            LoadedProgram::load_raw(&code, raw_tracepoint_type(event, btf)?).ok()?;
         }
         Some(staged)
     }
@@ -40,7 +44,7 @@ impl Kernel {
             // They read arguments, since the kernel took that when it was tried.
             return Err(unknown(event));
         }
-        let mut staged = Staged::with_unknown(event, PAYLOAD_BYTES_MAX);
+        let mut staged = EventPlan::from_record_with_unknown(event, PAYLOAD_BYTES_MAX);
         staged.contexts = self.contexts.clone();
         staged.version = self.version(number);
         let program = match self.code(number, event, &staged)? {

@@ -130,7 +130,7 @@ impl Draining {
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
-                left_out: staged.left_out,
+                left_out: staged.omitted_fields,
                 is_filtered: self.kernel.filters.has(number),
                 call: None,
                 is_on: false,
@@ -352,7 +352,7 @@ impl Kernel {
     pub(super) fn count_missed(&mut self) {
         let is_of_some = self.is_of_some();
         for one in self.attached.iter_mut() {
-            let now = one.attached.missed().unwrap_or(one.missed);
+            let now = one.attached.missed_runs().unwrap_or(one.missed);
             let more = now.saturating_sub(one.missed);
             one.missed = now;
             match one.event.and_then(|event| self.events.get_mut(event)) {
@@ -375,7 +375,7 @@ impl Kernel {
         for one in self.attached.iter_mut() {
             let is_latest = |event: usize| events[event].version == one.version;
             if one.event.is_some_and(|event| numbers.contains(&event) && is_latest(event)) {
-                one.missed = one.attached.missed().unwrap_or(one.missed);
+                one.missed = one.attached.missed_runs().unwrap_or(one.missed);
             }
         }
         self.count_missed();
@@ -384,7 +384,7 @@ impl Kernel {
     /// Passes over that: nothing was to be recorded.
     pub(super) fn pass_missed(&mut self) {
         for one in self.attached.iter_mut() {
-            one.missed = one.attached.missed().unwrap_or(one.missed);
+            one.missed = one.attached.missed_runs().unwrap_or(one.missed);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The two evaluators of filters on kernel events: BPF programs, or the recorder with tracefs.
 
+use trackway_kernel::bpf_program::contexts::FilterContexts;
+use trackway_kernel::bpf_program::filter::{Filter, FilterError, FilterMaps};
+use trackway_kernel::bpf_program::plan::{EventPlan, Step};
 use trackway_kernel::catalogue::btf::Btf;
-use trackway_kernel::ftrace;
-use trackway_kernel::record::context::Asked;
-use trackway_kernel::record::filter::{Filter, FilterError, Memory};
-use trackway_kernel::record::staging::{Staged, Step};
+use trackway_kernel::tracefs;
 use trackway_session::{FilterSource, FilterSpec};
 
 /// A filter as it is asked.
@@ -24,7 +24,7 @@ pub(crate) trait Asking: Sized {
     fn make(
         object: &[u8],
         number: usize,
-        staged: &Staged,
+        staged: &EventPlan,
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
@@ -38,18 +38,22 @@ pub(crate) trait Asking: Sized {
     fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
 
     /// Of each field of an event why it cannot be asked for, if it cannot.
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>>;
+    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>>;
 
     /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
-    fn may_be_unknown(_staged: &Staged, _field: &str) -> bool {
+    fn may_be_unknown(_staged: &EventPlan, _field: &str) -> bool {
         false
     }
 }
 
 impl Asking for Filter {
-    type Memory = Memory;
+    type Memory = FilterMaps;
 
-    fn memory(cpus: usize, filters: &[FilterSpec], btf: Option<&Btf>) -> std::io::Result<Memory> {
+    fn memory(
+        cpus: usize,
+        filters: &[FilterSpec],
+        btf: Option<&Btf>,
+    ) -> std::io::Result<FilterMaps> {
         let is_in =
             |text: &[u8], name: &str| text.windows(name.len()).any(|part| part == name.as_bytes());
         let may_be_asked = |name: &str| {
@@ -59,14 +63,14 @@ impl Asking for Filter {
                 _ => true,
             })
         };
-        Memory::new(cpus, filters.len(), Asked::find(btf, may_be_asked))
+        FilterMaps::new(cpus, filters.len(), FilterContexts::find(btf, may_be_asked))
     }
 
     fn make(
         object: &[u8],
         number: usize,
-        staged: &Staged,
-        memory: &mut Memory,
+        staged: &EventPlan,
+        memory: &mut FilterMaps,
     ) -> Result<Option<Self>, FilterError> {
         Self::new(object, number, staged, memory)
     }
@@ -75,23 +79,23 @@ impl Asking for Filter {
         Self::check_steps(all)
     }
 
-    fn hidden(memory: &Memory, name: &str) -> Option<(&'static str, Option<String>)> {
-        let hidden = memory.contexts().hidden(name)?;
+    fn hidden(memory: &FilterMaps, name: &str) -> Option<(&'static str, Option<String>)> {
+        let hidden = memory.contexts().missing(name)?;
         Some(("what this kernel does not show", Some(hidden.to_string())))
     }
 
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
+    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what is not in this kernel's record";
-        let withheld = |step: &Step| matches!(step, Step::Unknown(_)).then_some(why);
+        let withheld = |step: &Step| matches!(step, Step::Zeros(_)).then_some(why);
         staged.steps.iter().map(withheld).collect()
     }
 
-    fn may_be_unknown(staged: &Staged, field: &str) -> bool {
+    fn may_be_unknown(staged: &EventPlan, field: &str) -> bool {
         staged.may_be_unknown(field)
     }
 }
 
-impl Asking for ftrace::filter::Filter {
+impl Asking for tracefs::filter::Filter {
     type Memory = ();
 
     fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
@@ -101,7 +105,7 @@ impl Asking for ftrace::filter::Filter {
     fn make(
         object: &[u8],
         number: usize,
-        staged: &Staged,
+        staged: &EventPlan,
         (): &mut (),
     ) -> Result<Option<Self>, FilterError> {
         Self::new(object, number, staged)
@@ -110,12 +114,12 @@ impl Asking for ftrace::filter::Filter {
     fn hidden((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
         let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
                    need_reschedule and interruptible)";
-        ftrace::context::Context::named(name).is_none().then_some((why, None))
+        tracefs::contexts::Context::named(name).is_none().then_some((why, None))
     }
 
-    fn withheld(staged: &Staged) -> Vec<Option<&'static str>> {
+    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what tracefs does not give";
         let withheld = |is_given: bool| (!is_given).then_some(why);
-        ftrace::filter::gives(staged).into_iter().map(withheld).collect()
+        tracefs::filter::given_fields(staged).into_iter().map(withheld).collect()
     }
 }

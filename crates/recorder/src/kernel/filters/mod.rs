@@ -14,15 +14,15 @@ use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
 use trackway_filter::token::{Number, Token, tokens};
 use trackway_filter::types::{Need, Root};
-use trackway_kernel::bpf_filter::adapt::Unfit;
+use trackway_kernel::bpf_filter::translate::Unsupported;
+use trackway_kernel::bpf_program::contexts::Context;
+use trackway_kernel::bpf_program::filter::{Filter, FilterError};
+use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::EventName;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::error::CatalogueError;
 use trackway_kernel::catalogue::model::{Event, Meaning};
 use trackway_kernel::catalogue::select::Selection;
-use trackway_kernel::record::context::Context;
-use trackway_kernel::record::filter::{Filter, FilterError};
-use trackway_kernel::record::staging::Staged;
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{FilterSource, FilterSpec};
 
@@ -70,7 +70,7 @@ impl<F: Asking> Default for KernelFilters<F> {
 /// The kernel's events that filters are compiled for.
 struct World {
     names: Vec<EventName>,
-    staged: Vec<Staged>,
+    staged: Vec<EventPlan>,
     layouts: Vec<Layout>,
 }
 
@@ -83,7 +83,7 @@ impl<F: Asking> KernelFilters<F> {
     pub(crate) fn new(
         (specs, shared): (&[FilterSpec], &[FilterSpec]),
         events: &[Event],
-        staged: impl Fn(&Event) -> Staged,
+        staged: impl Fn(&Event) -> EventPlan,
         (cpus, btf): (usize, Option<&Btf>),
     ) -> Result<Self, RecordError> {
         let mut filters = Self::default();
@@ -134,7 +134,7 @@ impl<F: Asking> KernelFilters<F> {
         &mut self,
         known: usize,
         events: &[&Event],
-        staged: impl Fn(&Event) -> Staged,
+        staged: impl Fn(&Event) -> EventPlan,
     ) -> Result<(), RecordError> {
         self.taken.hints.clear();
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
@@ -255,7 +255,7 @@ impl TakenFilters {
 
 impl World {
     fn new<'a, F: Asking>(
-        staged: Vec<Staged>,
+        staged: Vec<EventPlan>,
         events: impl Iterator<Item = &'a Event>,
         memory: &F::Memory,
     ) -> Self {
@@ -272,10 +272,10 @@ pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
     // What is none of the kernel's may be one of programs' events.
     let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
-    match selection.of(names) {
+    match selection.select_from(names) {
         Ok(_) => {
             let named = names.iter().enumerate();
-            Ok(named.filter(|(_, name)| selection.takes(name)).map(|(at, _)| at).collect())
+            Ok(named.filter(|(_, name)| selection.selects(name)).map(|(at, _)| at).collect())
         }
         Err(error) => match &error {
             CatalogueError::NoEvent(_, Some(meant))
@@ -293,7 +293,7 @@ pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>
 }
 
 /// What filters may ask of an event: its fields, and what is known of whoever it happens in.
-fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
+fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
@@ -309,7 +309,7 @@ fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
     Layout {
         event: staged.description.name.clone(),
         fields: fields.zip(F::withheld(staged)).map(field).collect(),
-        contexts: Context::asked().map(context).collect(),
+        contexts: Context::filterable().map(context).collect(),
         applications: Vec::new(),
     }
 }
@@ -318,14 +318,14 @@ fn layout_of<F: Asking>(staged: &Staged, memory: &F::Memory) -> Layout {
 fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
-        if Context::asked().any(|context| context.name == name) {
+        if Context::filterable().any(|context| context.name == name) {
             return F::hidden(memory, &name).map(|(_, why)| why);
         }
         Some(None)
     };
     let why = tokens(text).ok()?.into_iter().find_map(missing)?;
     let why = why.map_or_else(String::new, |why| format!("{why}; "));
-    let there = Context::asked().filter(|context| F::hidden(memory, context.name).is_none());
+    let there = Context::filterable().filter(|context| F::hidden(memory, context.name).is_none());
     let there: Vec<String> = there.map(|context| format!("$ctx.{}", context.name)).collect();
     Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
@@ -433,7 +433,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
 fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
         (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),
-        (FilterSource::Expression(text), FilterError::Unfit(Unfit::Helper(..))) => {
+        (FilterSource::Expression(text), FilterError::Unsupported(Unsupported::Helper(..))) => {
             RecordError::Filter(floating(text).render(text))
         }
         (_, error) => RecordError::Filter(format!("{spec}\n{error}")),

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use trackway_console::IoError;
-use trackway_kernel::record::cgroup::Folders;
+use trackway_kernel::bpf_program::cgroup::CgroupFolders;
 
 use super::Shared;
 use crate::error::RecordError;
@@ -57,7 +57,7 @@ pub(super) struct Follower {
 /// What that thread has.
 struct Looking {
     shared: Arc<Shared>,
-    folders: Folders,
+    folders: CgroupFolders,
     /// Who was there, and those that the latest look did not find.
     known: HashSet<u32>,
     absent: HashSet<u32>,
@@ -68,18 +68,18 @@ struct Looking {
 }
 
 /// Finds control groups, and has nobody but their threads recorded from when recording begins.
-pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<Folders, RecordError> {
-    let folders = Folders::find(paths)?;
+pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<CgroupFolders, RecordError> {
+    let folders = CgroupFolders::find(paths)?;
     let refused = |error| io_failure("cannot record control groups by tracefs", error);
-    shared.instance.take_in_nobody().map_err(refused)?;
+    shared.instance.add_no_thread().map_err(refused)?;
     let (threads, read) = folders.threads();
-    read.and_then(|()| shared.instance.take_in_all(&threads)).map_err(refused)?;
+    read.and_then(|()| shared.instance.add_threads(&threads)).map_err(refused)?;
     Ok(folders)
 }
 
 impl Follower {
     /// Begins to look.
-    pub(super) fn start(shared: &Arc<Shared>, folders: Folders) -> Result<Self, RecordError> {
+    pub(super) fn start(shared: &Arc<Shared>, folders: CgroupFolders) -> Result<Self, RecordError> {
         let shared = Arc::clone(shared);
         let (known, absent) = (HashSet::new(), HashSet::new());
         let until_asked = STRANGERS_EVERY;
@@ -138,7 +138,7 @@ impl Looking {
             missing.into_iter().partition(|tid| self.absent.contains(tid));
         let gone: Vec<u32> = twice.into_iter().filter(|&tid| is_at_work(tid)).collect();
         if !gone.is_empty() {
-            if self.shared.instance.leave_out(&gone)? {
+            if self.shared.instance.exclude_threads(&gone)? {
                 self.has_left_out = true;
             } else {
                 moves.kept = moves.kept.saturating_add(gone.len() as u64);
@@ -160,8 +160,8 @@ impl Looking {
         }
         self.until_asked = STRANGERS_EVERY;
         let instance = &self.shared.instance;
-        let followed = instance.taken_in()?;
-        let left_out = if self.has_left_out { instance.left_out()? } else { Vec::new() };
+        let followed = instance.added_threads()?;
+        let left_out = if self.has_left_out { instance.excluded_threads()? } else { Vec::new() };
         let left_out: HashSet<u32> = left_out.into_iter().collect();
         self.known.extend(followed.iter().filter(|tid| !left_out.contains(tid)));
         Ok(())
@@ -171,17 +171,17 @@ impl Looking {
     /// leaves out, since they, or who started them, were elsewhere.
     fn take_in(&self, new: &[u32], now: &HashSet<u32>, moves: &mut Moves) -> io::Result<()> {
         let instance = &self.shared.instance;
-        let followed: HashSet<u32> = instance.taken_in()?.into_iter().collect();
+        let followed: HashSet<u32> = instance.added_threads()?.into_iter().collect();
         let came: HashSet<u32> =
             new.iter().filter(|tid| !followed.contains(tid)).copied().collect();
-        instance.take_in_all(&came.iter().copied().collect::<Vec<_>>())?;
+        instance.add_threads(&came.iter().copied().collect::<Vec<_>>())?;
         moves.came = moves.came.saturating_add(came.len() as u64);
         if self.has_left_out {
-            let left_out = instance.left_out()?;
+            let left_out = instance.excluded_threads()?;
             let (back, others): (Vec<u32>, Vec<u32>) =
                 left_out.into_iter().partition(|tid| now.contains(tid));
             if !back.is_empty() {
-                instance.leave_out_only(&others)?;
+                instance.replace_excluded_threads(&others)?;
                 let back = back.iter().filter(|tid| !came.contains(tid)).count();
                 moves.came = moves.came.saturating_add(back as u64);
             }

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use trackway_kernel::ftrace::convert::Converter;
-use trackway_kernel::ftrace::instance::Stats;
+use trackway_kernel::tracefs::convert::Converter;
+use trackway_kernel::tracefs::instance::BufferStats;
 use trackway_sys::clock::monotonic_ns;
 
 use super::packets::{Held, Output};
@@ -23,18 +23,18 @@ pub(super) struct Drainer {
     pub(super) shared: Arc<Shared>,
     pub(super) output: Output,
     /// What was lost when it was cleared last, for each of the instance's CPUs.
-    forgotten: Vec<Stats>,
+    forgotten: Vec<BufferStats>,
     /// Room for a page.
     page: Vec<u8>,
     /// While somebody follows.
     live: Option<Live>,
 }
 
-/// What a flight recorder has of a CPU at some moment.
+/// What a flight recorder has of a CPU at some occurrence.
 #[derive(Debug)]
 pub(super) struct SeenCpu {
     pub(super) held: Held,
-    pub(super) stats: Stats,
+    pub(super) stats: BufferStats,
 }
 
 impl Drains for Drainer {
@@ -82,7 +82,7 @@ impl Drainer {
     pub(super) fn new(shared: Arc<Shared>, output: Output) -> Self {
         let cpus = shared.instance.cpus().len();
         Self {
-            forgotten: vec![Stats::default(); cpus],
+            forgotten: vec![BufferStats::default(); cpus],
             page: vec![0; shared.instance.pages.page_bytes()],
             shared,
             output,

@@ -1,7 +1,7 @@
 //! The kernel's events by tracefs, where BPF is not to be had, into the same folder `kernel` with
 //! the same streams: docs/design/0012-kernel-tracefs.md.
 //!
-//! A thread reads the pages of an instance of ours ([`trackway_kernel::ftrace`]), makes packets of
+//! A thread reads the pages of an instance of ours ([`trackway_kernel::tracefs`]), makes packets of
 //! them, and counts what the kernel says it lost ([`drain`], [`packets`]). As by BPF, what needs
 //! root is done in [`ByTracefs::prepare`]: later the open files do.
 
@@ -16,13 +16,13 @@ use std::iter;
 use std::sync::Arc;
 
 use trackway_console::IoError;
+use trackway_kernel::bpf_program::cgroup::CgroupFolders;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::ftrace::context::Context;
-use trackway_kernel::ftrace::convert::{Converter, staged};
-use trackway_kernel::ftrace::filter::Filter;
-use trackway_kernel::ftrace::instance::{Instance, InstanceError, Wanted};
-use trackway_kernel::record::cgroup::Folders;
+use trackway_kernel::tracefs::contexts::Context;
+use trackway_kernel::tracefs::convert::{Converter, plan_event};
+use trackway_kernel::tracefs::filter::Filter;
+use trackway_kernel::tracefs::instance::{Instance, InstanceError, InstanceOptions};
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
@@ -59,7 +59,7 @@ pub(crate) struct ByTracefs {
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
     /// Control groups whose threads are recorded.
-    folders: Option<Folders>,
+    folders: Option<CgroupFolders>,
 }
 
 /// An event that was selected, by number in the order in which they were.
@@ -107,7 +107,7 @@ pub(crate) struct Draining {
     keeps_flight_recorder: bool,
 }
 
-/// What a flight recorder has at some moment, to be written by [`Draining::write_snapshot`].
+/// What a flight recorder has at some occurrence, to be written by [`Draining::write_snapshot`].
 #[derive(Debug)]
 pub(crate) struct Seen {
     cpus: Vec<SeenCpu>,
@@ -178,23 +178,24 @@ impl ByTracefs {
         let events = selection::selected_of_tracefs(&catalogue, &spec.on)?;
         let cpus = crate::window::cpus::online().len().max(1);
         let filters = (&spec.filters[..], shared_filters);
-        let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
+        let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
         let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, (cpus, None))?;
         let cpu_bytes = match request.size_bytes() {
             0 => bpf::CPU_BYTES.min(BUFFERS_BYTES / cpus as u64),
             size_bytes => size_bytes,
         };
         let cpu_bytes = cpu_bytes.max(CPU_BYTES_MIN);
-        let instance = Instance::new(&Wanted { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
+        let instance =
+            Instance::new(&InstanceOptions { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
         let contexts = contexts(request, &instance)?;
         // One that lacks what it is asked for is not recorded.
         let (common, payload_max) = (instance.common, bpf::PAYLOAD_BYTES_MAX);
-        let mut converter = Converter::asking(iter::empty(), common, payload_max, contexts);
+        let mut converter = Converter::with_filters(iter::empty(), common, payload_max, contexts);
         let asked = events.iter().enumerate();
         let asked = asked.map(|(at, event)| add(&mut converter, event, filters.take(at)));
         let mut events: Vec<Known> = asked.collect();
         for known in events.iter_mut().filter(|known| known.can_be) {
-            instance.switch(&known.name, true)?;
+            instance.set_event_enabled(&known.name, true)?;
             known.is_on = true;
         }
         take_in(&instance, &spec.pids)?;
@@ -231,8 +232,8 @@ impl ByTracefs {
 
     /// Says what of the events will not be in the trace.
     pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
-        say_what_is_missing(&self.converter.left_out, &self.converter.empty, notices);
-        omitted_fields::say(names(&self.converter.left_out_fields), notices);
+        say_what_is_missing(&self.converter.missing_events, &self.converter.empty_fields, notices);
+        omitted_fields::say(names(&self.converter.omitted_fields), notices);
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
@@ -255,7 +256,7 @@ impl ByTracefs {
         let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
         if !shared.is_of_command && !is_stopped {
             let error = |error| io_failure("cannot record kernel events", error);
-            shared.instance.record(true).map_err(error)?;
+            shared.instance.set_recording(true).map_err(error)?;
         }
         Ok(Draining {
             shared,
@@ -309,7 +310,7 @@ fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
         processes::each_thread(pid, |tid| {
             let is_news = known.insert(tid) && taken.is_ok();
             if is_news {
-                taken = instance.take_in(tid);
+                taken = instance.add_thread(tid);
             }
             is_news
         })?;
@@ -347,8 +348,8 @@ fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
 fn remarks_of_fields(converter: &Converter) -> [(&'static str, String); 2] {
     let of = |fields| metadata::fields(names(fields));
     [
-        (metadata::EMPTY_FIELDS, of(&converter.empty)),
-        (metadata::LEFT_OUT_FIELDS, of(&converter.left_out_fields)),
+        (metadata::EMPTY_FIELDS, of(&converter.empty_fields)),
+        (metadata::LEFT_OUT_FIELDS, of(&converter.omitted_fields)),
     ]
 }
 
@@ -360,12 +361,14 @@ impl Draining {
     /// What the command's process does before it runs the command: from there on it is recorded.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let shared = Arc::clone(&self.shared);
-        shared.is_of_command.then(|| Box::new(move || shared.instance.enter()) as Entrance)
+        shared
+            .is_of_command
+            .then(|| Box::new(move || shared.instance.add_current_and_start()) as Entrance)
     }
 
     /// Records again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
-        let started = self.shared.instance.record(true);
+        let started = self.shared.instance.set_recording(true);
         started.map_err(|error| io_failure("cannot record kernel events again", error))?;
         self.is_stopped = false;
         Ok(())
@@ -376,7 +379,7 @@ impl Draining {
         if self.is_stopped {
             return Ok(());
         }
-        let stopped = self.shared.instance.record(false);
+        let stopped = self.shared.instance.set_recording(false);
         stopped.map_err(|error| io_failure("cannot stop recording kernel events", error))?;
         self.is_stopped = true;
         bpf::wait_for_those_under_way();
@@ -479,7 +482,7 @@ impl Draining {
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = closed.is_ok();
         let written = stopped.and(written.and(closed).map_err(|error| IoError::text(&error)));
-        let is_filtered = self.was_filtered || self.converter.asks_any();
+        let is_filtered = self.was_filtered || self.converter.has_filters();
         let summary = Summary { counts, is_filtered, unwritten: written.err(), moves };
         if tells_all && (keeps || !self.shared.overwrite) {
             self.thread.mark(counts.as_summary());

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_kernel::ftrace::convert::{Converter, staged};
-use trackway_kernel::ftrace::filter::Filter;
+use trackway_kernel::tracefs::convert::{Converter, plan_event};
+use trackway_kernel::tracefs::filter::Filter;
 use trackway_session::FilterSpec;
 
 use super::drain::Drainer;
@@ -87,9 +87,9 @@ impl Draining {
                 continue;
             }
             meanwhile();
-            if let Err(error) = self.shared.instance.switch(&known.name, is_wanted) {
+            if let Err(error) = self.shared.instance.set_event_enabled(&known.name, is_wanted) {
                 for known in changed.iter().map(|&number| &self.events[number]) {
-                    let _ = self.shared.instance.switch(&known.name, known.is_on);
+                    let _ = self.shared.instance.set_event_enabled(&known.name, known.is_on);
                 }
                 return Err(error.into());
             }
@@ -119,7 +119,7 @@ impl Draining {
             let why = "some of those that were recorded are not there any more";
             return Err(failed("cannot filter the kernel's events", why));
         }
-        let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
+        let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
         let cpus = crate::window::cpus::online().len().max(1);
         let shared = self.filters.taken().shared();
         let filters = KernelFilters::new((filters, shared), &events, as_staged, (cpus, None))?;
@@ -129,19 +129,19 @@ impl Draining {
     /// Has all events that are known asked something else, from now on.
     fn ask_anew(&mut self, asked: Asked) -> Result<Before, RecordError> {
         let Asked { mut filters, events } = asked;
-        let mut converter = self.converter.unasked();
+        let mut converter = self.converter.without_filters();
         let can_be = self.events.iter().map(|known| known.can_be).collect();
         let known = self.events.iter_mut().take(events.len());
         for (at, known) in known.enumerate() {
             let of_event = filters.take(at);
             known.can_be = of_event.is_some() && known.number.is_some();
             if let Some(number) = known.number {
-                converter.ask(number, of_event);
+                converter.set_filters(number, of_event);
             }
         }
         let asks = Arc::new(converter);
         let turns = Arc::clone(&asks);
-        self.was_filtered |= self.converter.asks_any();
+        self.was_filtered |= self.converter.has_filters();
         let before = Before {
             filters: std::mem::replace(&mut self.filters, filters),
             converter: std::mem::replace(&mut self.converter, asks),
@@ -167,7 +167,7 @@ impl Draining {
     /// Has records of more events turned, asked about, and declared before there are any.
     fn know(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
         let known = self.events.len();
-        let as_staged = |event: &Event| staged(event, bpf::PAYLOAD_BYTES_MAX);
+        let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
         self.filters.extend(known, new, as_staged)?;
         let mut converter = Converter::clone(&self.converter);
         let filters = (known..).map(|number| self.filters.take(number)).take(new.len());
@@ -187,7 +187,7 @@ impl Draining {
         for (at, (event, known)) in all.iter().zip(&self.events).enumerate() {
             if known.number.is_none() && event.id.is_some() {
                 let number = converter.add(event, Vec::new());
-                number.into_iter().for_each(|number| converter.ask(number, None));
+                number.into_iter().for_each(|number| converter.set_filters(number, None));
                 added.push((at, number));
             }
         }
@@ -209,9 +209,13 @@ impl Draining {
         notices: &Notices,
     ) -> Result<io::Result<()>, RecordError> {
         let before = &*self.converter;
-        let (left_out, empty) = (before.left_out.len(), before.empty.len());
-        say_what_is_missing(&converter.left_out[left_out..], &converter.empty[empty..], notices);
-        let left_out = &converter.left_out_fields[before.left_out_fields.len()..];
+        let (left_out, empty) = (before.missing_events.len(), before.empty_fields.len());
+        say_what_is_missing(
+            &converter.missing_events[left_out..],
+            &converter.empty_fields[empty..],
+            notices,
+        );
+        let left_out = &converter.omitted_fields[before.omitted_fields.len()..];
         omitted_fields::say(names(left_out), notices);
         let remarks = remarks_of_fields(&converter);
         let first = before.descriptions().len();

@@ -17,10 +17,10 @@ use trackway_abi::record::{
     COMPACT_BYTES, EXTENDED_BYTES, RECORD_BYTES_MAX, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM, TIME_BITS,
 };
 use trackway_ctf::write::PACKET_HEADER_BYTES;
-use trackway_kernel::ftrace::convert::{Converted, Converter, Memory};
-use trackway_kernel::ftrace::filter::Moment;
-use trackway_kernel::ftrace::instance::Stats;
-use trackway_kernel::ftrace::page::{Missed, Page, PageFormat};
+use trackway_kernel::tracefs::convert::{Converted, Converter, FilterState};
+use trackway_kernel::tracefs::filter::Occurrence;
+use trackway_kernel::tracefs::instance::BufferStats;
+use trackway_kernel::tracefs::page::{MissedEvents, Page, PageFormat};
 use trackway_session::Tracefiles;
 use trackway_sys::clock::monotonic_ns;
 
@@ -43,7 +43,7 @@ pub(super) struct Output {
     pub(super) trace: Trace,
     converter: Arc<Converter>,
     /// What its filters remember.
-    memory: Memory,
+    memory: FilterState,
     /// What was asked before, of records from then, the oldest first.
     former: VecDeque<Former>,
     /// Whether records wait for their turn.
@@ -63,7 +63,7 @@ pub(super) struct Output {
 struct Former {
     until_ts: u64,
     converter: Arc<Converter>,
-    memory: Memory,
+    memory: FilterState,
 }
 
 /// A CPU's stream, and the packet that is next in it.
@@ -76,7 +76,7 @@ pub(super) struct CpuStream {
     /// Of what was read of it, whether it waits or not.
     last_ts: u64,
     /// What the kernel says was lost.
-    pub(super) stats: Stats,
+    pub(super) stats: BufferStats,
     /// Events that pages say were lost before them.
     pub(super) missed: u64,
     /// Events that could not be written, since there was no room on disk.
@@ -137,9 +137,9 @@ impl Output {
     ) -> Self {
         Self {
             trace,
-            memory: converter.memory(),
+            memory: converter.new_state(),
             former: VecDeque::new(),
-            is_ordered: converter.remembers(),
+            is_ordered: converter.has_state(),
             converter,
             begin_ts,
             held_bytes,
@@ -151,16 +151,16 @@ impl Output {
 
     /// Knows more events from here on.
     pub(super) fn extend(&mut self, converter: Arc<Converter>) {
-        converter.extend(&mut self.memory);
-        self.is_ordered |= converter.remembers();
+        converter.extend_state(&mut self.memory);
+        self.is_ordered |= converter.has_state();
         self.converter = converter;
     }
 
     /// Has records from now on asked what this asks of them; those from before, which may be read
     /// later, are asked what was asked until now.
     pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
-        let (memory, until_ts) = (converter.memory(), monotonic_ns());
-        self.is_ordered |= converter.remembers();
+        let (memory, until_ts) = (converter.new_state(), monotonic_ns());
+        self.is_ordered |= converter.has_state();
         let converter = mem::replace(&mut self.converter, converter);
         let memory = mem::replace(&mut self.memory, memory);
         if self.former.len() >= FORMER_MAX {
@@ -185,16 +185,16 @@ impl Output {
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
         // Behind those that wait others would be out of order.
         if self.former.is_empty() && !is_waiting {
-            self.is_ordered = self.converter.remembers();
+            self.is_ordered = self.converter.has_state();
         }
     }
 
     /// Whether filters take the record in [`Self::record`].
-    fn takes(&self, converted: &Converted, moment: Moment) -> bool {
-        let former = self.former.iter().find(|former| moment.time_ns < former.until_ts);
+    fn takes(&self, converted: &Converted, occurrence: Occurrence) -> bool {
+        let former = self.former.iter().find(|former| occurrence.time_ns < former.until_ts);
         let (converter, memory) =
             former.map_or((&self.converter, &self.memory), |of| (&of.converter, &of.memory));
-        converter.takes(converted, &self.record, moment, memory)
+        converter.passes(converted, &self.record, occurrence, memory)
     }
 
     /// Takes a page of the CPU in this place.
@@ -213,7 +213,7 @@ impl Output {
             stream.damaged += 1;
             return Ok(());
         };
-        if let Missed::Some(count) = page.missed {
+        if let MissedEvents::Count(count) = page.missed {
             stream.missed = stream.missed.saturating_add(count);
         }
         let mut written = Ok(());
@@ -236,8 +236,8 @@ impl Output {
                 continue;
             }
             let stream = &self.streams[place];
-            let moment = Moment { cpu: stream.cpu, time_ns: entry.timestamp };
-            if self.takes(&converted, moment) {
+            let occurrence = Occurrence { cpu: stream.cpu, time_ns: entry.timestamp };
+            if self.takes(&converted, occurrence) {
                 let of = (entry.timestamp, converted.event, raw_bytes);
                 written = self.write(place, of).and(written);
             }
@@ -272,9 +272,9 @@ impl Output {
             }
             let stream = &mut self.streams[place];
             let Some((converted, raw_bytes)) = stream.queue.pop(&mut self.record) else { continue };
-            let moment = Moment { cpu: stream.cpu, time_ns: timestamp };
+            let occurrence = Occurrence { cpu: stream.cpu, time_ns: timestamp };
             heads.extend(next((place, stream)));
-            if self.takes(&converted, moment) {
+            if self.takes(&converted, occurrence) {
                 let of = (timestamp, converted.event, raw_bytes);
                 written = self.write(place, of).and(written);
             }

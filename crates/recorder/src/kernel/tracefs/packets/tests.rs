@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use trackway_kernel::catalogue::format::{self, NoNames};
+use trackway_kernel::catalogue::format::{self, EmptyLookup};
 use trackway_kernel::catalogue::model::{Event, Source};
-use trackway_kernel::ftrace::context::{Common, Context};
-use trackway_kernel::ftrace::convert::staged;
-use trackway_kernel::ftrace::filter::Filter;
+use trackway_kernel::tracefs::contexts::{CommonLayout, Context};
+use trackway_kernel::tracefs::convert::plan_event;
+use trackway_kernel::tracefs::filter::Filter;
 use trackway_session::FilterSpec;
 use trackway_testkit::TemporaryFolder;
 
@@ -39,8 +39,8 @@ fn page(events: &[(u64, u32)]) -> Vec<u8> {
 }
 
 fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, PageFormat) {
-    let format = format::parse(FORMAT, &NoNames).expect("a format");
-    let common = Common::of(&format.common).expect("what all have");
+    let format = format::parse(FORMAT, &EmptyLookup).expect("a format");
+    let common = CommonLayout::find(&format.common).expect("what all have");
     let event = Event {
         subsystem: "made".into(),
         name: "up".into(),
@@ -49,12 +49,12 @@ fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, Page
         fields: format.fields,
     };
     let specs = [FilterSpec::new(filter)];
-    let as_staged = |event: &Event| staged(event, 3500);
+    let as_staged = |event: &Event| plan_event(event, 3500);
     let events = std::slice::from_ref(&event);
     let mut filters = KernelFilters::<Filter>::new((&specs, &[]), events, as_staged, (2, None))
         .expect("it makes sense");
     let asked = [(&event, filters.take(0).expect("it has all"))];
-    let converter = Converter::asking(asked.into_iter(), common, 3500, vec![Context::Tid]);
+    let converter = Converter::with_filters(asked.into_iter(), common, 3500, vec![Context::Tid]);
     let place = crate::trace::folder::Place::open(folder).expect("a folder");
     let trace = Trace::create_kernel(&place, [7; 16], 0, converter.contexts(), Vec::new());
     let (trace, bounds) = (trace.expect("a trace"), Tracefiles::default());

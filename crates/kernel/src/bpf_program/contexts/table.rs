@@ -1,0 +1,152 @@
+//! The table of contexts: names, descriptions and origins.
+
+use trackway_schema::{FieldKind, Scalar};
+
+/// MAX_RT_PRIO (include/linux/sched/prio.h), the origin of LTTng's and /proc/PID/stat's priorities.
+const FIRST_PRIORITY: i32 = 100;
+/// DEFAULT_PRIO: the priority of nice 0.
+const DEFAULT_PRIORITY: i32 = 120;
+/// A context of the kernel's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// The name in traces and filters.
+    pub name: &'static str,
+    /// A description for users.
+    pub about: &'static str,
+    pub(super) source: Source,
+}
+
+/// A member of a structure: a pointer to follow, or the value.
+pub(super) type Hop = (&'static str, &'static str);
+
+/// The origin of a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// One half of bpf_get_current_pid_tgid().
+    PidTgid { shift: i32 },
+    /// One half of bpf_get_current_uid_gid().
+    UidGid { shift: i32 },
+    /// The current CPU.
+    Cpu,
+    /// The end of a path from the thread's `task_struct`, less a constant.
+    Path { hops: &'static [Hop], scalar: Scalar, less: i32 },
+    /// The number, in its own namespace, of the `struct pid` at the end of the path.
+    OwnNumber(&'static [Hop]),
+    /// The number of the namespace of the `struct pid` at the end of the path.
+    OwnNamespace(&'static [Hop]),
+    /// The thread's name.
+    Name,
+    /// The thread's preemption state.
+    State(State),
+}
+
+/// Aspects of a thread's preemption state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Preemptible,
+    Interruptible,
+    NeedReschedule,
+    Migratable,
+}
+
+pub(super) const TASK: &str = "task_struct";
+
+const fn path(
+    name: &'static str,
+    about: &'static str,
+    hops: &'static [Hop],
+    scalar: Scalar,
+) -> Context {
+    Context { name, about, source: Source::Path { hops, scalar, less: 0 } }
+}
+
+const fn subtract(context: Context, less: i32) -> Context {
+    match context.source {
+        Source::Path { hops, scalar, .. } => {
+            Context { source: Source::Path { hops, scalar, less }, ..context }
+        }
+        _ => context,
+    }
+}
+
+const fn state(name: &'static str, about: &'static str, state: State) -> Context {
+    Context { name, about, source: Source::State(state) }
+}
+
+const PROCESS: &[Hop] = &[(TASK, "group_leader"), (TASK, "thread_pid")];
+const THREAD: &[Hop] = &[(TASK, "thread_pid")];
+
+/// A context for filters only: packets have the CPU.
+const CPU_ID: Context = Context { name: "cpu_id", about: "the CPU", source: Source::Cpu };
+
+/// All contexts of records.
+#[rustfmt::skip]
+pub const ALL: [Context; 27] = [
+    Context { name: "tid", about: "thread", source: Source::PidTgid { shift: 0 } },
+    Context { name: "pid", about: "process", source: Source::PidTgid { shift: 32 } },
+    path("ppid", "parent process", &[(TASK, "real_parent"), (TASK, "tgid")], Scalar::I32),
+    Context { name: "vpid", about: "process, for itself", source: Source::OwnNumber(PROCESS) },
+    Context { name: "vtid", about: "thread, for itself", source: Source::OwnNumber(THREAD) },
+    Context { name: "procname", about: "the thread's name", source: Source::Name },
+    subtract(path("prio", "priority, as in /proc/PID/stat", &[(TASK, "prio")], Scalar::I32),
+        FIRST_PRIORITY),
+    subtract(path("nice", "niceness", &[(TASK, "static_prio")], Scalar::I32), DEFAULT_PRIORITY),
+    Context { name: "uid", about: "user", source: Source::UidGid { shift: 0 } },
+    path("euid", "user, effective", &[(TASK, "cred"), ("cred", "euid.val")], Scalar::U32),
+    path("suid", "user, saved", &[(TASK, "cred"), ("cred", "suid.val")], Scalar::U32),
+    Context { name: "gid", about: "group", source: Source::UidGid { shift: 32 } },
+    path("egid", "group, effective", &[(TASK, "cred"), ("cred", "egid.val")], Scalar::U32),
+    path("sgid", "group, saved", &[(TASK, "cred"), ("cred", "sgid.val")], Scalar::U32),
+    path("cgroup_id", "control group (version 2): the inode number of its folder",
+        &[(TASK, "cgroups"), ("css_set", "dfl_cgrp"), ("cgroup", "kn"), ("kernfs_node", "id")],
+        Scalar::U64),
+    path("cgroup_ns", "namespace of control groups",
+        &[(TASK, "nsproxy"), ("nsproxy", "cgroup_ns"), ("cgroup_namespace", "ns.inum")],
+        Scalar::U32),
+    path("ipc_ns", "namespace of System V IPC",
+        &[(TASK, "nsproxy"), ("nsproxy", "ipc_ns"), ("ipc_namespace", "ns.inum")], Scalar::U32),
+    path("mnt_ns", "namespace of mounts",
+        &[(TASK, "nsproxy"), ("nsproxy", "mnt_ns"), ("mnt_namespace", "ns.inum")], Scalar::U32),
+    path("net_ns", "namespace of networks",
+        &[(TASK, "nsproxy"), ("nsproxy", "net_ns"), ("net", "ns.inum")], Scalar::U32),
+    Context { name: "pid_ns", about: "namespace of processes",
+        source: Source::OwnNamespace(THREAD) },
+    path("time_ns", "namespace of clocks",
+        &[(TASK, "nsproxy"), ("nsproxy", "time_ns"), ("time_namespace", "ns.inum")], Scalar::U32),
+    path("user_ns", "namespace of users",
+        &[(TASK, "cred"), ("cred", "user_ns"), ("user_namespace", "ns.inum")], Scalar::U32),
+    path("uts_ns", "namespace of host names",
+        &[(TASK, "nsproxy"), ("nsproxy", "uts_ns"), ("uts_namespace", "ns.inum")], Scalar::U32),
+    state("preemptible", "whether nothing forbids that it is preempted", State::Preemptible),
+    state("interruptible", "whether interrupts come", State::Interruptible),
+    state("need_reschedule", "whether it is to leave its CPU", State::NeedReschedule),
+    state("migratable", "whether nothing forbids that it goes to another CPU", State::Migratable),
+];
+
+impl Context {
+    /// Returns the context with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        ALL.into_iter().find(|context| context.name == name)
+    }
+
+    /// Returns all contexts that filters may read.
+    pub fn filterable() -> impl Iterator<Item = Self> {
+        ALL.into_iter().chain([CPU_ID])
+    }
+
+    /// Returns the type of a numeric context; `None`: it is text.
+    pub fn scalar(&self) -> Option<Scalar> {
+        Some(match self.source {
+            Source::PidTgid { .. } | Source::OwnNumber(_) => Scalar::I32,
+            Source::UidGid { .. } | Source::Cpu | Source::OwnNamespace(_) => Scalar::U32,
+            Source::Path { scalar, .. } => scalar,
+            Source::Name => return None,
+            Source::State(State::Interruptible) => Scalar::I8,
+            Source::State(_) => Scalar::U8,
+        })
+    }
+
+    pub(super) fn kind(&self) -> FieldKind {
+        self.scalar().map_or(FieldKind::Str, FieldKind::Scalar)
+    }
+}

@@ -1,0 +1,273 @@
+//! Contexts, compared with those that ftrace reports for the same events.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fs::{create_dir, read_to_string, remove_dir, write};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use trackway_kernel::bpf_program::contexts::{Context, Contexts};
+use trackway_kernel::bpf_program::plan::EventPlan;
+use trackway_kernel::catalogue::Catalogue;
+use trackway_kernel::catalogue::tracefs::Tracefs;
+use trackway_sys::thread::CpuSet;
+use trackway_testkit::skipped;
+
+use crate::arguments::{PAYLOAD_MAX, RecordingPrograms, select};
+use crate::decode::{Record, Value};
+
+/// Contexts that are compared. The first three of them are what the second of two programs on a
+/// tracepoint finds, too; the last may have come about since the first has looked.
+const COMPARED: [&str; 4] = ["preemptible", "interruptible", "migratable", "need_reschedule"];
+/// Events that happen in many situations, recorded from their arguments; and a call, which is not.
+const EVENTS: [&str; 5] = [
+    "kmem:kmalloc",
+    "sched:sched_waking",
+    "sched:sched_wakeup",
+    "irq:softirq_entry",
+    "syscalls:sys_enter_getpgid",
+];
+/// The number of system calls.
+const CALLS: usize = 3000;
+
+/// An instance of ftrace.
+struct Ftrace {
+    folder: PathBuf,
+    _tracefs: Tracefs,
+}
+
+impl Ftrace {
+    /// Creates an instance; `None`: it is not available.
+    fn new() -> Option<Self> {
+        let tracefs = Tracefs::open().ok()?;
+        let name = format!("instances/trackway-test-{}", std::process::id());
+        let folder = tracefs.root().join(name);
+        create_dir(&folder).ok()?;
+        let ftrace = Self { folder, _tracefs: tracefs };
+        ftrace.set("buffer_size_kb", "8192");
+        for event in EVENTS {
+            ftrace.set(&format!("events/{}/enable", event.replace(':', "/")), "1");
+        }
+        Some(ftrace)
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        write(self.folder.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+
+    /// Returns a thread's events, with the contexts of each.
+    fn finish(self, tid: u32) -> Vec<(String, ObservedContexts)> {
+        self.set("tracing_on", "0");
+        let text = read_to_string(self.folder.join("trace")).expect("it is there");
+        let lost = text.lines().find(|line| line.starts_with("# entries-in-buffer"));
+        let counts = lost.and_then(|line| line.split(": ").nth(1)?.split(' ').next());
+        let (kept, written) = counts.and_then(|counts| counts.split_once('/')).expect("it says");
+        assert_eq!(kept, written, "the kernel's buffer was too small");
+        let of_thread = format!("-{tid} ");
+        let lines = text.lines().filter(|line| !line.starts_with('#') && line.contains(&of_thread));
+        lines.map(|line| parse(line).unwrap_or_else(|| panic!("{line}"))).collect()
+    }
+}
+
+impl Drop for Ftrace {
+    fn drop(&mut self) {
+        let _ = remove_dir(&self.folder);
+    }
+}
+
+/// The values of [`COMPARED`] for an event.
+type ObservedContexts = [bool; 4];
+
+/// A line of ftrace's: `NAME-TID [CPU] FLAGS TIME: EVENT: …`, with flags as the kernel's
+/// Documentation/trace/ftrace.rst has them.
+fn parse(line: &str) -> Option<(String, ObservedContexts)> {
+    let mut words = line.split_once(" [")?.1.split_whitespace().skip(1);
+    let flags = words.next()?.as_bytes().first_chunk::<5>()?;
+    let event = words.nth(1)?.strip_suffix(':')?;
+    // A call's line has the form of a call in C.
+    let event = event.split('(').next()?.replace("sys_getpgid", "syscall_entry_getpgid");
+    let [interrupts, leaves, within, count, stays] = *flags;
+    let no_halves = matches!(interrupts, b'.' | b'd');
+    let seen = [
+        no_halves && within == b'.' && count == b'.',
+        matches!(interrupts, b'.' | b'b'),
+        stays == b'.',
+        matches!(leaves, b'N' | b'n' | b'B' | b'b'),
+    ];
+    Some((event, seen))
+}
+
+/// Returns the recorded contexts.
+fn recorded_contexts(record: &Record) -> ObservedContexts {
+    COMPARED.map(|name| match record.fields[name] {
+        Value::Number(number @ 0..=1) => number == 1,
+        _ => panic!("{record:?}"),
+    })
+}
+
+/// Returns the kernel's name of an event.
+fn name(of: &str) -> String {
+    of.strip_prefix("kmem_").or(of.strip_prefix("irq_")).unwrap_or(of).to_owned()
+}
+
+/// Has the kernel allocate something while the thread may not go to another CPU: by a program that
+/// makes a map. `None`: nobody lets us.
+fn allocate_where_it_is() -> Option<()> {
+    const PROG_LOAD: i32 = 5;
+    const PROG_RUN: i32 = 10;
+    const TYPE_SYSCALL: u32 = 31;
+    const SLEEPABLE: u32 = 1 << 4;
+    const SYS_BPF: i32 = 166;
+    let insn = |op: u8, registers: u8, offset: i16, immediate: i32| -> u64 {
+        u64::from(op)
+            | u64::from(registers) << 8
+            | u64::from(offset.cast_unsigned()) << 16
+            | u64::from(immediate.cast_unsigned()) << 32
+    };
+    // An array (2) of one value of 8 bytes; r0 = bpf(BPF_MAP_CREATE, r10 - 24, 24).
+    let insns: [u64; 11] = [
+        insn(0x62, 0x0a, -24, 2),
+        insn(0x62, 0x0a, -20, 4),
+        insn(0x62, 0x0a, -16, 8),
+        insn(0x62, 0x0a, -12, 1),
+        insn(0x7a, 0x0a, -8, 0),
+        insn(0xb7, 0x01, 0, 0),
+        insn(0xbf, 0xa2, 0, 0),
+        insn(0x07, 0x02, 0, -24),
+        insn(0xb7, 0x03, 0, 24),
+        insn(0x85, 0x00, 0, SYS_BPF),
+        insn(0x95, 0x00, 0, 0),
+    ];
+    let bpf = |command: i32, attribute: &mut [u64; 12]| {
+        let (address, size) = (attribute.as_mut_ptr(), size_of_val(attribute));
+        // SAFETY: addresses in the attribute are those of what outlives the call.
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, command, address.cast::<c_void>(), size) };
+        i32::try_from(result).ok().filter(|&result| result >= 0)
+    };
+    let mut load = [0; 12];
+    load[0] = u64::from(TYPE_SYSCALL) | (insns.len() as u64) << 32;
+    load[1] = insns.as_ptr() as u64;
+    load[2] = c"GPL".as_ptr() as u64;
+    load[5] = u64::from(SLEEPABLE) << 32;
+    let program = bpf(PROG_LOAD, &mut load)?;
+    // SAFETY: it has just been opened.
+    let _program = unsafe { OwnedFd::from_raw_fd(program) };
+    let mut run = [0; 12];
+    run[0] = u64::from(program.cast_unsigned());
+    bpf(PROG_RUN, &mut run)?;
+    let map = (run[0] >> 32) as i32;
+    // SAFETY: the program has just opened it, or there is none.
+    drop((map >= 0).then(|| unsafe { OwnedFd::from_raw_fd(map) }));
+    (map >= 0).then_some(())
+}
+
+/// Causes events in a thread of its own; returns its id, and whether it could not move for a while.
+fn cause_events() -> (u32, bool) {
+    let work = || {
+        // The woken thread gets this CPU.
+        CpuSet::only(trackway_sys::thread::cpu()).apply().expect("it is there");
+        let (mut output, mut input) = std::io::pipe().expect("a pipe");
+        let reader = std::thread::spawn(move || {
+            let mut byte = [0];
+            while std::io::Read::read(&mut output, &mut byte).is_ok_and(|count| count > 0) {}
+        });
+        let mut stays = false;
+        for number in 0..CALLS {
+            // SAFETY: it takes a number.
+            unsafe { libc::syscall(libc::SYS_getpgid, 0) };
+            std::io::Write::write_all(&mut input, &[0]).expect("it is read");
+            if number % 10 == 0 {
+                drop(std::fs::File::open("/proc/self/stat"));
+            }
+            if number % 100 == 0 {
+                stays |= allocate_where_it_is().is_some();
+            }
+        }
+        drop(input);
+        reader.join().expect("it ends");
+        (trackway_sys::thread::tid(), stays)
+    };
+    std::thread::spawn(work).join().expect("it ends")
+}
+
+/// RUN events in many situations, recorded here and by ftrace at once: while preemption or
+/// interrupts are held off, a thread is to leave its CPU, or may not. EXPECT both to say the same.
+#[test]
+fn preemption_contexts_match_ftrace() {
+    /// The kernel skips a program that would interrupt itself: then there is less to compare.
+    const TRIES: usize = 5;
+    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
+    let wanted = COMPARED.map(|name| Context::named(name).expect("there is one"));
+    let contexts = match Contexts::new(&wanted, Some(btf)) {
+        Ok(contexts) => contexts,
+        Err(hidden) => return skipped(hidden),
+    };
+    for left in (0..TRIES).rev() {
+        let Some(mut both) = RecordingPrograms::new(btf, EVENTS.len()) else { return };
+        for event in EVENTS {
+            let event = &select(&catalogue, &[event])[0];
+            let of_arguments = EventPlan::from_arguments(event, btf, PAYLOAD_MAX);
+            let is_raw = of_arguments.is_some();
+            let plan = of_arguments.unwrap_or_else(|| EventPlan::from_record(event, PAYLOAD_MAX));
+            both.attach(event, EventPlan { contexts: contexts.clone(), ..plan }, is_raw);
+        }
+        let Some(ftrace) = Ftrace::new() else { return skipped("there is no ftrace for us") };
+        let (tid, stays) = cause_events();
+        let theirs = ftrace.finish(tid);
+        let ours = both.finish().concat();
+        let ours = ours.iter().filter(|record| record.tid == u64::from(tid));
+        let ours: Vec<_> = ours
+            .map(|record| (name(&both.events[record.id].name), recorded_contexts(record)))
+            .collect();
+        if both.missed.iter().any(|&missed| missed > 0) && left > 0 {
+            continue;
+        }
+        return compare(between_calls(&ours), between_calls(&theirs), stays);
+    }
+}
+
+/// Returns the events from the first call to the last; at a thread's end, one side may have
+/// stopped.
+fn between_calls(all: &[(String, ObservedContexts)]) -> &[(String, ObservedContexts)] {
+    let is_call = |(event, _): &(String, ObservedContexts)| event == "syscall_entry_getpgid";
+    let first = all.iter().position(is_call).expect("it has called");
+    &all[first..=all.iter().rposition(is_call).unwrap_or(first)]
+}
+
+/// Compares how often each event was in each situation; in one of which the thread had to stay.
+fn compare(
+    ours: &[(String, ObservedContexts)],
+    theirs: &[(String, ObservedContexts)],
+    stays: bool,
+) {
+    type Counts = BTreeMap<(String, [bool; 3]), [usize; 2]>;
+    // For each situation, the number of events, and of those whose thread had to leave.
+    let count = |all: &[(String, ObservedContexts)]| {
+        let mut counts = Counts::new();
+        for (event, [preempted, interrupted, moved, leaves]) in all {
+            let of = counts.entry((event.clone(), [*preempted, *interrupted, *moved])).or_default();
+            of[0] += 1;
+            of[1] += usize::from(*leaves);
+        }
+        counts
+    };
+    let (ours, theirs) = (count(ours), count(theirs));
+    println!("{COMPARED:?}: {ours:?} {theirs:?}");
+    let in_all = |of: &Counts| of.iter().map(|(key, [all, _])| (key.clone(), *all)).collect();
+    let (our_all, their_all): (BTreeMap<_, _>, BTreeMap<_, _>) = (in_all(&ours), in_all(&theirs));
+    assert_eq!(our_all, their_all, "{COMPARED:?}");
+    // A thread must leave until it has left; Trackway's program runs first.
+    let leaving = |of: &Counts| of.values().map(|[_, leaving]| leaving).sum::<usize>();
+    let is_later = |(key, [_, leaving]): (_, &[usize; 2])| theirs[key][1] >= *leaving;
+    assert!(ours.iter().all(is_later), "{ours:?} {theirs:?}");
+    let (our_leaving, their_leaving) = (leaving(&ours), leaving(&theirs));
+    assert!(their_leaving - our_leaving <= their_leaving / 10, "{our_leaving} {their_leaving}");
+    // Situations that certainly occurred.
+    let of = |event: &str, state| ours.get(&(event.to_owned(), state)).copied().unwrap_or_default();
+    assert_eq!(of("syscall_entry_getpgid", [true; 3])[0], CALLS);
+    assert!(of("sched_waking", [false, false, true])[0] > 0, "{ours:?}");
+    assert!(our_leaving > 0, "{ours:?}");
+    assert!(!stays || of("kmalloc", [true, true, false])[0] > 0, "{ours:?}");
+}
