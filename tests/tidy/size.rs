@@ -119,9 +119,11 @@ fn dead_modules(files: &BTreeMap<String, String>) -> Vec<String> {
             name => (folder, name),
         };
         let candidates = ["mod.rs", "lib.rs", "main.rs"].map(|file| format!("{folder}/{file}"));
-        let beside = format!("{folder}.rs");
+        // A module in the file of the folder above may hold the declaration.
+        let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        let beside = [format!("{folder}.rs"), format!("{above}/mod.rs"), format!("{above}/lib.rs")];
         let is_there = |path: &String| files.contains_key(path);
-        Some((candidates.into_iter().chain([beside]).filter(is_there).collect(), name.to_owned()))
+        Some((candidates.into_iter().chain(beside).filter(is_there).collect(), name.to_owned()))
     };
     let declared = |text: &String| {
         let mut declarations = Declarations::default();

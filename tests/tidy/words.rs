@@ -12,34 +12,35 @@ use syn::visit::{self, Visit};
 use crate::{relative, source_dir, sources};
 
 /// Faults that are left: package, of names, of openings, of pronouns.
-const DEBT: [(&str, [usize; 3]); 21] = [
-    ("crates/abi", [1, 22, 10]),
-    ("crates/agent", [62, 223, 134]),
-    ("crates/capi", [0, 3, 4]),
-    ("crates/cli", [44, 155, 25]),
-    ("crates/console", [1, 25, 3]),
-    ("crates/ctf", [31, 336, 16]),
-    ("crates/filter", [42, 278, 21]),
-    ("crates/jit", [21, 165, 17]),
-    ("crates/kernel", [97, 480, 48]),
-    ("crates/lab", [185, 811, 86]),
-    ("crates/reader", [78, 326, 37]),
-    ("crates/recorder", [205, 714, 260]),
-    ("crates/ring", [25, 91, 72]),
-    ("crates/rust", [10, 66, 14]),
-    ("crates/schema", [0, 24, 1]),
-    ("crates/session", [40, 227, 57]),
-    ("crates/sys", [10, 63, 37]),
-    ("crates/testkit", [2, 9, 3]),
-    ("crates/window", [5, 50, 53]),
+const DEBT: [(&str, [usize; 3]); 22] = [
+    ("bench/cli", [0, 9, 2]),
+    ("bench/engine", [31, 338, 36]),
+    ("bench/suites", [83, 474, 49]),
+    ("crates/abi", [1, 1, 0]),
+    ("crates/agent", [12, 7, 0]),
+    ("crates/cli", [31, 140, 21]),
+    ("crates/command_line", [1, 3, 2]),
+    ("crates/ctf", [9, 245, 10]),
+    ("crates/filter", [21, 1, 0]),
+    ("crates/jit", [16, 109, 14]),
+    ("crates/kernel", [9, 9, 5]),
+    ("crates/reader", [45, 2, 0]),
+    ("crates/recorder", [146, 674, 245]),
+    ("crates/render", [5, 90, 5]),
+    ("crates/ring", [7, 0, 0]),
+    ("crates/rust", [6, 4, 1]),
+    ("crates/session", [26, 0, 0]),
+    ("crates/sys", [0, 1, 0]),
+    ("crates/testkit", [2, 2, 1]),
+    ("crates/window", [2, 0, 0]),
     ("fuzz/targets", [5, 14, 6]),
-    ("tests", [96, 312, 137]),
+    ("tests", [71, 311, 136]),
 ];
 /// Most terms of the glossary.
 const TERMS_MAX: usize = 90;
 
 /// Pronouns, prepositions, participles and the like: no name of an item by themselves.
-const BARE: [&str; 40] = [
+const BARE: [&str; 41] = [
     "above", "after", "ahead", "alone", "anew", "anybody", "apart", "around", "asked", "before",
     "behind", "below", "beside", "besides", "between", "beyond", "both", "given", "gone", "held",
     "here", "his", "how", "its", "kept", "meant", "nobody", "others", "ours", "said", "seen",
@@ -53,7 +54,7 @@ const BARE_VALUES: [&str; 16] = [
 /// First words of functions that do not say what software does.
 const SPEECH: [&str; 9] = ["say", "says", "tell", "tells", "ask", "asks", "hear", "want", "look"];
 /// Everyday nouns that stood for a role once: each has a name of the field now.
-const EVERYDAY: [&str; 23] = [
+const EVERYDAY: [&str; 24] = [
     "Circumstances",
     "Desk",
     "Entrance",

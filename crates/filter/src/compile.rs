@@ -6,6 +6,7 @@ use trackway_jit::meaning;
 use trackway_jit::object::VERSION_OF_MEANINGS;
 use trackway_jit::{Kind, SLOTS_MAX};
 
+use crate::analysis::width::fields_that_count;
 use crate::emit::emit;
 use crate::error::{Error, Subject, Topic, Warning};
 use crate::generic::{self, named, named_fields};
@@ -16,7 +17,6 @@ use crate::object::{Alternative, Object, TooLarge};
 use crate::parse::{Parsed, parse};
 use crate::span::Span;
 use crate::types::{Expr, Filter, Need, Node, Place, Root, Widths, check, check_parsed};
-use crate::width::fields_that_count;
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;

@@ -65,6 +65,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod analysis;
 pub mod applications;
 pub mod checked;
 pub mod compile;
@@ -82,11 +83,8 @@ pub mod number;
 pub mod object;
 pub mod parse;
 pub mod place;
-mod relax;
 pub mod span;
-mod surely;
 pub mod text;
 pub mod token;
 pub mod types;
 pub mod value_type;
-mod width;

@@ -8,9 +8,9 @@ use trackway_jit::Kind;
 use trackway_jit::meaning::{Meaning, RECORD_BYTES, hash_of_labels};
 use trackway_schema::Label;
 
+use crate::analysis::always_evaluated::is_surely_asked;
 use crate::layout::{Layout, Type};
 use crate::parse::Parsed;
-use crate::surely::is_surely_asked;
 use crate::types::{Filter, Need, Root, Step, Widths, check_parsed};
 
 /// For each need the meanings that it may have; none: any of its kind.

@@ -17,13 +17,13 @@ use trackway_schema::{Label, Scalar};
 
 use self::named::Named;
 use self::search::{Found, Search};
+use crate::analysis::width::fields_that_count;
 use crate::error::{Error, Topic};
 use crate::layout::{Integer, Layout, Member, Type};
 use crate::meaning::Meant;
 use crate::parse::Parsed;
 use crate::span::Span;
 use crate::types::{Filter, Widths, check_parsed};
-use crate::width::fields_that_count;
 
 /// Most combinations that become alternatives.
 const ALTERNATIVES_MAX: usize = 64;

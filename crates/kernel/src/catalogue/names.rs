@@ -1,8 +1,9 @@
 //! Names of values that programs pass to the kernel: `O_CLOEXEC`, `PROT_READ`, `SIGTERM`.
 //!
 //! Values are those of the C library's headers (crate `libc`). Values that it lacks are numbers
-//! from the kernel's uapi headers. Each set serves arguments that refer to it in `calls.txt`. The
-//! file is long because it is one table.
+//! from the kernel's uapi headers. Each set serves arguments that refer to it in `calls.txt`.
+//!
+//! Longer than 600 lines: it is one table.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,6 @@
 //! Recording from the arguments of raw tracepoints, compared with the kernel's own record.
+//!
+//! Longer than 600 lines: one program after the other, each with its comparison.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};

@@ -420,6 +420,7 @@ fn names_of_some_bits_are_not_the_numbers() {
 
 /// RUN a system call whose program gets its registers. EXPECT the same fields as from its
 /// tracepoint.
+// Longer than 70 lines: one comparison of two records.
 #[test]
 fn a_system_call_is_recorded_from_its_registers() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };

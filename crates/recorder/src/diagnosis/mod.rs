@@ -140,7 +140,7 @@ pub(crate) fn diagnose_in(
 }
 
 /// Finds those of the rules that select no event which programs of this user have registered.
-/// ProgramTable that start later may have what is meant.
+/// Programs that start later may have what is meant.
 pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
     // Where the window cannot be opened, there is nothing to compare with.
     let Ok(names) = Home::look(registered_names) else { return Vec::new() };

@@ -1,5 +1,7 @@
-//! Generates the BPF program that records an event. The file has the builder and the ring protocol, which
-//! belong together; steps of fields and the dispatcher have files of their own.
+//! Generates the BPF program that records an event. Steps of fields and the dispatcher have files
+//! of their own.
+//!
+//! Longer than 600 lines: the builder and the ring protocol belong together.
 //!
 //! The program does the work of a `trackway_ring` writer. It reads the commit word of its level's
 //! region, opens a sub-buffer if the record does not fit, writes header and fields after the head,
@@ -175,7 +177,8 @@ pub fn generate_filtered_program(
 }
 
 /// Generates one program for all calls that are recorded alike: a map names the event of each call
-/// ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for all of them.
+/// ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for all of
+/// them.
 ///
 /// # Errors
 ///
@@ -189,7 +192,8 @@ pub fn generate_shared_program(
     build_program(plan, layout, maps, EventSelection::FromMap(events_fd), &[])
 }
 
-/// Builds a program. The function is long because it shows the order of the program's parts.
+/// Builds a program.
+// Longer than 70 lines: it shows the order of the program's parts.
 fn build_program(
     plan: &EventPlan,
     layout: &BufferLayout,

@@ -1,4 +1,4 @@
-//! ProgramTable of many events, loaded by several threads: most of the time that it takes to begin is
+//! Programs of many events, loaded by several threads: most of the time that it takes to begin is
 //! the kernel's verifier's, which goes through several programs at once for who may do anything.
 //!
 //! They are attached one after the other, in the order of events.
@@ -24,7 +24,7 @@ use crate::error::RecordError;
 use crate::kernel::error::failed;
 use crate::notices::Notices;
 
-/// ProgramTable that are loaded before they are attached, each with an open file.
+/// Programs that are loaded before they are attached, each with an open file.
 const SOME: usize = 64;
 /// Most threads that load.
 const THREADS_MAX: usize = 8;
