@@ -17,7 +17,7 @@ use crate::common::files::{open_regular, says_removed};
 pub enum RecordError {
     /// The window cannot be opened or made.
     Window(PathBuf, OpenError),
-    /// As many sessions as a window can hold are active.
+    /// The window has no free slot: as many sessions as it can hold are active.
     NoSlot,
     /// So many bytes of memory for buffers cannot be had in the window's folder.
     Memory(u64, PathBuf, AllocateError),
@@ -37,11 +37,11 @@ pub enum RecordError {
     FolderBusy(PathBuf),
     /// The trace folder (the first) lies in another trace (the second).
     FolderInside(PathBuf, PathBuf),
-    /// What channels that have ended had in their buffers could not be written to this trace.
+    /// Buffers of channels that have ended hold events that could not be written to this trace.
     LeftBehind(PathBuf),
-    /// A trace that is to be recovered is being recorded into, or recovered by somebody else.
+    /// Another recorder records into the trace to be recovered, or another process recovers it.
     TraceBusy(PathBuf),
-    /// Where a trace was recorded is another one.
+    /// The trace at the place of the recording is another one.
     OtherTrace(PathBuf),
     /// A trace that is to be recovered (the first) is a copy of one that is where it was recorded
     /// (the second).
@@ -68,7 +68,7 @@ pub enum RecordError {
     SessionDead(String, PathBuf),
     /// The recorder of this session, with this process id, is stopped.
     SessionStopped(String, u32),
-    /// What no session can be.
+    /// The specification of a session is invalid.
     Spec(SpecError),
     /// A filter that makes no sense: the lines that say why, with the place in it.
     Filter(String),
@@ -90,7 +90,7 @@ impl RecordError {
         move |error| Self::Io(what, path, error.into())
     }
 
-    /// What the user can do about it, if we know.
+    /// Returns the remedy that a user has, if one is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Kernel(_, hint) | Self::NoKernelRights(_, hint) => return hint.clone(),
@@ -151,7 +151,8 @@ impl RecordError {
         })
     }
 
-    /// Whether root may do what this user may not, also where a session's recorder reports it.
+    /// Returns true if root may do what this user may not, also where a session's recorder reports
+    /// it.
     pub fn needs_root(&self) -> bool {
         match self {
             Self::NoKernelRights(..) => true,
@@ -160,7 +161,7 @@ impl RecordError {
         }
     }
 
-    /// Whether what was recorded is gone for good, because its folder was removed.
+    /// Returns true if recorded events are lost for good, because their folder was removed.
     pub(crate) fn says_removed(&self) -> bool {
         matches!(self, Self::Io(_, _, error) if says_removed(error))
     }
@@ -318,7 +319,7 @@ pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
 }
 
-/// Whose a file is that should be our window, and what is to be done about it.
+/// Describes the owner of a file in the place of our window, and the remedy.
 fn not_ours(path: &Path) -> (String, String) {
     let user = crate::common::user::user();
     let elsewhere =

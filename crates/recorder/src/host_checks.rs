@@ -1,4 +1,4 @@
-//! What recorders go by on this machine, for whoever explains it to the user.
+//! Properties of this machine on which recorders rely, for commands that explain them.
 //!
 //! Each function asks what the recorder itself asks, so that the explanation and what happens
 //! cannot differ. Nothing is changed, in the window or elsewhere.
@@ -16,7 +16,7 @@ use crate::window::{clock_line, cpus, lease, memory_limit, rseq_self_test, share
 /// The machine's CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// How many it could ever have.
+    /// Number of CPUs that the machine could ever have.
     pub possible: u32,
     /// Ids of those that are online.
     pub online: Vec<u32>,
@@ -35,7 +35,7 @@ impl Cpus {
     }
 }
 
-/// Who has a slot of the window: a channel of a session.
+/// The owner of a slot of the window: a channel of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
     /// Its session's trace folder; words for one that does not stand in the window.
@@ -44,7 +44,7 @@ pub struct Occupant {
     pub is_orphan: bool,
 }
 
-/// Who has slots of the window, of which there are [`SESSIONS_MAX`].
+/// Returns the owners of the window's slots, of which there are [`SESSIONS_MAX`].
 pub fn occupants(home: &Home) -> Vec<Occupant> {
     let session = |index| home.window().session(index);
     (0..SESSIONS_MAX)
@@ -71,20 +71,20 @@ pub fn headroom_bytes() -> u64 {
     memory_limit::headroom_bytes()
 }
 
-/// Whether the processor's counter runs at one speed, in all states of sleep. If not, every record
-/// asks the system for the time.
+/// Returns true if the processor's counter runs at one speed in all states of sleep. If not, every
+/// record reads the system's clock.
 pub fn counter_is_invariant() -> bool {
     clock_line::counter_is_invariant()
 }
 
-/// Whether restartable sequences abort here as they must; takes some milliseconds. `None` where it
-/// cannot be told, also without sequences.
+/// Tests whether restartable sequences abort as they must; takes some milliseconds. Returns `None`
+/// if the test cannot tell, also without sequences.
 pub fn sequences_abort() -> Option<bool> {
     let has_area = !trackway_sys::thread::rseq_area().is_null();
     has_area.then(rseq_self_test::sequences_abort).flatten()
 }
 
-/// Whether the window says that they do not: then all records go by claim.
+/// Returns true if the window marks restartable sequences as unusable: all records go by claim.
 pub fn window_refuses_sequences(home: &Home) -> bool {
     home.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
 }

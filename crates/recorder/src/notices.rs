@@ -1,5 +1,5 @@
-//! What a recorder reports while it runs, and the status line. All of it goes to stderr, since
-//! stdout is the traced command's.
+//! Notices that a recorder reports while it runs, and the status line. All of it goes to stderr,
+//! since stdout is the traced command's.
 
 use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
@@ -11,29 +11,29 @@ use trackway_console::{
 };
 use trackway_session::protocol::Notice;
 
-/// Where notices go.
+/// The destination of notices.
 #[derive(Debug)]
 pub struct Notices {
     quiet: bool,
     terminal: bool,
     status_shown: Cell<bool>,
-    /// What was said: the newest, for who asks how it goes; all, where they are for tests.
+    /// The notices that were reported: the newest, for status requests; in tests all.
     said: RefCell<Vec<Notice>>,
-    /// How many there were, those that are not kept any more included.
+    /// Number of notices, including those that are no longer kept.
     count: Cell<usize>,
     place: Place,
 }
 
-/// Where notices go, besides being kept.
+/// The destination of notices, in addition to the list of newest ones.
 #[derive(Debug)]
 enum Place {
     Terminal,
-    /// Of a recorder in the background.
+    /// The log of a background recorder.
     Log(RefCell<File>),
     Nowhere,
 }
 
-/// How many notices are kept where they go elsewhere, too.
+/// Most notices that are kept, if they have another destination.
 const KEPT_MAX: usize = 50;
 
 impl Notices {
@@ -64,14 +64,14 @@ impl Notices {
         self.said.borrow().iter().map(Notice::to_string).collect()
     }
 
-    /// Whether somebody sees them as they are said.
+    /// Returns true if the user sees notices as they are reported.
     pub(crate) fn are_printed(&self) -> bool {
         matches!(self.place, Place::Terminal)
     }
 
     fn keep(&self, notice: Notice) {
         if let Place::Log(log) = &self.place {
-            // A log that cannot be written keeps nobody from recording.
+            // A log that cannot be written must not prevent recording.
             let _ = writeln!(log.borrow_mut(), "{notice}");
         }
         let mut said = self.said.borrow_mut();
@@ -124,7 +124,7 @@ impl Notices {
         self.keep(notice);
     }
 
-    /// Whether a status line is wanted.
+    /// Returns true if a status line is to be shown.
     pub(crate) fn wants_status(&self) -> bool {
         self.terminal && !self.quiet && self.are_printed()
     }

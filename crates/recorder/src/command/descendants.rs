@@ -102,7 +102,7 @@ pub(crate) fn in_table(window: &Window) -> HashSet<u32> {
     pids.filter(|&pid| pid != 0 && pid & PROCESS_ENTERING == 0).collect()
 }
 
-/// What is known of the descendants of one process.
+/// The known descendants of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Descendants {
     root: u32,

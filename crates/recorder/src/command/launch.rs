@@ -17,14 +17,14 @@ const LIBRARY: &str = "libtrackway.so";
 /// Its file: the SONAME first. `libtrackway.so` is a linker script where Trackway is installed, and
 /// the library in the folder that cargo builds in.
 const LIBRARY_FILES: [&str; 2] = ["libtrackway.so.1", "libtrackway.so"];
-/// Where libraries lie, seen from the folder of this program.
+/// Folders of libraries, relative to the folder of this program.
 const LIBRARY_FOLDERS: [[&str; 2]; 4] =
     [[".", ""], ["../lib", ""], ["../lib", elf::MULTIARCH], ["../lib64", ""]];
 /// Environment variable with the tokens that a process holds.
 const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// What the command's process does last before it runs the command; it may do what a child of
+/// The function that the command's process calls last before exec; it may do what a child of
 /// fork(2) may.
 pub(crate) type Entrance = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
@@ -32,13 +32,13 @@ pub(crate) type Entrance = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 /// number.
 const OF_ENTRANCE: i32 = 1 << 16;
 
-/// What is to be run, found.
+/// The command to run, with its file.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The program's file.
     pub(crate) file: PathBuf,
     words: Vec<OsString>,
-    /// What else is in its environment than in ours.
+    /// Variables of its environment that differ from ours.
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
@@ -50,8 +50,8 @@ impl Found {
         Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
     }
 
-    /// What its program finds in its environment so that it takes part: the token, and the
-    /// libraries, in front of which a sanitizer's has to be.
+    /// Returns the variables by which its program takes part: the token, and the libraries, in
+    /// front of which a sanitizer's has to be.
     fn taking_part(&self, token: u64, libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
         let mut preload = list_of(libraries);
         if let Some(sanitizer) = elf::sanitizer(&self.file) {
@@ -117,7 +117,7 @@ impl Found {
     }
 }
 
-/// How the traced command ended.
+/// The end of the traced command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
     /// With this status.
@@ -126,12 +126,12 @@ pub enum CommandEnd {
     Killed(i32),
 }
 
-/// What the command is to find as it was before we changed it for ourselves.
+/// State that the command inherits as it was before the recorder changed its own.
 #[derive(Clone, Copy)]
 pub(crate) struct AsBefore {
     /// Signals that were blocked.
     pub(crate) signals: SignalSet,
-    /// Whether SIGXFSZ was ignored.
+    /// True if SIGXFSZ was ignored.
     pub(crate) ignores_size_limit: bool,
     /// The limit on open files, if it was raised.
     pub(crate) files_limit: Option<u64>,
@@ -166,7 +166,8 @@ impl Received {
         reader.next().map(|(signal, by_kernel)| Self { signal, by_kernel })
     }
 
-    /// What is to be sent to the command. The terminal's own signals have reached it already.
+    /// Returns the signal to send to the command. The terminal's own signals have reached it
+    /// already.
     pub(crate) const fn forwarded(self) -> Option<i32> {
         if self.is_key() { None } else { Some(self.signal) }
     }
@@ -192,22 +193,22 @@ impl Received {
         }
     }
 
-    /// Whether a key on the terminal sent it: to the command, too.
+    /// Returns true if a key on the terminal sent it: to the command, too.
     pub(crate) const fn is_key(self) -> bool {
         self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGQUIT)
     }
 
-    /// Whether a process requests the end of the recording with it.
+    /// Returns true if a process requests the end of the recording with it.
     pub(crate) const fn requests_end(self) -> bool {
         !self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGTERM)
     }
 
-    /// Whether it ends the recording after a signal that requested that.
+    /// Returns true if it ends the recording after a signal that requested that.
     pub(crate) const fn confirms_end(self) -> bool {
         self.ends_programs() && !self.is_key()
     }
 
-    /// Whether it interrupts the writing of a trace's end.
+    /// Returns true if it interrupts the writing of a trace's end.
     pub(crate) fn interrupts(self) -> bool {
         self.ends_programs() && !signal::is_ignored(self.signal)
     }
@@ -309,14 +310,15 @@ fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
         .find(|path| is_elf(path))
 }
 
-/// Whether the dynamic loader can load this file: linker scripts have the names of libraries, too.
+/// Returns true if the dynamic loader can load this file: linker scripts have the names of
+/// libraries, too.
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == object::elf::ELFMAG
 }
 
-/// How the command ended.
+/// Converts an exit status.
 pub(crate) fn end_of(status: ExitStatus) -> CommandEnd {
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandEnd::Exited(code as u8),

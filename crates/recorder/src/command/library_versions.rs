@@ -1,9 +1,9 @@
 //! Processes whose libtrackway.so is of another version: they use another window, which a recorder
 //! of this version does not serve, and would otherwise only be missed.
 //!
-//! A window's version is in its file's name, so that whoever maps one says which library it has.
-//! Files are told by device and inode: the process that made a window mapped it before it had a
-//! name, and /proc never learns it.
+//! A window's version is in its file's name, so the mapping shows the version of a process's
+//! library. Files are identified by device and inode: the process that made a window mapped it
+//! before it had a name, and /proc never shows that name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Those that there are now.
+    /// Returns the windows that exist now.
     pub(crate) fn here() -> Self {
         Self::of(&crate::window::handle::folder(), crate::common::user::user())
     }
@@ -58,12 +58,12 @@ impl Windows {
         Self { files: files.collect() }
     }
 
-    /// Whether there is none of another version: then no process needs to be looked at.
+    /// Returns true if there is none of another version: then no process needs to be checked.
     pub(crate) fn is_ours_alone(&self) -> bool {
         self.files.iter().all(|(version, _)| *version == ABI_VERSION)
     }
 
-    /// Whether a process has mapped the user's window of this version.
+    /// Returns true if a process has mapped the user's window of this version.
     pub(crate) fn is_ours_in(&self, pid: u32) -> bool {
         let Ok(maps) = read_proc(&format!("/proc/{pid}/maps")) else { return false };
         self.versions_in(&maps).any(|version| version == ABI_VERSION)
@@ -104,7 +104,7 @@ pub fn age(version: u32) -> &'static str {
     if version > ABI_VERSION { "newer" } else { "older" }
 }
 
-/// What to do about processes with a library that is newer or older.
+/// Returns the remedy for processes with a library that is newer or older.
 pub fn advice(version: u32) -> &'static str {
     if version > ABI_VERSION {
         "update trackway, or use the one that came with that library"

@@ -1,4 +1,4 @@
-//! Who this process is.
+//! The user of this process.
 
 /// The user that we act for.
 pub(crate) fn user() -> u32 {
@@ -6,7 +6,7 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Whether this process has the rights of root.
+/// Returns true if this process has the rights of root.
 pub fn is_root() -> bool {
     user() == 0
 }

@@ -30,31 +30,31 @@ use crate::window::shared_text::uuid_of;
 /// Largest lock file that is read back, in bytes: an identity and a path.
 const BYTES_MAX: u64 = 16 << 10;
 
-/// What is known of a session whose recorder is dead.
+/// A session whose recorder is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dead {
     /// The folder of its trace, absolute; none: it was killed before there was one.
     pub folder: Option<PathBuf>,
-    /// Whether events of it are still in memory; if not, it has been recovered.
+    /// True if its events are still in memory; if not, it has been recovered.
     pub is_in_memory: bool,
-    /// Whether its trace has events of the kernel, and nobody has completed them.
+    /// True if its trace has kernel events that are not completed.
     pub is_kernel_left: bool,
 }
 
 impl Dead {
-    /// Whether there is something to recover.
+    /// Returns true if there is something to recover.
     pub const fn is_something(&self) -> bool {
         self.is_in_memory || self.is_kernel_left
     }
 }
 
-/// What a recorder writes of its session.
+/// The identity of a session, which its recorder writes down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Of the trace, and of the session in the user's own window.
+    /// Identity of the trace, and of the session in the user's own window.
     pub(crate) uuid: [u8; 16],
-    /// Of the trace, absolute.
+    /// Path of the trace, absolute.
     pub(crate) folder: PathBuf,
 }
 
@@ -74,11 +74,11 @@ impl Identity {
     }
 }
 
-/// What is in windows whose recorders may be dead.
+/// The sessions in windows whose recorders may be dead.
 struct Memory {
     /// Identities of sessions in the user's own window.
     uuids: Vec<[u8; 16]>,
-    /// Folders of sessions over several users whose parts nobody has recovered.
+    /// Folders of sessions over several users that are not recovered in all windows.
     folders: Vec<PathBuf>,
 }
 
@@ -109,7 +109,7 @@ impl Memory {
 }
 
 impl RunFolder {
-    /// What is left of session `name`, whose recorder is dead.
+    /// Returns the remains of session `name`, whose recorder is dead.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "of the dead, too");
     }
 
-    /// Of a session over several users, of which a part is left.
+    /// A session over several users, with an unrecovered window.
     #[test]
     fn who_does_not_begin_leaves_what_is_known_of_the_dead() {
         let temporary = TemporaryFolder::new();
@@ -200,7 +200,7 @@ mod tests {
         fs::write(run.socket("web"), "").expect("a file");
         let living = run.claim("web").expect("the name");
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")));
-        // Its recorder is dead, too: a part that is locked is nobody's to recover.
+        // Its recorder is dead, too: a locked origin file is not recovered.
         drop(part);
         drop(living);
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "the create was refused");

@@ -1,4 +1,4 @@
-//! Where users' sockets are, and whom root may ask beside his own sessions.
+//! Locations of users' run folders, and the sessions that root may control in addition to its own.
 //!
 //! Main invariant: in a folder that is another user's, root asks, and does nothing else: it makes,
 //! locks and removes no file there, and believes no path that is written there. Who answers must be
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::{FOLDER_VARIABLE, RunFolder};
 use crate::error::RecordError;
 
-/// Where systemd-logind(8) makes the folders for users' run time.
+/// Folder in which systemd-logind(8) makes users' runtime folders.
 const RUN_TIME: &str = "/run/user";
 
 impl RunFolder {
@@ -30,7 +30,7 @@ impl RunFolder {
         Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
     }
 
-    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
+    /// Returns true if the environment names it (`TRACKWAY_RUN_DIR`).
     pub fn is_named() -> bool {
         std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
     }
@@ -47,19 +47,20 @@ impl RunFolder {
         std::iter::once(Self::new()).chain(others).collect()
     }
 
-    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the
-    /// calling user's.
+    /// Returns the run folder of session `name`: the first of [`Self::all`] that has its socket, or
+    /// the calling user's.
     pub fn of(name: &str) -> Self {
         let has_it = |folder: &Self| fs::symlink_metadata(folder.socket(name)).is_ok();
         Self::all().into_iter().find(has_it).unwrap_or_default()
     }
 
-    /// Whether it is the calling user's own, as far as there is one.
+    /// Returns true if it is the calling user's own, as far as there is one.
     pub fn is_own(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// Whose it is, where the calling user may ask sessions there; none: it is not there.
+    /// Returns its owner, if the calling user may control sessions there; `None`: the folder does
+    /// not exist.
     ///
     /// # Errors
     ///
@@ -80,13 +81,13 @@ impl RunFolder {
     }
 }
 
-/// The user who called sudo(8), if he is not root.
+/// Returns the user who called sudo(8), unless that is root.
 fn sudo_user() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok().filter(|uid| *uid != 0)
 }
 
-/// The folder for a user's run time where no environment says it, as under sudo(8): his own
-/// commands look there.
+/// Returns a user's runtime folder if no environment names it, as under sudo(8): the user's own
+/// commands use it.
 fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
     let path = base.join(user.to_string());
     let is_his = |status: fs::Metadata| {
@@ -95,8 +96,8 @@ fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
     fs::symlink_metadata(&path).is_ok_and(is_his).then(|| path.into())
 }
 
-/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
-/// its run time is: those that systemd started are to be found from a shell.
+/// Returns the path of a user's run folder. If none is `named`, root's has a fixed place, whatever
+/// its runtime folder is: sessions that systemd started are to be found from a shell.
 fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
     // basedir-spec: a relative one is to be ignored.
     let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());

@@ -8,8 +8,8 @@
 //!     UUID.part    where the trace of a session in another user's window is: `origin_file`
 //! ```
 //!
-//! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
-//! What root does in another user's folder: `locate`.
+//! Only the user (and root) gets there; the kernel reports the user of each connection all the
+//! same. Root in another user's folder: `locate`.
 
 pub mod client;
 mod dead_sessions;
@@ -41,8 +41,8 @@ const SOCKET: &str = "sock";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
 
-/// How often a name is tried, and how long between: whoever looks whether its recorder lives, or
-/// removes what a dead one left, has the lock for a moment.
+/// Number of attempts to take a name, and the pause between them: a process that checks whether its
+/// recorder lives, or removes a dead one's files, has the lock for a moment.
 const CLAIM_TRIES: usize = 20;
 const CLAIM_PAUSE: Duration = Duration::from_millis(1);
 
@@ -59,7 +59,7 @@ impl RunFolder {
         Self { path }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -68,7 +68,7 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or somebody else could get there.
+    /// If it cannot be made, or other users could get there.
     pub fn make(&self) -> Result<(), RecordError> {
         match DirBuilder::new().mode(0o700).create(&self.path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -79,7 +79,7 @@ impl RunFolder {
         self.check().map(|_| ())
     }
 
-    /// Whether it is there.
+    /// Returns true if it exists.
     ///
     /// # Errors
     ///
@@ -128,12 +128,12 @@ impl RunFolder {
         self.file(name, SOCKET)
     }
 
-    /// What the recorder of session `name` had to say.
+    /// Returns the path of the log of session `name`.
     pub fn log(&self, name: &str) -> PathBuf {
         self.file(name, LOG)
     }
 
-    /// Whether the recorder of session `name` lives.
+    /// Returns true if the recorder of session `name` lives.
     pub fn is_alive(&self, name: &str) -> bool {
         open_regular(&self.file(name, LOCK), fs::OpenOptions::new().read(true))
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -145,9 +145,9 @@ impl RunFolder {
         if !self.is_own() {
             return;
         }
-        // As long as we have the name, nobody else takes it.
+        // No other process takes the name while we have it.
         let Ok(Some(lock)) = self.hold(name) else { return };
-        // Whoever has lost his lock file has the name all the same.
+        // A recorder whose lock file was removed still has the name.
         match self.is_answered(name) {
             true => self.leave_to_the_living(name),
             false => self.remove(name),
@@ -155,9 +155,8 @@ impl RunFolder {
         drop(lock);
     }
 
-    /// Whether somebody is at the socket of session `name`: where its lock file was removed, as
-    /// with the temporary files of a machine that are old, nothing else tells that its recorder
-    /// lives.
+    /// Returns true if a recorder accepts at the socket of session `name`: if its lock file was
+    /// removed, as old temporary files are, nothing else shows that the recorder lives.
     fn is_answered(&self, name: &str) -> bool {
         UnixStream::connect(self.socket(name)).is_ok()
     }
@@ -200,14 +199,14 @@ impl RunFolder {
         Err(RecordError::SessionExists(name.to_owned()))
     }
 
-    /// Locks a name; `None`: somebody else has it.
+    /// Locks a name; `None`: another process has it.
     fn hold(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.file(name, LOCK);
         let mut options = fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let lock = open_regular(&path, options)?;
         match lock.try_lock() {
-            // Whoever had it before may have removed it at its end.
+            // The previous owner may have removed it at its end.
             Ok(()) => Ok(is_at(&lock, &path).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
@@ -221,7 +220,7 @@ fn write_anew(file: &File, text: &[u8]) -> io::Result<()> {
     file.set_len(0).and_then(|()| file.write_all_at(text, 0))
 }
 
-/// Whether this file is the one at `path`.
+/// Returns true if this file is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |status: fs::Metadata| (status.dev(), status.ino());
     let ours = file.metadata().map(identity);
@@ -241,14 +240,14 @@ pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
-    /// What was written down.
+    /// The identity that was written down.
     identity: Option<Identity>,
     /// The lock file still says which trace a dead recorder recorded.
     is_of_the_dead: Cell<bool>,
 }
 
 impl Claimed {
-    /// Writes down which trace is recorded, for whoever finds this name if we are killed.
+    /// Writes down the identity of the trace, for recovery if we are killed.
     pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
         let path = self.folder.file(&self.name, LOCK);
         self.is_of_the_dead.set(false);
@@ -263,8 +262,8 @@ impl Claimed {
         is_there.then(|| self.folder.identity_of(&self.name)).flatten().map(|dead| dead.folder)
     }
 
-    /// Keeps the lock file there and new: it is made again if it was removed, and whoever removes
-    /// files by their age leaves it. What cannot be done is tried again the next time.
+    /// Keeps the lock file present and new: it is made again if it was removed, and tools that
+    /// remove old files leave it. A failure is retried the next time.
     pub(crate) fn refresh(&mut self) {
         if !self.take_back() {
             return;
@@ -273,9 +272,9 @@ impl Claimed {
         let _ = self.lock.set_times(FileTimes::new().set_accessed(now).set_modified(now));
     }
 
-    /// Makes the lock file again if it was removed. Whether it is ours then: somebody may have it,
-    /// for a moment, who looks whether the name is free; or for good, where all of our files were
-    /// removed.
+    /// Makes the lock file again if it was removed. Returns true if it is ours then: another
+    /// process may have it, for a moment, to check whether the name is free; or for good, if all of
+    /// our files were removed.
     fn take_back(&mut self) -> bool {
         if is_at(&self.lock, &self.folder.file(&self.name, LOCK)) {
             return true;
@@ -358,8 +357,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
-    /// Somebody has the name, and the lock file is another one, or none: as where the temporary
-    /// files of a machine are removed by their age.
+    /// Another process has the name, and the lock file is another one, or none: as if the machine's
+    /// old temporary files were removed.
     #[test]
     fn what_is_left_of_the_living_is_not_cleaned() {
         let temporary = TemporaryFolder::new();
@@ -402,7 +401,7 @@ mod tests {
         let status = fs::metadata(&path).expect("it is there");
         let times = [status.accessed(), status.modified()].map(|time| time.expect("a time"));
         assert!(times.iter().all(|time| *time > long_ago + Duration::from_secs(3600)));
-        // Whoever has it at that moment is not disturbed.
+        // A process that has it at that moment is not disturbed.
         fs::remove_file(&path).expect("ours");
         let other = folder.hold("web").expect("a file").expect("it is free");
         web.refresh();
@@ -419,7 +418,7 @@ mod tests {
         assert!(folder.is_alive("web") && folder.log("web").exists());
     }
 
-    /// Who had opened the lock file of the one before has locked nothing.
+    /// A process that had opened the previous lock file has locked nothing.
     #[test]
     fn a_lock_on_the_file_of_the_one_before_is_none() {
         let temporary = TemporaryFolder::new();

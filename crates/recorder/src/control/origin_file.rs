@@ -1,8 +1,8 @@
-//! Which trace a session in another user's window is of, kept where that user does not get to.
+//! The traces of sessions in other users' windows, written down where those users have no access.
 //!
-//! What stands in a window is its user's to write. So a recorder of several users' windows puts no
-//! path there, and whoever recovers after it believes none from there: it is in a file of the
-//! recorder's user, in the folder of control sockets, for each window that is recorded.
+//! The contents of a window can be written by its user. So a recorder of several users' windows
+//! writes no path there, and recovery believes none from there: the path is in a file of the
+//! recorder's user, in the run folder, one for each window that is recorded.
 //!
 //! ```text
 //! UUID.part    locked (flock(2)) while the recorder lives; gone once the window's part is complete
@@ -26,18 +26,18 @@ const PART: &str = "part";
 /// Largest file that is read back, in bytes: two numbers and a path.
 const BYTES_MAX: u64 = 16 << 10;
 
-/// Where one window's part of a session is.
+/// The place of a session's trace for one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// Identity of the trace, and of the session in the window.
     pub(crate) uuid: [u8; 16],
-    /// Whose window, and where in the trace.
+    /// The user of the window, and its folder in the trace.
     pub(crate) folder: WindowFolder,
     /// The folder of the session's trace, absolute.
     pub(crate) root: PathBuf,
 }
 
-/// An origin that is ours: whoever recovers leaves it alone as long as this lives.
+/// An origin file that this process has locked: recovery leaves it alone as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) origin: Origin,
@@ -63,7 +63,7 @@ impl Kept {
             .mode(0o600)
             .open(&path)
             .map_err(fail())?;
-        // Whoever comes in between finds no text, and leaves it alone.
+        // A recovery that comes in between finds no text, and leaves it alone.
         let kept = match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::Error(error)) => Err(error),
@@ -79,7 +79,7 @@ impl Kept {
 
     /// Forgets it: nothing of it is in the window any more.
     pub(crate) fn forget(self) {
-        // What stays is found to be of nothing by whoever recovers next.
+        // A file that stays is found to be of no session by the next recovery.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -5,11 +5,11 @@
 
 use trackway_session::protocol::{LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request};
 
-/// What a client has sent that has not been looked at.
+/// Bytes of a client that have not been parsed.
 #[derive(Debug, Default)]
 pub struct Requests {
     bytes: Vec<u8>,
-    /// Where the line begins that is next.
+    /// Start of the next line.
     begin: usize,
     /// Up to where there is no line's end behind `begin`.
     searched: usize,
@@ -30,9 +30,9 @@ impl Requests {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What the next line asks for that has come whole, or why that is no request; none: no line
-    /// has. Of a line longer than [`LINE_BYTES_MAX`] bytes, without its end, this is said once, and
-    /// [`Self::is_over`] afterwards.
+    /// Returns the request in the next complete line, or why that is none; `None`: no line is
+    /// complete. For a line longer than [`LINE_BYTES_MAX`] bytes, even without its end, returns the
+    /// refusal once; [`Self::is_over`] is true afterwards.
     pub fn next_request(&mut self) -> Option<Result<Request, Refusal>> {
         self.search();
         let line = &self.bytes[self.begin..self.searched];
@@ -50,13 +50,13 @@ impl Requests {
         Some(request)
     }
 
-    /// Whether [`Self::next_request`] has something to say.
+    /// Returns true if [`Self::next_request`] has a result.
     pub fn has_request(&mut self) -> bool {
         self.search();
         self.searched < self.bytes.len() || self.searched - self.begin > LINE_BYTES_MAX
     }
 
-    /// Whether nothing more will be said, whatever comes.
+    /// Returns true if there are no more requests, whatever arrives.
     pub fn is_over(&self) -> bool {
         self.is_over
     }

@@ -25,15 +25,15 @@ pub(super) const CLIENTS_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
 const TURN_BYTES: usize = 64 << 10;
-/// How long nobody is let in after the system could not do it, as where no descriptor is left: who
-/// waits stays there, and would wake the recorder at once, again and again.
+/// Pause of accepting after the system failed to accept, as without free descriptors: waiting
+/// clients stay in the queue, and would wake the recorder at once, again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// How often it is seen whether the files of a name are there, and how old they become. Whoever
-/// removes old files waits for days.
+/// Period between two checks of a name's files, which is also their greatest age. Tools that remove
+/// old files wait for days.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 /// Most requests of a client that are refused at the end.
 const REST_MAX: usize = 1000;
-/// How long clients have at the end to read what waits for them, all together.
+/// Time that all clients together have at the end to read their answers.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A session's control socket.
@@ -44,7 +44,7 @@ pub(crate) struct Server {
     pub(super) listener: UnixListener,
     /// A descriptor that is kept for when no other is left: who waits then is told so.
     pub(super) reserve: Option<File>,
-    /// Until when nobody is let in.
+    /// End of the pause of accepting.
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
@@ -56,7 +56,7 @@ pub(crate) struct Server {
 pub(super) struct Connection {
     client: Client,
     stream: UnixStream,
-    /// What has come from it.
+    /// Its requests.
     requests: Requests,
     /// Bytes that the client has not read.
     pub(super) waiting: Vec<u8>,
@@ -83,7 +83,7 @@ impl Server {
         Ok(Self { name, listener, reserve, pause: None, clients, next, refresh })
     }
 
-    /// Keeps the files of its name there, which somebody may remove: who finds none finds no
+    /// Keeps the files of its name present, which tools may remove: without them a client finds no
     /// session.
     fn refresh(&mut self) {
         if Instant::now() < self.refresh {
@@ -104,7 +104,7 @@ impl Server {
         self.name.keep(identity)
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> Vec<Awaited> {
         let of = |connection: &Connection| {
             let fd = connection.stream.as_raw_fd();
@@ -120,10 +120,10 @@ impl Server {
         lets_in.into_iter().chain(self.clients.iter().map(of)).collect()
     }
 
-    /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
-    /// of each client in a turn: however many it sends, between them the recorder looks at its
-    /// buffers, and at the other clients. What somebody asked who is not there any more is dropped:
-    /// who waited in vain for its answer, and went, does not expect that it is done later.
+    /// Accepts clients, writes answers, and reads whole requests, each with its client. At most one
+    /// of each client in a turn: between a client's requests the recorder serves its buffers and
+    /// the other clients. Requests of clients that have disconnected are dropped: a client that
+    /// gave up waiting does not expect that its request is served later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
         self.refresh();
         self.let_in();
@@ -146,7 +146,7 @@ impl Server {
         asked
     }
 
-    /// Whether the next turn has requests without waiting for more to come.
+    /// Returns true if the next turn has requests without waiting for more to come.
     pub(crate) fn has_requests(&mut self) -> bool {
         self.clients.iter_mut().any(Connection::has_request)
     }
@@ -166,7 +166,7 @@ impl Server {
         for _ in 0..CLIENTS_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                // Nobody waits.
+                // No client waits.
                 Err(error) if is_for_later(&error) => return,
                 Err(error) if is_without_descriptor(&error) && self.turn_away() => continue,
                 Err(_) => {
@@ -186,8 +186,8 @@ impl Server {
         }
     }
 
-    /// Tells who waits that no descriptor is left, by means of the one that is kept for that;
-    /// whether somebody was told.
+    /// Refuses a waiting client because no descriptor is left, by means of the reserved one;
+    /// returns true if a client was accepted for that.
     fn turn_away(&mut self) -> bool {
         if self.reserve.take().is_none() {
             return false;
@@ -206,7 +206,8 @@ impl Server {
         is_told
     }
 
-    /// Whether one more can be let in, once those are let go who have gone.
+    /// Returns true if one more client can be accepted, after those that have disconnected are
+    /// removed.
     fn has_room(&mut self) -> bool {
         if self.clients.len() == CLIENTS_MAX {
             self.clients.retain(|connection| !connection.has_hung_up());
@@ -228,13 +229,13 @@ impl Server {
         }
     }
 
-    /// Whether somebody wants events at once.
+    /// Returns true if a client follows, which needs events at once.
     pub(crate) fn is_followed(&self) -> bool {
         self.clients.iter().any(|connection| connection.is_following)
     }
 
-    /// Refuses what was asked and has not been looked at, at the end: the rest of what somebody has
-    /// sent at once, and what comes from those who wait to be let in.
+    /// Refuses the requests that were not served, at the end: the rest of each client's, and those
+    /// of clients that wait to be accepted.
     pub(crate) fn refuse_the_rest(&mut self, why: &Refusal) {
         self.let_in();
         for connection in &mut self.clients {
@@ -268,7 +269,7 @@ fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Makes a socket that nobody is at yet.
+/// Makes a socket without clients yet.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     // The folder keeps others away meanwhile.
@@ -278,7 +279,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Connection {
-    /// With somebody who may ask.
+    /// Makes the connection of a client that is allowed to send requests.
     fn of(client: Client, stream: UnixStream) -> Option<Self> {
         let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
         let may_ask = user.is_ok_and(|user| user == 0 || user == crate::common::user::user());
@@ -307,7 +308,7 @@ impl Connection {
         if self.is_gone { None } else { self.requests.next_request() }
     }
 
-    /// Whether nobody is at the other end any more, not even to read.
+    /// Returns true if the peer has closed the connection in both directions.
     fn has_hung_up(&self) -> bool {
         wait::is_without_reader(self.stream.as_raw_fd()).unwrap_or(true)
     }
@@ -378,8 +379,9 @@ fn line_of(answer: &Answer) -> Vec<u8> {
     line
 }
 
-/// An answer with what JSON cannot say, which is a path that is not UTF-8 (of `trackway record`),
-/// as it is shown; where whoever asked would open that path, refused: he waits for a line.
+/// Returns an answer that JSON cannot represent, because a path is not UTF-8 (of `trackway
+/// record`), with the path as it is shown. If the client would open that path, returns a refusal:
+/// it waits for a line.
 fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
     let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
     match answer {
@@ -406,7 +408,7 @@ fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
     }
 }
 
-/// Whether neither this process nor the system has a descriptor left.
+/// Returns true if this process or the system has no descriptor left.
 fn is_without_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

@@ -40,7 +40,7 @@ const FILES_MAX: usize = 4096;
 const FILES_OF_PROCESS_MAX: usize = 256;
 /// Levels of an event whose description is not known.
 const ANY_LEVEL: &[u8] = &[];
-/// How the names of the library's files begin.
+/// Prefix of the names of the library's files.
 const LIBRARY_PREFIX: &str = "libtrackway.so";
 
 /// A process with events that a recording selects.
@@ -59,7 +59,7 @@ struct Candidate {
     is_selected: bool,
 }
 
-/// Which running processes a diagnosis examines.
+/// The running processes that a diagnosis examines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All that /proc shows.
@@ -68,18 +68,18 @@ pub(crate) enum Scope {
     Only(BTreeSet<u32>),
 }
 
-/// What is known at this moment.
+/// The facts that are known at this moment.
 #[derive(Debug, Default)]
 struct Facts {
     candidates: Vec<Candidate>,
     /// Full names of the events of the window and of the processes' files.
     names: BTreeSet<String>,
     other_versions: BTreeMap<u32, Vec<ProcessName>>,
-    /// Whether a process may be a candidate: its events or the rules for it are not known.
+    /// True if a process may be a candidate: its events or the rules for it are not known.
     has_unknown: bool,
 }
 
-/// What processes are compared with.
+/// The state with which processes are compared.
 struct Surroundings<'a> {
     selection: &'a Selection,
     /// Ids of the processes in the window's table; `None`: there is no window.
@@ -116,7 +116,7 @@ fn diagnose_by(
     seen.ok().flatten().unwrap_or_else(|| diagnose_in(selection, None, &Scope::All))
 }
 
-/// Whether a session of this name records into the window.
+/// Returns true if a session of this name records into the window.
 fn has_session(window: &Window, name: &str) -> bool {
     (0..SESSIONS_MAX).map(|index| window.session(index)).any(|session| {
         // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the name was there.
@@ -287,14 +287,14 @@ fn is_library(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
 }
 
-/// What a process runs, as it was called when it was started (proc_pid_exe(5)).
+/// Returns the path of a process's program, as it was when it was started (proc_pid_exe(5)).
 fn executable(folder: &Path) -> Option<PathBuf> {
     let path = fs::read_link(folder.join("exe")).ok()?;
     let bytes = path.as_os_str().as_bytes();
     Some(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)).into())
 }
 
-/// Which reason is that of which of the user's own candidates.
+/// A reason, and the user's own candidates to which it applies.
 type Kind = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
 
 impl Candidate {

@@ -49,7 +49,7 @@ pub enum Reason {
     },
     /// Processes use the window of another version of the library.
     OtherVersion {
-        /// That window's version.
+        /// Version of the other window.
         version: u32,
         /// The processes.
         processes: Vec<ProcessName>,
@@ -60,7 +60,8 @@ pub enum Reason {
         pattern: String,
         /// A pattern like it that selects a known event.
         near: Option<String>,
-        /// What selects kernel events of that name (`--kernel`), where there is none like it.
+        /// The pattern that selects kernel events of that name (`--kernel`), if no user event is
+        /// similar.
         kernel: Option<String>,
     },
 }
@@ -191,8 +192,8 @@ impl Reason {
         }
     }
 
-    /// Of a rule that is like no known event: with what selects kernel events of that name.
-    /// Reads the kernel's catalogue.
+    /// Completes a rule that is similar to no known event with the pattern that selects kernel
+    /// events of that name. Reads the kernel's catalogue.
     pub(super) fn with_kernel_pattern(mut self) -> Self {
         if let Self::UnmatchedRule { pattern, near: None, kernel } = &mut self {
             *kernel = kernel_pattern(pattern).map(str::to_owned);
@@ -200,7 +201,7 @@ impl Reason {
         self
     }
 
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn hint(&self) -> Option<Cow<'static, str>> {
         if let Self::UnmatchedRule { kernel: Some(kernel), .. } = self {
             return Some(Cow::Owned(format!(
@@ -253,7 +254,7 @@ impl Reason {
         }
     }
 
-    /// Whether the processes of the reason can never be recorded as they run now.
+    /// Returns true if the processes of the reason can never be recorded as they run now.
     pub const fn excludes_processes(&self) -> bool {
         matches!(self, Self::WithoutLibrary(_) | Self::Static(_))
     }

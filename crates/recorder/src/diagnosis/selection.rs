@@ -1,4 +1,4 @@
-//! Which events of which processes a recording selects, channel by channel.
+//! The selection of a recording: events of processes, channel by channel.
 //!
 //! Channels are never mixed: an event that one channel excludes may be another channel's.
 
@@ -9,11 +9,11 @@ use trackway_session::{ChannelSpec, FilterSpec, RuleSpec};
 
 use crate::window::processes;
 
-/// What a recording selects.
+/// The events and processes that a recording selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection(Vec<ChannelSelection>);
 
-/// What one channel of it selects.
+/// The events and processes that one channel of it selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ChannelSelection {
     /// Patterns of the rules that include events.
@@ -26,7 +26,7 @@ struct ChannelSelection {
     processes: String,
 }
 
-/// What becomes of an event that a process executes.
+/// The treatment of an event that a process executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     /// No channel selects it.
@@ -37,7 +37,7 @@ pub(super) enum Fate {
     Recorded,
 }
 
-/// Whether a recording selects a process.
+/// The treatment of a process by a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessFate {
     /// A channel does.
@@ -48,17 +48,17 @@ pub(super) enum ProcessFate {
     Unknown,
 }
 
-/// What process rules are about.
+/// The properties of a process that process rules use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     /// Its process-id namespace and its id in there; `None`: not known.
     pub(super) id: Option<(u64, u32)>,
-    /// What it runs; `None`: not known.
+    /// Path of its program; `None`: not known.
     pub(super) executable: Option<&'a Path>,
 }
 
 impl Selection {
-    /// What these channels select.
+    /// Returns the selection of these channels.
     pub fn of<'spec>(channels: impl Iterator<Item = &'spec ChannelSpec>) -> Self {
         Self(channels.map(ChannelSelection::of).collect())
     }
@@ -73,7 +73,7 @@ impl Selection {
         self.0.iter().flat_map(|channel| channel.patterns.iter().cloned())
     }
 
-    /// Whether a channel selects a process.
+    /// Returns the best treatment of a process by a channel.
     pub(super) fn process_fate(&self, subject: &Subject<'_>) -> ProcessFate {
         let fates = || self.0.iter().map(|channel| channel.process_fate(subject));
         match fates().find(|fate| *fate == ProcessFate::Selected) {
@@ -83,7 +83,7 @@ impl Selection {
         }
     }
 
-    /// What becomes of an event of this process: the best that a channel does with it.
+    /// Returns the treatment of an event of this process: the best that a channel has for it.
     pub(super) fn fate(&self, subject: &Subject<'_>, event: &str, levels: &[u8]) -> Fate {
         let takes =
             |channel: &&ChannelSelection| channel.process_fate(subject) == ProcessFate::Selected;
@@ -141,7 +141,8 @@ impl ChannelSelection {
     }
 }
 
-/// Whether event rules select an event of one of these levels; of any level, if none is known.
+/// Returns true if event rules select an event of one of these levels; of any level, if none is
+/// known.
 pub(super) fn selects(rules: &str, event: &str, levels: &[u8]) -> bool {
     let (provider, name) = event.split_once(':').unwrap_or((event, ""));
     let (provider, name) = (provider.as_bytes(), name.as_bytes());

@@ -28,7 +28,7 @@ const ADDRESS_MAX: u64 = 1 << 56;
 /// `TRACKWAY_ABI_VERSION`.
 const VERSION: u16 = 1;
 
-/// `struct trackway_abi_event`: where its members are, in bytes.
+/// Offsets of the members of `struct trackway_abi_event`, in bytes.
 mod event {
     pub(super) const VERSION: u64 = 24;
     pub(super) const LEVEL: u64 = 28;
@@ -71,7 +71,7 @@ pub(crate) fn events<'data, R: ReadRef<'data>>(
 
 /// A file as it would lie in memory, at the addresses that it names.
 struct Image<'data> {
-    /// Where each piece begins, and what is in it.
+    /// Pieces of the file: start and contents.
     pieces: Vec<(u64, &'data [u8])>,
     /// Pointers that the dynamic loader fills in, by where they are.
     relocated: HashMap<u64, u64>,
@@ -165,8 +165,8 @@ impl<'data> Image<'data> {
     }
 }
 
-/// What the dynamic loader would fill in, were the file at the addresses that it names. (What is
-/// packed, as DT_RELR has it, stands in the data already.)
+/// Returns the values that the dynamic loader would fill in, were the file at its own addresses.
+/// (Packed values, as with DT_RELR, are in the data already.)
 fn relocated<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -> HashMap<u64, u64> {
     let symbols = file.dynamic_symbol_table();
     let relocations = file.dynamic_relocations().into_iter().flatten();

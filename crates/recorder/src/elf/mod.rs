@@ -1,5 +1,5 @@
-//! What an ELF file says of itself: whether it is static, which libraries it needs, which
-//! instrumentation points it carries.
+//! Properties of an ELF file: whether it is static, which libraries it needs, which instrumentation
+//! points it carries.
 //!
 //! Only what is asked for is read of a file: programs of 100 MB are looked into while their first
 //! events fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and a
@@ -26,7 +26,7 @@ const NOTES_BYTES_MAX: u64 = 4 << 20;
 /// Most libraries of a program that are looked into.
 const LIBRARIES_MAX: usize = 256;
 
-/// Where Debian keeps libraries for this machine, in a folder for libraries.
+/// Debian's subfolder for libraries of this machine.
 pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
     "aarch64-linux-gnu"
 } else if cfg!(target_arch = "riscv64") {
@@ -35,19 +35,19 @@ pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
     "x86_64-linux-gnu"
 };
 
-/// Whether programs for this machine carry the names of their instrumentation points (the header
+/// True if programs for this machine carry the names of their instrumentation points (the header
 /// writes SDT notes where it can).
 pub(crate) const HAS_POINTS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// What the header calls at the start of a program, weakly.
+/// The function that the header calls at the start of a program, weakly.
 const REGISTER: &str = "trackway_abi_register";
 
-/// What a file says of itself.
+/// The properties of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Module {
     /// It is an executable that no dynamic loader runs: nothing can be preloaded into it.
     pub is_static: bool,
-    /// `provider:name` of its instrumentation points (SDT notes).
+    /// Names of its instrumentation points (SDT notes): `provider:name`.
     pub points: BTreeSet<String>,
     /// Events that it describes; `None` if one of them cannot be read.
     pub events: Option<Vec<EventDescription>>,
@@ -58,7 +58,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Whether it has events of Trackway: SDT notes may be of other tracers alone.
+    /// Returns true if it has events of Trackway: SDT notes may belong to other tracers alone.
     pub(crate) fn has_events(&self) -> bool {
         self.events.as_ref().is_none_or(|events| !events.is_empty())
     }
@@ -146,11 +146,11 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
     }
 }
 
-/// What `files` and the libraries that they need have, as far as those lie where libraries
-/// usually lie or beside the file.
+/// The events and points of `files` and the libraries that they need, as far as those lie in the
+/// usual folders or beside the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// `provider:name` of instrumentation points.
+    /// Names of instrumentation points: `provider:name`.
     pub points: BTreeSet<String>,
     /// Events that they describe.
     pub events: Vec<EventDescription>,

@@ -1,11 +1,11 @@
 //! The filters of a channel: compiled, and published in the window for those who write.
 //!
 //! A *block* (`trackway_jit::block`) has all filters of a channel. It lies in one of two halves of
-//! memory that the slot keeps as it keeps its control lines, for as long as the window lives: so
-//! whoever reads a block, however late, reads memory of blocks. The session's word names the block
-//! that is in force; another block goes into the other half, in the way of a sequence lock's
-//! writer: a half is written over only after the generation was raised past the block that stood
-//! there, and who has copied bytes looks at the generation once more.
+//! memory that the slot keeps as it keeps its control lines, for as long as the window lives: so a
+//! process that reads a block, however late, reads memory of blocks. The session's word names the
+//! block that is in force. Another block goes into the other half, as a sequence lock's writer
+//! does: a half is overwritten only after the generation was raised past its block, and a process
+//! that has copied bytes checks the generation again.
 //!
 //! While the slot is free, the word says where that memory is ([`Filters::leave`]).
 
@@ -27,9 +27,9 @@ use crate::window::handle::Home;
 use crate::window::sandboxes;
 use crate::window::slot::{self, Slot};
 
-/// What a filter may take for events that nobody has described yet, in bytes.
+/// Most bytes of a filter for events that no program has registered yet.
 pub(crate) const GENERIC_BYTES_MAX: usize = 16 << 10;
-/// What all filters of a channel together may take for such events, in bytes.
+/// Most bytes of all filters of a channel for such events.
 const ALL_GENERIC_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
 /// Both halves.
 const AREA_BYTES: u64 = 2 * BLOCK_BYTES_MAX as u64;
@@ -47,7 +47,7 @@ pub(crate) struct Filters {
     rules: String,
     /// Events that are to come, besides those in the window.
     expected: Vec<EventDescription>,
-    /// Where the two halves are, in bytes of the window; `None`: there was no filter yet.
+    /// Offset of the two halves in the window; `None`: there was no filter yet.
     area: Option<u64>,
     /// The half that the next block goes into, 0 or 1.
     next_half: u64,
@@ -57,18 +57,18 @@ pub(crate) struct Filters {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Compiled {
     spec: FilterSpec,
-    /// Whose state it goes on with: never 0, and no other filter's, ever.
+    /// Identity of the filter whose state it continues: never 0, and unique.
     id: u64,
-    /// Which events it is about, as `trackway_schema::Rules` reads it.
+    /// Rules for the events that it applies to, in the form of `trackway_schema::Rules`.
     rules: String,
     object: Vec<u8>,
-    /// What the object relies on besides kinds, as `trackway_jit::meaning` reads it.
+    /// Requirements of the object in addition to kinds, in the form of `trackway_jit::meaning`.
     meanings: Vec<u8>,
 }
 
 impl Filters {
-    /// Of a channel that begins in a slot: with `word` as the slot had it before, and control lines
-    /// in `control`.
+    /// Returns the filters of a channel that begins in a slot: with `word` as the slot had it
+    /// before, and control lines in `control`.
     pub(crate) fn of_slot(home: &Home, slot: &Slot, word: u64, control: &Range<u64>) -> Self {
         let area = filters_place(word).map(|(offset, _)| offset / AREA_BYTES * AREA_BYTES);
         // Control lines of another kind of session may have taken what lies behind the old ones.
@@ -173,7 +173,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Where the halves are; taken from the window with the slot's first filter.
+    /// Returns the offset of the halves, which are allocated with the slot's first filter.
     fn area_in(&mut self, home: &Home, slot: &Slot) -> Result<u64, RecordError> {
         if let Some(area) = self.area {
             return Ok(area);
@@ -184,8 +184,8 @@ impl Filters {
         Ok(*self.area.insert(area))
     }
 
-    /// Leaves word of where the memory for blocks is, for whoever is in the slot next. Nobody is
-    /// let in to it any more.
+    /// Publishes the place of the memory for blocks, for the next session in the slot. No writer
+    /// enters it any more.
     pub(crate) fn leave(&self, session: &Session) {
         if let Some(area) = self.area {
             session.filters.store(filters_word(area, 0), Ordering::Relaxed);
@@ -217,8 +217,8 @@ fn compiled(
     Ok(list)
 }
 
-/// What each of these may take for events that nobody has described yet, beside objects that came
-/// as they are, in bytes.
+/// Returns the most bytes of each of these filters for events that no program has registered yet,
+/// without filters that were given as objects.
 fn generic_bytes(specs: &[FilterSpec]) -> usize {
     let object_bytes = |spec: &FilterSpec| match &spec.source {
         FilterSource::Object(object) => object.bytes.len(),
@@ -249,7 +249,7 @@ fn object_of(
     Ok((object, compiled.meanings))
 }
 
-/// What the events have that a filter is about.
+/// Returns the layouts of the events that a filter applies to.
 pub(crate) fn layouts_of(spec: &FilterSpec, events: &[EventDescription]) -> Vec<Layout> {
     let rules = spec.rules();
     let is_meant = |event: &&EventDescription| selects(&rules, event);
@@ -320,14 +320,15 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
     // ORDERING: Release: who sees the word (Acquire) sees the bytes.
     session.filters.store(filters_word(place, block.len() as u32), Ordering::Release);
     sandboxes::note(window); // a filter may ask for a name
-    // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew without it.
+    // ORDERING: SeqCst: the flag before the generation, so that no process decides again without
+    // it.
     session.flags.fetch_or(flag::FILTERED, Ordering::SeqCst);
     slot::raise_generation(session);
 }
 
 /// Takes the last block out of force; the word says where the memory is.
 fn withdraw(session: &Session, area: Option<u64>) {
-    // ORDERING: SeqCst, as in `publish`. First the flag: nobody finds it without a block.
+    // ORDERING: SeqCst, as in `publish`. First the flag: no process finds it without a block.
     session.flags.fetch_and(!flag::FILTERED, Ordering::SeqCst);
     // ORDERING: Release, as in `publish`.
     session.filters.store(area.map_or(0, |area| filters_word(area, 0)), Ordering::Release);

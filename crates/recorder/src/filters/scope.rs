@@ -5,7 +5,7 @@ use trackway_filter::span::Span;
 use trackway_filter::token::{Token, tokens};
 use trackway_kernel::bpf_program::contexts::Context;
 
-/// Whether an expression names a context that the kernel's events have, and programs' have not.
+/// Returns true if an expression names a context that kernel events have, and user events lack.
 pub(crate) fn is_kernels(text: &str) -> bool {
     let of_programs = Layout::program_contexts();
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);

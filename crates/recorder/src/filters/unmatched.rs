@@ -29,7 +29,8 @@ impl Stray {
     }
 }
 
-/// Those of the filters that are about none of the kernel's events which these patterns select.
+/// Returns those of the filters that apply to none of the kernel events which these patterns
+/// select.
 ///
 /// # Errors
 ///
@@ -59,7 +60,7 @@ pub(crate) fn strays(
     Ok(named.iter().filter_map(stray).collect())
 }
 
-/// What a filter's pattern is for.
+/// The target of a filter's pattern.
 enum Meant {
     /// Events of the kernel that are recorded.
     Recorded,
@@ -126,8 +127,8 @@ pub(crate) fn refuse(
     Ok(hints)
 }
 
-/// What is to be said of a filter for programs if it is about none of these, which are all that
-/// are known; `are_own`: of the program that is to be traced.
+/// Returns the warning about a filter on user events that applies to none of these, which are all
+/// known events; `are_own`: they are those of the program to be traced.
 pub(crate) fn said(
     filter: &FilterSpec,
     known: &[EventDescription],
@@ -147,15 +148,15 @@ fn is_about_some(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     known.iter().any(|event| rules.may_select(event.provider.as_bytes(), event.name.as_bytes()))
 }
 
-/// What was perhaps meant, to follow; empty: nothing like it is there.
+/// Returns the suffix with a similar name; empty if there is none.
 fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
     let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
     let meant = filter.pattern.as_deref().and_then(|pattern| meant_pattern(pattern, &names));
     meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
 }
 
-/// What was perhaps meant by a filter's pattern, or by one of a list, that matches none of these
-/// names.
+/// Returns a similar pattern for a filter's pattern, or for one of a list, that matches none of
+/// these names.
 pub fn meant_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
     list.split(',').find_map(|pattern| meant_by_one(pattern.trim(), names))
 }
@@ -186,8 +187,8 @@ pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     names.iter().filter_map(candidate).min().map(|(_, near)| near)
 }
 
-/// What stands for a part of a pattern that is to match `there`, and how many changes that takes:
-/// itself, or `there` if that takes few.
+/// Returns the replacement for a part of a pattern that is to match `there`, and the number of
+/// changes: the part itself, or `there` if that takes few changes.
 fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
     if glob_matches(asked.as_bytes(), there.as_bytes()) {
         return Some((0, asked));

@@ -1,6 +1,6 @@
-//! The two ways to the kernel's events: by BPF ([`crate::kernel::bpf`]), or by tracefs
-//! ([`crate::kernel::tracefs`]) where the former is refused, or somebody wants the latter. The
-//! traces are the same, but for what tracefs does not give.
+//! The two kernel backends: BPF ([`crate::kernel::bpf`]), and tracefs ([`crate::kernel::tracefs`])
+//! for machines that refuse BPF, or on request. Their traces are the same, except for data that
+//! tracefs lacks.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ use crate::trace::folder::Place;
 
 pub use trackway_session::KernelVia;
 
-/// Which ways are open here.
+/// The kernel backends that can be used here.
 #[derive(Debug)]
 pub struct KernelWays {
-    /// Whether BPF is.
+    /// Success if BPF can be used.
     pub bpf: Result<(), Refusal>,
-    /// Whether tracefs is, and where that is.
+    /// The mount point of tracefs, if it can be used.
     pub tracefs: Result<PathBuf, InstanceError>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Draining {
     Tracefs(Box<tracefs::Draining>),
 }
 
-/// What was recorded.
+/// The results of a recording of kernel events.
 #[derive(Debug)]
 pub(crate) enum Summary {
     Bpf(Box<bpf::KernelSummary>),
@@ -95,7 +95,7 @@ impl Kernel {
         Ok(made)
     }
 
-    /// What its events are asked.
+    /// Returns the filters on its events.
     pub(crate) fn filters(&self) -> &TakenFilters {
         match self {
             Self::Bpf(kernel) => kernel.filters().taken(),
@@ -142,7 +142,7 @@ fn say_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notice
     }
 }
 
-/// What a flight recorder has at some moment.
+/// The contents of a flight recorder at some moment.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Bpf(Vec<RegionWork>),
@@ -170,8 +170,8 @@ impl Draining {
         }
     }
 
-    /// What the command's process does before it runs the command, if anything: from there on it,
-    /// and what it starts, is recorded.
+    /// Returns the function that the command's process calls before exec, if any: the process and
+    /// its children are recorded from then on.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         match self {
             Self::Bpf(draining) => draining.entrance(),
@@ -187,7 +187,7 @@ impl Draining {
         }
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         match self {
             Self::Bpf(draining) => draining.set_followed(is_followed),
@@ -203,7 +203,7 @@ impl Draining {
         }
     }
 
-    /// How it goes; nothing if nobody can say.
+    /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
         let is_of_command = spec.pids.is_empty() && self.entrance().is_some();
         let (status, is_by_tracefs) = match self {
@@ -263,8 +263,8 @@ impl Draining {
         }
     }
 
-    /// What a flight recorder has now, to be written by [`Self::write_snapshot`]; none if it is no
-    /// such.
+    /// Returns the contents of a flight recorder, to be written by [`Self::write_snapshot`]; `None`
+    /// if this is none.
     pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
         match self {
             Self::Bpf(draining) if !draining.is_overwriting() => Ok(None),
@@ -311,7 +311,7 @@ impl Summary {
         }
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub(crate) fn counts(&self) -> crate::summary::Summary {
         match self {
             Self::Bpf(summary) => summary.as_summary(),
@@ -319,7 +319,7 @@ impl Summary {
         }
     }
 
-    /// Whether the trace has all of the kernel's events that were not lost or overwritten.
+    /// Returns true if the trace has all kernel events that were not lost or overwritten.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
             Self::Bpf(summary) => summary.unwritten.is_none(),

@@ -1,4 +1,4 @@
-//! Which contexts programs' records have, and which the kernel's, of one list that names both.
+//! The contexts of user events and of kernel events, from one list that names both.
 //!
 //! A name that both know is for both; one that only the kernel knows leaves programs as they are.
 
@@ -7,15 +7,15 @@ use trackway_session::{ContextList, OptionError, parse_contexts};
 
 use crate::error::RecordError;
 
-/// What programs' records have unless they are asked for others.
+/// Default context of user events.
 const USUAL: &str = "vtid";
 
 /// A list of contexts, with whose they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BothContexts {
-    /// Of programs' records.
+    /// Contexts of user events.
     pub programs: ContextList,
-    /// Of the kernel's, besides `tid`.
+    /// Contexts of kernel events, in addition to `tid`.
     pub kernel: Vec<Context>,
 }
 
@@ -91,7 +91,7 @@ pub fn parse_both(list: Option<&str>, has_kernel: bool) -> Result<BothContexts, 
             programs.push(word);
         }
     }
-    // Whoever names the kernel's alone says nothing of programs'.
+    // A list of kernel contexts alone leaves user events with their default.
     if programs.is_empty() && !kernel.is_empty() {
         programs.push(USUAL);
     }

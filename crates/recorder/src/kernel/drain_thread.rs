@@ -20,26 +20,26 @@ use crate::trace::completion::{self, By};
 use crate::trace::layout::Trace;
 use crate::trace::progress_file::Live;
 
-/// How often buffers are looked at.
+/// Period between two turns of draining.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long until writing is tried again, once it has failed.
+/// Period between two attempts to write, once one has failed.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
-/// How many packets are given up at the end, one after the other, where a full disk has no room for
-/// those that say what was lost.
+/// Most packets that are dropped at the end, one after the other, if a full disk has no room for
+/// the packets that report losses.
 const GIVEN_UP_MAX: usize = 4;
 
-/// How it ended.
+/// The results at the end.
 #[derive(Debug)]
 pub(crate) struct Ended<C> {
     pub(crate) counts: C,
-    /// Whether all could be written.
+    /// Success if all packets could be written.
     pub(crate) written: io::Result<()>,
-    /// Whether the streams tell all losses.
+    /// Success if the streams report all losses.
     pub(crate) closed: io::Result<()>,
 }
 
-/// What is done with buffers by the thread.
+/// Buffers that the thread drains.
 pub(crate) trait Drains: Send + Sized + 'static {
     /// Moves what there is to the trace.
     ///
@@ -55,7 +55,7 @@ pub(crate) trait Drains: Send + Sized + 'static {
     /// If what is in the trace cannot be removed.
     fn clear(&mut self) -> io::Result<()>;
 
-    /// The trace, and how far it is written, while somebody follows.
+    /// Returns the trace, and the file of its written extent while a reader follows.
     fn live(&mut self) -> (&Trace, &mut Option<Live>);
 
     /// Says in the trace what was lost at its end.
@@ -85,12 +85,12 @@ pub(crate) trait Drains: Send + Sized + 'static {
         closed
     }
 
-    /// What has changed of whom is recorded, to be said.
+    /// Returns changes of the recorded processes that are to be reported.
     fn news(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     fn set_followed(&mut self, is_followed: bool) {
         let (trace, live) = self.live();
         if is_followed == live.is_some() {
@@ -101,10 +101,10 @@ pub(crate) trait Drains: Send + Sized + 'static {
     }
 }
 
-/// What the thread is to do between two turns.
+/// Work for the thread between two turns.
 type Order<D> = Box<dyn FnOnce(&mut D) + Send>;
 
-/// What the recorder has of the thread, which ends with this.
+/// The recorder's handle of the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DrainThread<D> {
     orders: Sender<Order<D>>,
@@ -165,7 +165,7 @@ impl<D: Drains> DrainThread<D> {
     /// See [`Drains::set_followed`].
     pub(crate) fn set_followed(&self, is_followed: bool) {
         let order: Order<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
-        // Whoever has ended has written all.
+        // A thread that has ended has written all events.
         let _ = self.orders.send(order);
     }
 
@@ -187,7 +187,7 @@ impl<D: Drains> DrainThread<D> {
     }
 }
 
-/// Until nobody is left who could want anything.
+/// Drains until the handle of the thread is dropped.
 fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<String>) {
     let mut is_failing = false;
     let mut due = Instant::now();
@@ -216,7 +216,7 @@ fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<
     }
 }
 
-/// That events could not be written.
+/// Returns the error for events that could not be written.
 pub(crate) fn unwritten(error: io::Error) -> RecordError {
     io_failure("cannot write kernel events", error)
 }

@@ -11,7 +11,7 @@ pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
-/// As [`failed`], for an error of the system.
+/// Returns the error of [`failed`] for an error of the system.
 pub(crate) fn io_failure(what: &str, error: std::io::Error) -> RecordError {
     failed(what, IoError::from(error))
 }
@@ -42,7 +42,7 @@ impl From<CgroupError> for RecordError {
     }
 }
 
-/// What to do about an error of bpf(2) or perf_event_open(2).
+/// Returns the error of bpf(2) or perf_event_open(2), with a hint.
 pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
     let error = error.into();
     let hint = match error.raw_os_error() {

@@ -3,9 +3,9 @@
 use crate::error::RecordError;
 use crate::kernel::error::failed;
 
-/// Takes each of a process's threads in, by `take_in`, which says whether that was news. Whoever is
-/// made by one that was no member at that moment may be listed, and be taken out again: so until
-/// all that are there were members before.
+/// Adds each of a process's threads by `take_in`, which returns true if the thread was no member
+/// yet. A thread created by a thread that was no member at that moment may be missed by the
+/// listing: so this repeats until all listed threads are members.
 pub(crate) fn each_thread(
     pid: u32,
     mut take_in: impl FnMut(u32) -> bool,
@@ -27,7 +27,7 @@ pub(crate) fn each_thread(
     Ok(())
 }
 
-/// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
+/// Returns true if this process is in the first pid namespace, whose numbers BPF programs read.
 pub(crate) fn is_first_namespace() -> bool {
     /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffc;

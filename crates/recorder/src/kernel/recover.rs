@@ -1,4 +1,4 @@
-//! What a recorder that was killed left of the kernel's events.
+//! Recovery of kernel events after their recorder was killed.
 //!
 //! Their buffers were its own, and the kernel forgot them with it: nothing can be completed, but
 //! what is in the trace is made whole, and it is said that the rest is lost. Of a stream, the index
@@ -19,9 +19,9 @@ use crate::trace::folder::Place;
 use crate::trace::layout::{FACTS, KERNEL};
 use crate::trace::prepare;
 
-/// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
-/// if its recorder was killed. A trace that somebody records into is left alone. Whether it said
-/// something.
+/// Completes the kernel's part of the trace in `root` as far as possible, and reports the losses,
+/// if its recorder was killed. A trace that is being recorded is left alone. Returns true if a
+/// notice was reported.
 pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
     if !is_left(root) {
         return false;
@@ -60,8 +60,8 @@ pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
     true
 }
 
-/// Whether the trace in `root` has a part of the kernel's that is not complete: if nobody records
-/// into it, its recorder was killed.
+/// Returns true if the trace in `root` has an incomplete kernel part: if it is not being recorded,
+/// its recorder was killed.
 pub(crate) fn is_left(root: &Path) -> bool {
     let kernel = root.join(KERNEL);
     let facts = kernel.join(FACTS);
@@ -80,7 +80,7 @@ fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
     Some(crate::common::date::utc(since_1970 / 1_000_000_000))
 }
 
-/// Whether it is a folder of this user's own, that others cannot write to.
+/// Returns true if it is a folder of this user's own, which others cannot write to.
 fn is_ours(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|status| {
         status.is_dir() && status.uid() == crate::common::user::user() && status.mode() & 0o022 == 0

@@ -23,7 +23,7 @@ pub(crate) fn selected_of_tracefs(
     Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
 }
 
-/// What these patterns select: each that excludes something has to be for some event.
+/// Returns the selection of these patterns. A pattern that excludes events has to match some.
 fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {

@@ -1,4 +1,4 @@
-//! What the kernel's catalogue knows of numbers, as traces say it.
+//! Names of numbers in the kernel's catalogue, as traces declare them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +10,7 @@ use trackway_kernel::catalogue::calls::{
 use trackway_kernel::catalogue::model::{self, ResultKind, Symbol, Symbols};
 use trackway_kernel::catalogue::names;
 
-/// What each field of an event stands for, as far as plain text does not show it.
+/// Returns the meaning of each field of an event, if plain text does not show it.
 pub(crate) fn of(staged: &EventPlan) -> Vec<Option<Meaning>> {
     of_fields(&staged.meanings)
 }

@@ -11,7 +11,7 @@ use crate::window::handle::Home;
 use crate::window::slot::{self, Slot};
 use crate::window::{cpus, shared_text};
 
-/// What becomes of records whose trace cannot be completed where it was recorded.
+/// The treatment of records whose trace cannot be completed where it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranded {
     /// They stay in memory: the folder may come back, as with a disk.
@@ -22,7 +22,7 @@ pub enum Stranded {
     Discard,
 }
 
-/// A channel whose recorder is dead, and in which nobody writes any more.
+/// A channel whose recorder is dead, and which no process writes to any more.
 pub(crate) struct Left {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,

@@ -1,5 +1,5 @@
-//! What changes in a session while it records: stopped and started, cleared, channels made, given
-//! other buffers, ended (docs/design/0007-sessions.md).
+//! Changes of a session while it records: stops and starts, clears, new channels, other buffers,
+//! ends (docs/design/0007-sessions.md).
 
 use std::fs;
 use std::io;
@@ -162,11 +162,11 @@ impl Recording {
         self.check_window()?;
         self.pause();
         self.ended.forget_counts();
-        // Whoever completes the trace if we are killed is to know what became of it.
+        // Recovery reads the mark if we are killed.
         let mark = self.trace.facts().map(|facts| facts.join(CLEARING));
         let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
-        // First, so that nobody goes on in a file that is gone; and whatever becomes of the files:
-        // who has something to write makes his anew.
+        // First, so that no process goes on in a removed file, whatever becomes of the files: a
+        // recording that has records to write makes its file again.
         let window = *self.home.window();
         self.channels.iter_mut().for_each(|channel| channel.forget(&window));
         let cleared = remove_streams(&self.trace.channel)

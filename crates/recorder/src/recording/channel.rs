@@ -33,12 +33,12 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::slot::{self, Slot};
 use crate::window::{clock_epoch, cpus, lease, shared_text};
 
-/// How long the end waits for claims of live writers.
+/// Longest wait at the end for claims of live writers.
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
 /// Least sub-buffers that a region gets whose first record found no memory: more will come.
 const ASKED_SUBS_MIN: u64 = 4;
-/// Most ids that are declared of a channel: an event has one. Others are made by somebody who
-/// writes over the table; metadata must not grow with each.
+/// Most ids that are declared of a channel: an event has one. Further ids come from a process that
+/// overwrites the table; metadata must not grow with each.
 const DECLARATIONS_MAX: u32 = 2 * EVENTS_MAX as u32;
 
 /// A channel that this process records.
@@ -46,10 +46,10 @@ const DECLARATIONS_MAX: u32 = 2 * EVENTS_MAX as u32;
 pub(crate) struct Channel {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,
-    /// What its records have in front of their fields.
+    /// Contexts of its records.
     pub(crate) contexts: Contexts,
     pub(crate) regions: Vec<RegionWork>,
-    /// What its streams are called.
+    /// Names of its streams.
     pub(crate) names: Arc<StreamNames>,
     pub(crate) pool: Pool,
     /// Memory could not be had: said once.
@@ -67,16 +67,16 @@ pub(crate) struct Channel {
     ids_known: u32,
 }
 
-/// What a channel's look at its regions found.
+/// The result of copying the states of a channel's regions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Look {
-    /// How full the fullest region is, in 1/256.
+    /// Fill level of the fullest region, in 1/256.
     pub(crate) fill: u64,
-    /// Whether anything was written since the look before.
+    /// True if any record was written since the previous poll.
     pub(crate) data: bool,
 }
 
-/// How writers were kept out of a channel that ends.
+/// The exclusion of writers from a channel that ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptOut {
     /// No sequence of before can be alive.
@@ -85,12 +85,12 @@ pub(crate) struct KeptOut {
     claimed: bool,
 }
 
-/// How the end of a channel went.
+/// The result of draining a channel at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// All that was in its buffers is in the trace.
     Whole,
-    /// Not all of it: somebody could not wait.
+    /// Part of its buffers was not drained: the user interrupted.
     Interrupted,
 }
 
@@ -130,7 +130,7 @@ impl Channel {
         };
         let names = StreamNames::new(&settings.name, class);
         let filters = Filters::of_slot(home, &slot, filters_word, &layout.control_area());
-        // Also for whoever comes after a recorder that was killed.
+        // Recovery needs it, too, if the recorder is killed.
         filters.leave(slot.session());
         let mut channel = Self::assemble(home, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
@@ -139,7 +139,7 @@ impl Channel {
             channel.filters.inherit(&before.filters);
         }
         let built = channel.back_initially(home, settings).and_then(|()| {
-            // Before anybody is let in.
+            // Before any writer is let in.
             channel.filters.set(home, &channel.slot, &settings.filters, &settings.rules)
         });
         if let Err(error) = built {
@@ -201,7 +201,7 @@ impl Channel {
         self.slot.session()
     }
 
-    /// Whether memory for its buffers could not be had.
+    /// Returns true if memory for its buffers could not be taken.
     pub(crate) const fn is_memory_short(&self) -> bool {
         self.pool_dry
     }
@@ -212,12 +212,12 @@ impl Channel {
         held.saturating_sub(self.pool.unbacked_bytes())
     }
 
-    /// Whether it has lockless buffers in place of regions.
+    /// Returns true if it has lockless buffers instead of regions.
     pub(crate) fn is_lockless(&self) -> bool {
         self.layout.flags & flag::LOCKLESS != 0
     }
 
-    /// Whether it is a flight recorder.
+    /// Returns true if it is a flight recorder.
     pub(crate) fn is_overwriting(&self) -> bool {
         self.layout.flags & flag::OVERWRITE != 0
     }
@@ -389,8 +389,8 @@ impl Channel {
             let Some(snapshot) = work.snapshot else { continue };
             let data = snapshot.head != before;
             found.data |= data;
-            // In a flight recorder that has all of its memory nothing waits for us, nor where
-            // nobody writes.
+            // A flight recorder that has all of its memory does not depend on the recorder, nor
+            // does one without writers.
             if !work.overwrite || data && !work.is_whole() {
                 found.fill = found.fill.max(work.fill());
             }
@@ -417,8 +417,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Declares events that got an id since the last look. Whoever reads heads first and ids then
-    /// finds the id of every record below those heads.
+    /// Declares events that got an id since the last poll. A reader that loads heads first and ids
+    /// afterwards finds the id of every record below those heads.
     pub(crate) fn declare_events(
         &mut self,
         window: &Window,
@@ -522,8 +522,8 @@ impl Channel {
         held
     }
 
-    /// Waits, for a moment, until nobody writes who was let in before: whether somebody still has
-    /// a claim.
+    /// Waits, for a moment, until no earlier writer is active. Returns true if there is still a
+    /// claim.
     pub(crate) fn wait_for_writers(&mut self, window: &Window) -> bool {
         let start = Instant::now();
         loop {
@@ -536,8 +536,8 @@ impl Channel {
         }
     }
 
-    /// Frees the slot and its memory; or leaves that, where a live claimer keeps the memory, or
-    /// somebody keeps the window locked, to whoever comes next.
+    /// Frees the slot and its memory. If a live claimer keeps the memory, or another process keeps
+    /// the window locked, leaves that to the next recorder.
     pub(crate) fn dispose(&self, home: &Home, kept_out: KeptOut) {
         self.filters.leave(self.session());
         let is_freed = !kept_out.claimed
@@ -595,7 +595,7 @@ fn ids(window: &Window, layout: &SessionLayout) -> impl Iterator<Item = (usize, 
     (0..EVENTS_MAX).map(id).filter(|(_, id)| *id != 0)
 }
 
-/// Declares an event. What cannot be decoded was never one: somebody wrote over it.
+/// Declares an event. A description that cannot be decoded was overwritten by a process.
 fn declare(trace: &mut Trace, class: u32, id: u32, description: &[u8]) {
     if let Ok(description) = EventDescription::decode(description) {
         trace.metadata.declare(class, id - 1, &description);

@@ -13,9 +13,9 @@ use crate::window::lease;
 use crate::window::shared_text::uuid_of;
 use crate::window::slot::{self, Slot};
 
-/// How long a new recording waits for a place where others are about to end.
+/// Longest wait of a new recording for a slot while others are about to end.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// Period between two checks for a free slot.
 const ENDING_PERIOD: Duration = Duration::from_millis(5);
 
 /// Takes a free slot of the window; where there is none, gives up the recording of a dead recorder,
@@ -51,8 +51,8 @@ pub(crate) fn take_slot(home: &Home) -> Result<Slot, RecordError> {
     }
 }
 
-/// Whether a session ends, or is looked at by who recovers: a slot is about to be free, or its
-/// recorder's death about to show again.
+/// Returns true if a session is ending or under recovery: a slot is about to be free, or its
+/// recorder's death to show again.
 fn is_ending(home: &Home) -> bool {
     let state = |index| home.window().session(index).state.load(Ordering::Relaxed);
     (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))

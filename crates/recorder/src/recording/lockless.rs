@@ -1,9 +1,9 @@
 //! Draining a lockless buffer: whole sub-buffers, from its ring to its CPU's stream.
 //!
-//! The recorder is the paper's consumer. What it has taken is in the file before it says so, and it
-//! says so (in the control line of the CPU's other region, which such a session does not use)
-//! before it gives the sub-buffer back: whoever recovers finds each sub-buffer in the file, or in
-//! the buffer, or in both, and then knows that it is the same one.
+//! The recorder is the paper's consumer. A sub-buffer that it has taken is in the file before the
+//! recorder publishes that. It publishes that (in the control line of the CPU's other region, which
+//! such a session does not use) before it gives the sub-buffer back. So recovery finds each
+//! sub-buffer in the file, or in the buffer, or in both, and can identify it.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ pub(crate) struct Lockless {
     begun: u64,
     /// Records in sub-buffers that had a hole.
     lost: u64,
-    /// How many those were.
+    /// Number of those slots.
     pub(crate) holes: u64,
 }
 
@@ -38,7 +38,7 @@ impl core::fmt::Debug for Lockless {
     }
 }
 
-/// What a sub-buffer says of itself.
+/// The header of a sub-buffer.
 struct Header {
     begin: u64,
     lost: u64,
@@ -59,7 +59,7 @@ impl Lockless {
         Self { buffer, window, own, begun, lost: 0, holes: 0 }
     }
 
-    /// How many pieces of memory it needs: one for each sub-buffer, and ours.
+    /// Returns the number of pieces of memory that it needs: one for each sub-buffer, and ours.
     pub(crate) fn places(&self) -> u64 {
         self.buffer.places.len() as u64
     }
@@ -69,7 +69,7 @@ impl Lockless {
         self.buffer.give_memory(offset)
     }
 
-    /// How many places have memory.
+    /// Returns the number of sub-buffers that have memory.
     pub(crate) fn backed(&self) -> u64 {
         self.buffer.places.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count() as u64
     }
@@ -87,7 +87,7 @@ impl Lockless {
         self.buffer.counters.lost_full.load(Ordering::Relaxed)
     }
 
-    /// Its state, for whoever shows it.
+    /// Returns its state in the form of a region's snapshot.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let counters = self.buffer.counters;
         Snapshot {
@@ -106,7 +106,7 @@ impl Lockless {
         (waiting.saturating_mul(256) / self.buffer.geometry.ring_bytes()).min(256)
     }
 
-    /// Whether slots are reserved that are not committed: by writers at work, or by dead ones.
+    /// Returns true if reserved slots are not committed: by writers at work, or by dead ones.
     pub(crate) fn has_holes(&self) -> bool {
         self.buffer.holes().next().is_some()
     }
@@ -186,8 +186,8 @@ impl Lockless {
 }
 
 impl RegionWork {
-    /// Notes where a lockless buffer begins, before anybody writes: what was overwritten when we
-    /// look first is missing from there.
+    /// Notes where a lockless buffer begins, before any writer is active: overwritten records are
+    /// missing from there on.
     pub(crate) fn begin_lockless(&mut self) {
         if let Some(lockless) = &self.lockless {
             self.drained.position = lockless.buffer.counters.read_count.load(Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl RegionWork {
         }
     }
 
-    /// As [`RegionWork::drain`], of a lockless buffer.
+    /// Drains a lockless buffer, as [`RegionWork::drain`] drains a region.
     pub(crate) fn drain_lockless<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
         let Some(mut lockless) = self.lockless.take() else { return Ok(()) };
         if with.is_last {

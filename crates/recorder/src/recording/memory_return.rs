@@ -1,13 +1,14 @@
 //! Memory that writers have not needed for a while goes back to the window.
 //!
-//! What is given away must be out of writers' reach: the limit is lowered to what is kept, the
-//! generation raised, and the region's CPU visited. From then on nobody holds a plan that goes
-//! beyond the limit (`trackway_ring`'s loom models: `limits`, `claims`), but claimers, whose owner
-//! word says so. (A sequence of the region runs on its CPU alone; claims need no visit.)
+//! Memory that is given back must be out of writers' reach: the limit is lowered to the part that
+//! is kept, the generation raised, and the region's CPU visited. From then on no writer has a plan
+//! that goes beyond the limit (`trackway_ring`'s loom models: `limits`, `claims`), except claimers,
+//! which the owner word shows. (A sequence of the region runs on its CPU alone; claims need no
+//! visit.)
 //!
-//! Nobody waits for that: a CPU may be busy for good with a thread that nothing else gets past. So
-//! another thread visits, while the recorder goes on; and as soon as a writer comes near the limit,
-//! or loses something, the region has all of its memory as before.
+//! The recorder does not wait for the visit: a CPU may be busy for good with a thread of higher
+//! priority. So another thread visits, while the recorder goes on. As soon as a writer comes near
+//! the limit, or loses a record, the region has all of its memory as before.
 //!
 //! A region without any memory is as one that was never used: records go to claim regions that have
 //! some, and ask for more. If a sub-buffer was open, all that is in it was written to the stream
@@ -27,16 +28,16 @@ use crate::recording::region::RegionWork;
 use crate::window::cpus;
 use crate::window::handle::Home;
 
-/// How long memory must not have been needed, in ns.
+/// Time for which memory must not have been needed, in ns.
 const PERIOD_NS: u64 = 10_000_000_000;
 /// Least that is worth to visit CPUs for, in bytes.
 const WORTH_BYTES: u64 = 1 << 20;
-/// How long the visit may take before all is as it was, in ns.
+/// Longest time of the visit before the former state is restored, in ns.
 const VISIT_NS_MAX: u64 = 1_000_000_000;
 /// Environment variable by which tests have less patience, in ms; then all is worth it.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_IDLE_MS";
 
-/// What is not needed, and when it is looked for.
+/// The schedule and the state of giving memory back.
 #[derive(Debug)]
 pub(crate) struct Thrift {
     due_ns: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Thrift {
     worth_bytes: u64,
     /// Regions whose limit is lowered.
     lowered: Vec<Lowered>,
-    /// Whoever visits the CPUs; it may be stuck on one.
+    /// The thread that visits the CPUs; it may be stuck on one.
     visitor: Option<JoinHandle<bool>>,
     visit_until_ns: u64,
 }
@@ -60,7 +61,7 @@ struct Lowered {
 }
 
 impl Thrift {
-    /// Of a channel that begins now.
+    /// Returns the initial state of a channel that begins now.
     pub(crate) fn begin() -> Self {
         let tested = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
         let (period_ns, worth_bytes) =
@@ -153,7 +154,7 @@ impl Channel {
         });
     }
 
-    /// Whether a region's limit is lowered: it is to stay so.
+    /// Returns true if a region's limit is lowered: it is to stay so.
     pub(crate) fn is_lowered(&self, region: usize) -> bool {
         let lowered = self.thrift.iter().flat_map(|thrift| &thrift.lowered);
         lowered.into_iter().any(|lowered| lowered.number == region)
@@ -176,7 +177,7 @@ impl Channel {
         if !can_give {
             self.thrift = None;
         }
-        // Or the next time, if somebody has the window locked.
+        // Or the next time, if another process has the window locked.
         let _ = self.pool.trim(&home.allocator);
     }
 
@@ -201,7 +202,7 @@ impl Channel {
     }
 }
 
-/// Whether a writer has come so near to the lowered limit that it may soon need more.
+/// Returns true if a writer has come so near to the lowered limit that it may soon need more.
 pub(crate) fn is_near(work: &RegionWork, kept: u64) -> bool {
     let Some(snapshot) = work.snapshot else { return false };
     let geometry = work.region.0.geometry;
@@ -233,8 +234,8 @@ fn release(work: &mut RegionWork, kept: u64) -> Vec<(u32, u64)> {
     released.into_iter().map(|(_, offset)| (shift, offset)).collect()
 }
 
-/// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: nobody
-/// writes there until the limit is raised. Its header is that of clock epoch `epoch`.
+/// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: no
+/// writer reaches it until the limit is raised. Its header is that of clock epoch `epoch`.
 pub(crate) fn open_again(home: &Home, work: &RegionWork, (index, offset): (u64, u64), epoch: u64) {
     let geometry = work.region.0.geometry;
     let position = work.drained.position;

@@ -37,19 +37,20 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text;
 use crate::window::{clock_line, slot};
 
-/// How often the lease is renewed, in ns.
+/// Period of the lease's renewal, in ns.
 const LEASE_PERIOD_NS: u64 = 500_000_000;
-/// How often the clock is calibrated, and slow things are looked at, in ns.
+/// Period of the clock's calibration and of other slow checks, in ns.
 const SLOW_PERIOD_NS: u64 = 100_000_000;
-/// How often sub-buffers that are still open are written as far as they are, in ns: who follows the
-/// trace sees events that much later at most, however few there are.
+/// Period at which open sub-buffers are written as far as they are filled, in ns: readers that
+/// follow the trace see events that much later at most, however few there are.
 const FLUSH_PERIOD_NS: u64 = 500_000_000;
 /// Longest period while memory is being taken from regions whose writers may come back, in ns.
 const SHRINKING_PERIOD_NS: u64 = 1_000_000;
-/// How often open sub-buffers are written while somebody follows who knows of it, in ns.
+/// Period at which open sub-buffers are written while a reader follows through the control socket,
+/// in ns.
 const LIVE_PERIOD_NS: u64 = 20_000_000;
-/// How much later than its time a record may be committed and still be shown in order: a writer may
-/// be preempted between reading the clock and its sequence.
+/// Longest delay of a commit after its record's time for which the order of events still holds: a
+/// writer may be preempted between reading the clock and its sequence.
 const LATE_NS_MAX: u64 = 5_000_000;
 /// Least time between the first two readings of the clock.
 const FIRST_BASELINE: Duration = Duration::from_millis(6);
@@ -60,26 +61,26 @@ pub struct Recording {
     pub(crate) home: Home,
     pub(crate) trace: Trace,
     pub(crate) channels: Vec<Channel>,
-    /// What it was built as; none of one that is only completed.
+    /// The settings that it was built with; `None` for a recovery.
     pub(crate) session: Option<SessionSettings>,
-    /// What became of channels that ended before the session.
+    /// Results of channels that ended before the session.
     pub(crate) ended: Summary,
     calibrator: Option<Calibrator>,
     epoch: u64,
     /// The clock as writers have it.
     line: Option<Line>,
     ticker: Ticker,
-    /// Whether it completes what another recorder left.
+    /// True if it completes the trace of another recorder.
     pub(crate) is_recovery: bool,
-    /// What becomes of records that cannot be written.
+    /// The treatment of records that cannot be written.
     pub(crate) unwritten: Unwritten,
-    /// Whether somebody follows, and where that is noted.
+    /// The file of the written extent, while a reader follows.
     live: Option<Live>,
-    /// Whether what is in flight recorders goes with them.
+    /// True if the contents of flight recorders are discarded with them.
     pub(crate) drops_flight_recorders: bool,
-    /// Whether the buffers of channels that have ended are left for `trackway recover`.
+    /// True if the buffers of channels that have ended are left for `trackway recover`.
     pub(crate) has_left_behind: bool,
-    /// Whether writers were seen to have gone on, between looks that choose the period.
+    /// True if writers were active between two choices of the period.
     has_data: bool,
     /// The window's, when its events were looked at last.
     events_revision: u32,
@@ -90,10 +91,10 @@ pub struct Recording {
     pub(crate) buffer: Vec<u8>,
 }
 
-/// What becomes of records in memory that cannot be written at the end.
+/// The treatment of records in memory that cannot be written at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwritten {
-    /// They stay for whoever completes their trace; if that was removed, they are discarded.
+    /// They stay for recovery into their trace; if that was removed, they are discarded.
     KeepForTrace,
     /// They stay, whatever became of the trace: another one can be made for them.
     Keep,
@@ -101,7 +102,7 @@ pub(crate) enum Unwritten {
     Discard,
 }
 
-/// Where the trace of one window's part of a session is.
+/// The place of the trace of a session in one window.
 #[derive(Debug, Clone)]
 pub(crate) struct PartPlace {
     /// The folder of the session's trace.
@@ -114,7 +115,7 @@ pub(crate) struct PartPlace {
 }
 
 impl PartPlace {
-    /// Of a session in the calling user's window alone.
+    /// Returns the place for a session in the calling user's window alone.
     fn of(session: &SessionSettings) -> Result<Self, RecordError> {
         let (folder, path) = (WindowFolder::own(), &session.path);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -360,7 +361,7 @@ impl Recording {
         clock_line::publish(&channel.session().clock, self.line, self.epoch);
     }
 
-    /// What is due however long something else takes: the lease, and the clock.
+    /// Does the work that is due however long something else takes: the lease, and the clock.
     pub(crate) fn keep_alive(&mut self) {
         let now = monotonic_ns();
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
@@ -390,7 +391,7 @@ impl Recording {
             match &ended {
                 Ok(End::Whole) => channel.dispose(&self.home, kept_out),
                 Err(_) if self.discards_unwritten() => channel.dispose(&self.home, kept_out),
-                // What is left is for whoever recovers it.
+                // The rest is left to recovery.
                 Ok(End::Interrupted) | Err(_) => {
                     channel.regions.iter().for_each(RegionWork::put_back);
                     channel.slot.abandon();
@@ -404,7 +405,7 @@ impl Recording {
             _ => Ok(summary),
         });
         if self.is_recovery {
-            // Whoever recovers has the window open besides, and makes it compact in the end.
+            // Recovery has the window open, too, and makes it compact in the end.
             self.home.close();
         } else {
             self.home.compact_soon();
@@ -468,7 +469,7 @@ fn build_all(
     Ok(())
 }
 
-/// Whether something that happens every `period` is due; then it is so again after that time.
+/// Returns true if work that recurs every `period` is due; then it is due again after that time.
 fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
     let is_due = now >= *due;
     if is_due {
@@ -478,7 +479,7 @@ fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
 }
 
 impl Recording {
-    /// Whether it has a channel of class `class`.
+    /// Returns true if it has a channel of class `class`.
     pub(crate) fn has_channel(&self, class: u32) -> bool {
         self.channels.iter().any(|channel| channel.names.class == class)
     }
@@ -488,7 +489,7 @@ impl Recording {
         let found = self.channels.iter().find(|channel| channel.names.class == class);
         let Some(channel) = found else { return };
         status.memory_bytes += channel.memory_bytes(&self.home);
-        // Anybody may write there: it says what it likes, and adds up to no more than fits.
+        // Any process may write there: the value is arbitrary, and the sum saturates.
         let interpreters = channel.session().interpreters.load(Ordering::Relaxed);
         status.interpreters = status.interpreters.saturating_add(interpreters.into());
         for work in &channel.regions {
@@ -503,7 +504,7 @@ impl Recording {
         flight.map(|channel| shared_text::process_rules(channel.session())).collect()
     }
 
-    /// How often programs have asked for a snapshot.
+    /// Returns the number of snapshots that programs have requested.
     pub(crate) fn snapshot_requests(&self) -> u32 {
         let requests = |session: &trackway_abi::session::Session| {
             session.snapshot_requests.load(Ordering::Relaxed)

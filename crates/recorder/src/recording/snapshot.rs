@@ -24,7 +24,7 @@ use crate::window::memory_pool::FileMemory;
 /// Name of the file that says why there is a snapshot.
 const REASON: &str = "reason";
 
-/// What it says: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
+/// Returns its line: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
 fn line_of(reason: &Reason) -> String {
     match reason {
         Reason::Asked => "by=user\n".into(),
@@ -33,7 +33,7 @@ fn line_of(reason: &Reason) -> String {
     }
 }
 
-/// What a snapshot lacks of these, if it is anything that its streams do not say.
+/// Describes the parts of these that a snapshot lacks, if its streams do not show them.
 pub(crate) fn missing_of(works: &[RegionWork]) -> Option<String> {
     let missed: Vec<_> =
         works.iter().filter(|work| work.is_missed()).map(RegionWork::name).collect();
@@ -149,7 +149,8 @@ impl Recording {
         })
     }
 
-    /// Where its streams are in a trace of several users; none: the trace was not begun here.
+    /// Returns the folder of its streams in a trace of several users; `None`: the trace was not
+    /// begun here.
     pub(crate) fn window_folder(&self) -> Option<WindowFolder> {
         self.trace.of.as_ref().map(|of| of.folder)
     }

@@ -1,4 +1,4 @@
-//! How much a recording has so far: for the status line and the summary.
+//! Numbers of a recording so far, for the status line and the summary.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
@@ -19,14 +19,14 @@ use crate::trace::stream::Stream;
 use crate::window::handle::Home;
 use crate::window::{cpus, shared_text};
 
-/// As many processes are believed to have taken part in a session: a process for each id that Linux
-/// has (PID_MAX_LIMIT, 64 bits). What is beyond was written by somebody who means to confuse.
+/// Most processes that are believed to have taken part in a session: one for each id that Linux has
+/// (PID_MAX_LIMIT, 64 bits). Larger numbers were written by a hostile process.
 const PROCESSES_BELIEVED: u64 = 1 << 22;
 
 /// So many parts of what was lost are added to it, lest the next time as much is too little.
 const MARGIN_PART: u64 = 8;
 
-/// How much there is so far.
+/// Numbers so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events recorded: in the trace, or still in the buffers.
@@ -40,7 +40,7 @@ pub struct Totals {
 }
 
 impl Recording {
-    /// How much there is so far.
+    /// Returns the numbers so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             events: self.ended.recorded,
@@ -71,7 +71,7 @@ impl Recording {
         (0..EVENTS_MAX).filter(has_id).filter_map(|event| event_name(window, event)).collect()
     }
 
-    /// What became of the session: of the channels that it has, and those that it had.
+    /// Returns the results of the session: of its channels, and of those that it had.
     pub(crate) fn summary(&self) -> Summary {
         let mut summary = self.ended.clone();
         for channel in &self.channels {
@@ -83,10 +83,10 @@ impl Recording {
 }
 
 impl Channel {
-    /// What became of it.
+    /// Returns the results of the channel.
     pub(crate) fn summary(&self, home: &Home) -> Summary {
         let (session, window) = (self.session(), home.window());
-        // Anybody may write there whose window it is.
+        // Any process that can open the window may write there.
         let most = PROCESSES_BELIEVED;
         let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
         let departed = u64::from(session.departed.load(Ordering::Relaxed));
@@ -107,7 +107,7 @@ impl Channel {
         summary
     }
 
-    /// What would have kept what it lost.
+    /// Returns the settings that would have kept the lost events.
     fn shortfall(&self, home: &Home) -> Shortfall {
         let oversized_bytes = self.regions.iter().filter_map(RegionWork::oversized_bytes).max();
         let sum = |count: fn(&RegionWork) -> u64| {

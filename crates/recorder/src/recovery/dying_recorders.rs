@@ -28,20 +28,21 @@ pub(crate) fn wait_for(pids: impl Iterator<Item = u32>) {
         let Ok(process) = wait::process_fd(pid) else { continue };
         let left = until.saturating_duration_since(Instant::now());
         if is_dying(pid) && !left.is_zero() {
-            // Whoever does not end is found alive, as ever.
+            // A process that does not end is found alive, as before.
             let _ = wait::readable([Some(&process), None], left.as_nanos() as u64);
         }
     }
 }
 
-/// Those who hold locks (flock(2)) of files with these numbers.
+/// Returns the processes that hold locks (flock(2)) of files with these numbers.
 pub(crate) fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     holders_in(&locks, inodes)
 }
 
-/// By the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of this
-/// number may be on another file system: then somebody else is waited for who is about to end.)
+/// Parses the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of
+/// this number may be on another file system: then recovery waits for another process that is about
+/// to end.)
 fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -52,7 +53,7 @@ fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     locks.lines().filter_map(holder).collect()
 }
 
-/// Whether a process is about to end: killed, or ending already.
+/// Returns true if a process is about to end: killed, or ending already.
 fn is_dying(pid: u32) -> bool {
     let read = |name: &str| read_proc(&format!("/proc/{pid}/{name}")).unwrap_or_default();
     is_killed(&read("status")) || is_ending(&read("stat"))

@@ -1,4 +1,4 @@
-//! What dead recorders left: their traces completed, their slots freed.
+//! Recovery of dead recorders' sessions: their traces completed, their slots freed.
 
 pub(crate) mod dying_recorders;
 pub(crate) mod in_passing;
@@ -43,29 +43,29 @@ use crate::window::slot::Slot;
 pub struct Recovered {
     /// Its trace's folder, where it was recorded or the user named it.
     pub folder: PathBuf,
-    /// What became of its records that were in memory.
+    /// Outcome for its records that were in memory.
     pub end: RecoveryEnd,
-    /// How it went; events of before the recorder's death are not counted.
+    /// Results; events from before the recorder's death are not counted.
     pub result: Result<Summary, RecordError>,
 }
 
-/// What [`recover`] did.
+/// The result of [`recover`].
 #[derive(Debug)]
 pub struct Recovery {
     /// The sessions that had records in memory.
     pub sessions: Vec<Recovered>,
-    /// Whether another trace was completed, or could not be: one without records in memory.
+    /// True if another trace was completed, or could not be: one without records in memory.
     pub has_settled: bool,
 }
 
 impl Recovery {
-    /// Whether there was nothing to do.
+    /// Returns true if there was nothing to do.
     pub const fn is_nothing(&self) -> bool {
         self.sessions.is_empty() && !self.has_settled
     }
 }
 
-/// What became of records that a dead recorder left in memory.
+/// The outcome for records that a dead recorder left in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryEnd {
     /// They are in the trace; or are in memory still, where recovering failed.
@@ -89,7 +89,8 @@ pub fn recover(
     recover_as(&crate::window::handle::folder(), Some(&RunFolder::new()), notices, only, stranded)
 }
 
-/// As [`recover`], in the window in `folder`, beside where it cannot be in place.
+/// Recovers as [`recover`] does, in the window in `folder`, with new traces beside those that
+/// cannot be completed.
 pub fn recover_in(
     folder: &Path,
     notices: &Notices,
@@ -98,7 +99,7 @@ pub fn recover_in(
     recover_in_as(folder, notices, only, Stranded::Beside)
 }
 
-/// As [`recover`], in the window in `folder`.
+/// Recovers as [`recover`] does, in the window in `folder`.
 pub fn recover_in_as(
     folder: &Path,
     notices: &Notices,
@@ -108,12 +109,13 @@ pub fn recover_in_as(
     recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
 }
 
-/// As [`recover`], for a command that the user gave for something else: nothing is discarded.
+/// Recovers as [`recover`] does, for a command with another purpose: discards nothing.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
     recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
 }
 
-/// `run`: where it stands which traces sessions in other users' windows are of.
+/// Recovers the windows in `folder`; `run`: the run folder with the origin files of sessions in
+/// other users' windows.
 fn recover_as(
     folder: &Path,
     run: Option<&RunFolder>,
@@ -155,7 +157,7 @@ fn recover_as(
     Ok(Recovery { sessions: recovered, has_settled })
 }
 
-/// What was found of a part in its user's window.
+/// The state of a session in its user's window.
 enum Found {
     /// Nothing.
     Nothing,
@@ -186,13 +188,13 @@ impl Part {
     }
 }
 
-/// What is recovered, and how.
+/// The options of a recovery.
 struct Recoverer<'a> {
-    /// Of the windows.
+    /// The folder of the windows.
     folder: &'a Path,
     notices: &'a Notices,
     stranded: Stranded,
-    /// Whether traces may be made in the current folder: for who asked, at a command line.
+    /// True if traces may be made in the current folder: for requests at a command line.
     may_be_here: bool,
 }
 
@@ -527,7 +529,7 @@ fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
     channels.into_iter().map(one).collect()
 }
 
-/// Whether the trace is where it was recorded.
+/// Returns true if the trace is where it was recorded.
 fn is_there(origin: &Origin) -> bool {
     Metadata::uuid_in(&origin.folder.in_trace(&origin.root)) == Some(origin.uuid)
 }
@@ -564,7 +566,7 @@ impl Recording {
             }
             match work.reopen_stream(&self.trace) {
                 Ok(()) => {}
-                // Somebody removed or cut the file, or wrote over the progress.
+                // A process removed or cut the file, or overwrote the progress.
                 Err(error)
                     if matches!(
                         error.kind(),

@@ -58,10 +58,10 @@ pub(crate) fn remove(room: &Room) -> io::Result<()> {
     place.remove_if_empty()
 }
 
-/// Makes the folder, under a name that nobody has.
+/// Makes the folder, under a name that is free.
 fn claim(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
     if !root.is_absolute() {
-        // Recorders write absolute paths: somebody wrote over this one.
+        // Recorders write absolute paths: a process overwrote this one.
         return Err(RecordError::io("use", root)(ErrorKind::InvalidInput.into()));
     }
     let is_there = root.parent().is_some_and(Path::is_dir);

@@ -42,13 +42,13 @@ impl Named {
         Self { path, uuid, parts }
     }
 
-    /// Where in it the part with this identity is.
+    /// Returns the window folder in it that has this identity.
     pub(super) fn folder_of(&self, uuid: &[u8; 16]) -> Option<WindowFolder> {
         self.parts.iter().find(|(_, part)| part == uuid).map(|(folder, _)| *folder)
     }
 
-    /// Whether it is the trace of `session`, wherever it has been moved since. Where it was may be
-    /// another one by now, so places tell only if its identity cannot be read.
+    /// Returns true if it is the trace of `session`, wherever it has been moved. Another trace may
+    /// be at its former path by now, so paths count only if its identity cannot be read.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Named {
         Ok(true)
     }
 
-    /// Whether the trace with this identity is not at `place` still.
+    /// Checks that the trace with this identity is not at `place` any more.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl Named {
         Ok(())
     }
 
-    /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
-    /// complete, and nobody writes to it: it will not become more. Whether any was marked.
+    /// Marks the window folders of the trace without records in memory, if it was recorded here, is
+    /// not complete, and is not being recorded: it will not grow. Returns true if any was marked.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// Whether nothing is where a trace was.
+/// Returns true if there is no file at the path of a trace.
 fn is_gone(folder: &Path) -> bool {
     let found = fs::symlink_metadata(folder);
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)

@@ -42,7 +42,7 @@ const CRASH_PERIOD_NS: u64 = 10_000_000;
 /// The defaults of channels in the background: they start small, since they may be idle for long.
 const MAKING: Making = Making { thrifty: true, reserve: Reserve::Rseq };
 
-/// How a session begins.
+/// The outcome of starting a session.
 #[derive(Debug)]
 pub enum Begun {
     /// It records, or waits for a start; this is its status.
@@ -152,7 +152,7 @@ struct BackgroundRecorder<'a> {
     prepared: Option<Kernel>,
     /// Processes that have not ended yet; the session ends with the last of them.
     processes: Option<Vec<Fd>>,
-    /// Whether a process that crashes leaves a snapshot.
+    /// True if a process that crashes causes a snapshot.
     watches_crashes: bool,
     /// The reason that keeps the trace of the session's own user from being written.
     stall: Stall,
@@ -400,8 +400,8 @@ fn remove_empty_folders(driver: &Driver) {
     }
 }
 
-/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
-/// they answer, is JSON.
+/// Checks that a folder for traces can be reported: requests to sessions, and their answers, are
+/// JSON.
 ///
 /// # Errors
 ///
@@ -411,7 +411,7 @@ pub fn check_folder(output: Option<&Path>) -> Result<(), RecordError> {
         Some(output) => std::path::absolute(output),
         None => std::env::current_dir(),
     };
-    // What cannot be known of it is said by whoever makes it.
+    // An unknown folder is reported by the step that makes it.
     let Some(odd) = folder.ok().filter(|folder| folder.to_str().is_none()) else { return Ok(()) };
     let why = format!("the path {} is not UTF-8", odd.display());
     let hint = "sessions need a folder that is: name one with -o";

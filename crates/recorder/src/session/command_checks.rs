@@ -28,8 +28,8 @@ pub(super) fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Noti
     }
 }
 
-/// Whether the channels' filters can be meant for what the command's program has, as far as that is
-/// known. They are made good for it before it runs.
+/// Checks the channels' filters against the events of the command's program, as far as these are
+/// known, and compiles them for it before it runs.
 pub(super) fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
     (strays, of_kernel): (Vec<Stray>, Option<&TakenFilters>),

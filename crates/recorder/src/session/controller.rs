@@ -1,5 +1,5 @@
-//! Where a session is asked: takes what clients want to the machine that decides, does in the
-//! session's parts what that comes to, and answers.
+//! Controller of a session: passes requests of clients to the machine, which decides, applies its
+//! effects to the session's windows, and answers.
 //!
 //! The same for a recorder in the background ([`serve`]) and for one that follows a command
 //! ([`record`]); how a session begins and ends is theirs, and [`Desk::next_effect`] leaves it to
@@ -31,7 +31,7 @@ use crate::trace::prepare::{self, Room};
 use crate::window::processes;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// What the recorder says of a channel that it makes; all else is said by whoever wants it.
+/// Defaults of the recorder for new channels; other settings come from the specification.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Making {
     /// See [`ChannelSettings::thrifty`].
@@ -65,9 +65,9 @@ impl Making {
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) machine: Machine,
-    /// None: nobody can ask, or not any more.
+    /// The control socket; `None`: there is none, or not any more.
     server: Option<Server>,
-    /// What the session is in its user's window.
+    /// Settings of the session in its user's window.
     pub(crate) session: SessionSettings,
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
@@ -82,7 +82,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Of a session in the background that begins now, as `spec` says.
+    /// Makes the controller of a background session with this specification.
     pub(crate) fn new(
         spec: SessionSpec,
         server: Option<Server>,
@@ -95,28 +95,28 @@ impl Desk {
         Self { machine, server, session, folder, place, making, began, is_foreground, kernel }
     }
 
-    /// Where the trace is now: what is at the path that the user named may be another one.
+    /// Returns the current path of the trace: the path that the user named may lead to another one.
     pub(crate) fn folder_now(&self) -> Result<PathBuf, RecordError> {
         self.place.name(&self.folder).map_err(RecordError::io("use", &self.folder))
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> Vec<Awaited> {
         self.server.as_ref().map(Server::awaited).unwrap_or_default()
     }
 
-    /// Whether [`Self::take_requests`] has some without waiting for more to come.
+    /// Returns true if [`Self::take_requests`] has some without waiting for more to come.
     pub(crate) fn has_requests(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::has_requests)
     }
 
-    /// Whether somebody wants events at once.
+    /// Returns true if a client follows, which needs events at once.
     pub(crate) fn is_followed(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_followed)
     }
 
-    /// Says what happened to the kernel's events, and has them written at once while somebody
-    /// follows.
+    /// Reports changes of the recording of kernel events, and has events written at once while a
+    /// client follows.
     pub(crate) fn attend_kernel(&self, notices: &Notices) {
         let Some(kernel) = &self.kernel else { return };
         kernel.set_followed(self.is_followed());
@@ -131,9 +131,9 @@ impl Desk {
         is_asked
     }
 
-    /// Does what the machine says, until nobody has asked for more, or it says what is not done
-    /// here: how the session begins and ends, and what its creator is told of that.
-    /// [`Self::done`] is to be told what came of it.
+    /// Applies effects of the machine until there are none, or one that the caller has to handle:
+    /// beginning and end of the session, and answers to its creator. [`Self::done`] takes the
+    /// outcome of that.
     pub(crate) fn next_effect(
         &mut self,
         parts: &mut Option<Parts>,
@@ -158,8 +158,8 @@ impl Desk {
                     self.answer(client, &Answer::Following { folders });
                 }
                 effect => {
-                    // Whoever asks for what cannot be is told so, and nobody else: nothing has
-                    // happened to the session.
+                    // An impossible request is refused to its client, without a notice: the session
+                    // is unchanged.
                     let is_change = matches!(
                         effect,
                         Effect::Add { .. }
@@ -190,8 +190,8 @@ impl Desk {
         }));
     }
 
-    /// Answers whoever has asked and was not heard, and lets clients read what waits for them, at
-    /// the end.
+    /// Answers requests that were not handled, and gives clients time to read their answers, at the
+    /// end.
     pub(crate) fn flush(&mut self) {
         if let Some(server) = &mut self.server {
             let why = format!("session '{}' has ended", self.machine.spec().name);
@@ -331,7 +331,7 @@ impl Desk {
         Ok(Outcome::Snapshot(facts))
     }
 
-    /// Whether a new trace there would lie in no trace but our own, where snapshots do.
+    /// Checks that a new trace there would lie in no trace but our own, where snapshots do.
     fn check_outside_others(&self, folder: &Path) -> Result<(), RecordError> {
         match prepare::check_outside(folder) {
             Err(RecordError::FolderInside(inner, outer)) => {
@@ -343,8 +343,8 @@ impl Desk {
         }
     }
 
-    /// Where a snapshot goes if nobody says where: into the session's folder. Where flight
-    /// recorders are in the trace at the end, beside it: who reads the trace has each event once.
+    /// Returns the default folder of a snapshot: in the session's folder. If flight recorders are
+    /// written to the trace at the end, it lies beside that: readers find each event once.
     fn snapshot_room(&self, number: u32) -> Result<Room, RecordError> {
         let (trace, name) = (self.folder_now()?, layout::snapshot_name(number));
         let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
@@ -359,8 +359,8 @@ impl Desk {
         prepare::prepare_below(above.map_err(RecordError::io("use", trace))?, path)
     }
 
-    /// How the session goes, whose parts these are. What was recorded before somebody asked is
-    /// counted.
+    /// Returns the status of the session in these windows, including events that were recorded
+    /// before the request.
     pub(crate) fn status(&mut self, parts: Option<&mut Parts>, notices: &Notices) -> Status {
         let mut status = Status {
             name: self.machine.spec().name.clone(),

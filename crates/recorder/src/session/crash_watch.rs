@@ -51,7 +51,8 @@ const OTHERS_NEWS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Crashes {
     known: HashMap<usize, Known>,
-    /// Only this user's: what stands in his window may name any process.
+    /// Limits it to this user's processes: the window, which the user can write, may name any
+    /// process.
     only: Option<u32>,
 }
 
@@ -74,7 +75,7 @@ impl Crashes {
         Self { known: HashMap::new(), only: (uid != crate::common::user::user()).then_some(uid) }
     }
 
-    /// Whether a process may be watched.
+    /// Returns true if a process may be watched.
     fn may_watch(&self, pid: u32) -> bool {
         let Some(uid) = self.only else { return true };
         let watched = self.known.values().filter(|known| known.fd.is_some()).count();
@@ -117,7 +118,7 @@ impl Crashes {
         }
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
         // One that has ended stays ready until its parent collects it.
         let alive = self.known.values().filter(|known| !known.has_ended);

@@ -73,7 +73,7 @@ pub(crate) struct Driver {
     /// The session in its users' windows; `None` before it has begun, and after its end.
     pub(crate) parts: Option<Parts>,
     pub(crate) pause: Pause,
-    /// How the recording went.
+    /// Results of the recording.
     pub(crate) result: RunResult,
     failure: Option<RecordError>,
 }
@@ -259,7 +259,7 @@ pub(crate) fn user_only_filters(spec: &SessionSpec) -> impl Iterator<Item = &Fil
     filters.filter(|filter| !of_kernel.contains(filter))
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Debug)]
 pub(crate) struct SessionEnd {
     /// User events.

@@ -15,15 +15,15 @@ use trackway_sys::signal;
 
 use crate::command::launch::Received;
 
-/// How long the command has to end.
+/// Time that the command has to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// After how long it is said that it has not.
 const WARN_AFTER: Duration = Duration::from_secs(1);
-/// How many keys end a recording, and within which time.
+/// Number of keys that end a recording, and the time within which they have to come.
 const KEYS: u32 = 3;
 const KEYS_TIME: Duration = Duration::from_secs(2);
 
-/// What is to be done now.
+/// The action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GoOn,
@@ -69,7 +69,7 @@ impl Ending {
         }
     }
 
-    /// What is to be done `now`, while the command runs.
+    /// Returns the action that is due `now`, while the command runs.
     pub(crate) fn verdict(&mut self, now: Instant) -> Verdict {
         if let Some(signal) = self.ended_by {
             return Verdict::End(signal);
@@ -86,7 +86,7 @@ impl Ending {
         Verdict::GoOn
     }
 
-    /// How long until [`Self::verdict`] may say something else, in ns.
+    /// Returns the time until [`Self::verdict`] may change, in ns.
     pub(crate) fn due_in_ns(&self, now: Instant) -> u64 {
         let Some((_, since)) = self.sent else { return u64::MAX };
         let due = since + if self.has_warned { GRACE } else { WARN_AFTER };

@@ -203,12 +203,12 @@ fn prepare_driver(
     Ok((Driver::new(desk, notices, room), output))
 }
 
-/// Where it is asked and told by this name; none if it cannot be, which is no reason not to record.
+/// Opens the control socket of this name; `None` if that fails, which does not prevent recording.
 fn open_server(name: &str) -> Option<Server> {
     Server::open(RunFolder::new().claim(name).ok()?).ok()
 }
 
-/// Whether a session is called as those of `trackway record` are.
+/// Returns true if the name has the form of those of `trackway record`.
 pub fn is_name_of_record(name: &str) -> bool {
     let pid = name.strip_prefix("record-");
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
@@ -219,7 +219,7 @@ fn refused(window: &Window) -> u32 {
     window.header().events_refused.load(Ordering::Relaxed)
 }
 
-/// What is needed to start the command, and to record it from then on.
+/// State for starting the command and recording it from then on.
 struct Start {
     /// `None`: no user events are recorded.
     home: Option<Home>,
@@ -309,7 +309,7 @@ struct ForegroundRecorder<'a> {
     /// The folder of the trace, as the user named it.
     output: PathBuf,
     rules: String,
-    /// Whether a warning about the rules was given.
+    /// True if a warning about the rules was given.
     has_warned: bool,
     token: u64,
     reader: SignalReader,
@@ -322,7 +322,7 @@ struct ForegroundRecorder<'a> {
     start: Option<Start>,
     command: Option<TracedCommand>,
     cause: Option<Cause>,
-    /// Whether a signal has interrupted the end of the recording.
+    /// True if a signal has interrupted the end of the recording.
     is_interrupted: Cell<bool>,
     /// Names of the events of the session, and processes that have or had the library, as they were
     /// before the window was left.

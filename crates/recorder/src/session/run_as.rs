@@ -10,7 +10,7 @@ use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::session::window_watch::number_of;
 
-/// Somebody as whom a command is to run.
+/// A user as whom a command is to run.
 pub(crate) struct Account {
     uid: u32,
     gid: u32,
@@ -47,8 +47,9 @@ impl Account {
         Some(Self { uid, gid, name, home, by: "" })
     }
 
-    /// Who called sudo(8): nothing that follows needs root, so the command runs as, and the trace
-    /// belongs to, that user, whose window the recorder serves. `None`: nobody did.
+    /// Returns the user who called sudo(8): nothing that follows needs root, so the command runs as
+    /// that user, the trace belongs to that user, and the recorder serves that user's window.
+    /// `None`: sudo(8) was not used.
     pub(crate) fn invoking() -> Result<Option<Self>, RecordError> {
         if crate::common::user::user() != 0 {
             return Ok(None);
@@ -79,7 +80,7 @@ impl Account {
         Ok(())
     }
 
-    /// What its programs find in their environment, as runuser(1) has it.
+    /// Returns variables for the environment of its programs, as runuser(1) sets them.
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let Self { name, home, .. } = self;
         vec![("USER", name.clone().into()), ("LOGNAME", name.into()), ("HOME", home)]

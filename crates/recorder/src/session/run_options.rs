@@ -25,9 +25,9 @@ pub struct RunOptions {
     pub user: Option<String>,
     /// The writer path of the channels.
     pub reserve: Reserve,
-    /// Whether kernel events of all processes are recorded, not of the command alone.
+    /// True if kernel events of all processes are recorded, not of the command alone.
     pub is_system_wide: bool,
-    /// Whether the specification was read from a file.
+    /// True if the specification was read from a file.
     pub is_from_file: bool,
     /// The file for the summary, as JSON.
     pub summary_json: Option<PathBuf>,

@@ -10,7 +10,7 @@ use crate::diagnosis::{Scope, Selection, diagnose_in};
 use crate::notices::Notices;
 use crate::recording::totals::Totals;
 
-/// How long a command may run without an event before the reasons are reported.
+/// Longest time that a command may run without an event before the reasons are reported.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Waits for a command's first event.
@@ -45,7 +45,7 @@ impl Silence {
         } else if since.elapsed() >= SILENCE_MAX {
             self.since = None;
             let scope = Scope::Only(descendants::family(command));
-            // First the reasons: whoever reads the message may end the command.
+            // First the reasons: a user who reads the message may end the command.
             let selection = Selection::of(channels.iter());
             let reasons = diagnose_in(&selection, self.window.as_ref(), &scope);
             notices.say(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));

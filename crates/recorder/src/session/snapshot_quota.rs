@@ -1,8 +1,8 @@
 //! Snapshots that users' processes are the reason for: by asking for one, or by their death.
 //!
-//! Such a snapshot takes room on the recorder's disk, so another user is the reason for one every
-//! ten seconds at most, and for a hundred in all. Main invariant: each user has limits of his own,
-//! and what comes too soon is made later, once, and is not forgotten.
+//! Such a snapshot takes space on the recorder's disk. So another user's processes can cause one
+//! every ten seconds at most, and a hundred in all. Main invariant: each user has limits of their
+//! own; a snapshot that is requested too soon is made later, once, and is not forgotten.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Reasons {
     }
 }
 
-/// What users have been the reason for, by their numbers.
+/// Pending snapshots and their limits, by user number.
 #[derive(Debug, Default)]
 pub(crate) struct Unasked(BTreeMap<u32, User>);
 

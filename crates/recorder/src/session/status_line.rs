@@ -6,7 +6,7 @@ use crate::common::numbers::Grouped;
 use crate::notices::Notices;
 use crate::recording::Recording;
 
-/// How often it is shown.
+/// Period at which it is shown.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// The line that shows how it goes.

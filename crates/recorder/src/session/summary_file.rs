@@ -1,4 +1,4 @@
-//! How a recording went, as JSON: `trackway record --summary-json FILE`.
+//! Results of a recording, as JSON: `trackway record --summary-json FILE`.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ pub(crate) struct SummaryFile {
     file: File,
 }
 
-/// How a recording went.
+/// The results of a recording.
 #[derive(Debug)]
 pub(crate) struct RunResult {
     /// Its trace.
@@ -28,9 +28,9 @@ pub(crate) struct RunResult {
     pub(crate) programs: Option<Summary>,
     /// The kernel's events, if they were recorded.
     kernel: Option<Summary>,
-    /// Whether some of those could not be written.
+    /// True if some of those could not be written.
     lacks_kernel: bool,
-    /// How the command ended, if there was one, and it has ended.
+    /// The end of the command, if there was one, and it has ended.
     pub(crate) command: Option<CommandEnd>,
 }
 
@@ -57,7 +57,7 @@ impl SummaryFile {
 }
 
 impl RunResult {
-    /// Of a recording into this folder, of which nothing is known yet.
+    /// Makes the results of a recording into this folder, still empty.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, programs: None, kernel: None, lacks_kernel: false, command: None }
     }
@@ -108,7 +108,7 @@ fn object_of_kernel(summary: &Summary) -> Value {
     counts(summary).into()
 }
 
-/// What is counted of both.
+/// Returns the counts of both.
 fn counts(summary: &Summary) -> Map<String, Value> {
     let lost = summary.lost_by_event.iter().map(|(name, lost)| (name.clone(), (*lost).into()));
     let lost: Map<String, Value> = lost.collect();

@@ -1,4 +1,4 @@
-//! Whether the recorder itself stood still.
+//! Detection of times in which the recorder itself was stopped.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,9 @@ use crate::window::lease::LEASE_NS;
 /// The lease, less the time after which it is renewed at the latest.
 const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);
 
-/// Notices when this process stood still (SIGSTOP, a stuck disk) so long that the lease may have
-/// run out: writers take the recorder for dead then, and what they do is nobody's and uncounted.
+/// Detects that this process was stopped (SIGSTOP, a stuck disk) for so long that the lease may
+/// have run out: writers take the recorder for dead then, and their events are lost without being
+/// counted.
 #[derive(Debug)]
 pub(crate) struct Pause {
     looked: Instant,
@@ -31,7 +32,7 @@ impl Pause {
         }
     }
 
-    /// What was done since the last look is none.
+    /// Restarts the measurement after work that is no stop.
     pub(crate) fn look_away(&mut self) {
         self.looked = Instant::now();
     }

@@ -1,8 +1,9 @@
-//! Whose windows a session records, and which of them are there: found as they appear, by inotify,
-//! in the folder that all users' windows lie in.
+//! The windows that a session records: found as they appear, by inotify, in the folder of all
+//! users' windows.
 //!
-//! Whoever can make files there can call them as he likes. A window is a user's if the file is his;
-//! what else is wrong with it is found when it is opened. Every list here has a named maximum.
+//! Any user who can make files there can choose their names. A window is a user's if the file
+//! belongs to that user; other faults are found when it is opened. Every list here has a named
+//! maximum.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
@@ -34,30 +35,31 @@ const TURN_MAX: usize = 16;
 const REFUSED_MAX: usize = 256;
 /// Least time between two looks at what has come, in ns.
 const REST_NS: u64 = 5_000_000;
-/// How long after a failure that may pass a window is tried again, in ns; each time twice as long.
+/// Time until the next attempt after a transient failure to open a window, in ns; doubled each
+/// time.
 const RETRY_NS: u64 = 5_000_000_000;
-/// How long after names were dropped the whole folder is read, in ns.
+/// Time after which the whole folder is read because names were dropped, in ns.
 const RESCAN_NS: u64 = 1_000_000_000;
 
-/// Whose windows.
+/// The users whose windows are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The recorder's user's, and no other: a session as anybody has it.
+    /// The recorder's user alone: the default of sessions.
     Own,
     /// These users', whether or not they are there.
     These(Vec<u32>),
-    /// Those of all users who have one.
+    /// All users who have a window.
     All,
-    /// Nobody's: programs are not recorded.
+    /// No user: only kernel events are recorded.
     Nobody,
 }
 
 impl Scope {
-    /// As a session's users are written.
+    /// Parses a session's list of users.
     ///
     /// # Errors
     ///
-    /// If there is no such user, or this one may not record him.
+    /// If there is no such user, or this one may not record that user.
     pub(crate) fn of(users: &[String]) -> Result<Self, RecordError> {
         let own = crate::common::user::user();
         let refuse = |why: String| {
@@ -105,7 +107,7 @@ impl Scope {
 
 /// The number of a user that was given by name or number.
 pub(crate) fn number_of(user: &str) -> Option<u32> {
-    // 4294967295 is nobody: setresuid(2) takes it for "as it is".
+    // 4294967295 is no user: setresuid(2) takes it for "as it is".
     match user.parse::<u32>() {
         Ok(number) => (number != u32::MAX).then_some(number),
         Err(_) => user_called(&CString::new(user).ok()?),
@@ -122,8 +124,8 @@ pub(crate) struct Finder {
     waiting: VecDeque<u32>,
     /// When the whole folder is to be read, in ns.
     rescan_ns: Option<u64>,
-    /// When names are taken again, in ns: whoever makes files without end does not keep the
-    /// recorder from its work.
+    /// Time at which names are read again, in ns: a process that makes files without end must not
+    /// keep the recorder from its work.
     rest_ns: u64,
     /// Windows that were opened, by user.
     opened: BTreeMap<u32, u32>,
@@ -142,7 +144,7 @@ struct Refused {
 }
 
 impl Finder {
-    /// Of these users. Watches the folder from here on.
+    /// Makes a finder for these users, which watches the folder from here on.
     pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
         let folder = handle::folder();
         let watch = || {
@@ -171,20 +173,19 @@ impl Finder {
         &self.scope
     }
 
-    /// What to wait for.
+    /// Returns the descriptor to wait for.
     pub(crate) fn fd(&self) -> Option<i32> {
         let names = self.names.as_ref().filter(|_| monotonic_ns() >= self.rest_ns);
         names.map(|names| names.fd().raw())
     }
 
-    /// How long until the next look at the latest, in ns; none: until there is something to wait
-    /// for.
+    /// Returns the longest time until the next poll, in ns; `None`: until the descriptor is ready.
     pub(crate) fn patience_ns(&self) -> Option<u64> {
         let rest_ns = self.rest_ns.saturating_sub(monotonic_ns());
         (rest_ns > 0 || !self.waiting.is_empty()).then_some(rest_ns.min(REST_NS))
     }
 
-    /// Whether windows wait to be opened that have been found.
+    /// Returns true if windows that were found wait to be opened.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

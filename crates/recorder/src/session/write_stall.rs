@@ -8,10 +8,10 @@ use trackway_sys::clock::monotonic_ns;
 use crate::error::RecordError;
 use crate::notices::Notices;
 
-/// How long after an error of writing it is tried again, in ns.
+/// Time after an error of writing until the next attempt, in ns.
 pub(crate) const STALL_NS: u64 = 200_000_000;
 
-/// What keeps a trace from being written, if anything does.
+/// The error that keeps a trace from being written, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Stall(Option<Reason>);
 
@@ -25,12 +25,12 @@ struct Reason {
 }
 
 impl Stall {
-    /// Whether it could be written, as far as is known.
+    /// Returns true if it could be written, as far as is known.
     pub(crate) const fn is_over(&self) -> bool {
         self.0.is_none()
     }
 
-    /// How long until it is worth trying, in ns; zero: now.
+    /// Returns the time until the next attempt is worthwhile, in ns; zero: now.
     pub(crate) fn rest_ns(&self) -> u64 {
         self.0.as_ref().map_or(0, |reason| reason.due_ns.saturating_sub(monotonic_ns()))
     }

@@ -1,4 +1,4 @@
-//! How a recording went, in words.
+//! The results of a recording, as text.
 
 pub(crate) mod shortfall;
 
@@ -8,7 +8,7 @@ use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 use crate::summary::shortfall::{Shortfall, SizeSource};
 
-/// How a recording went.
+/// The results of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Events that were written to the trace.
@@ -23,20 +23,21 @@ pub struct Summary {
     pub cut: u64,
     /// The event of which a record was cut last, if its name can be read.
     pub cut_last: Option<String>,
-    /// Sub-buffers that could not be read: somebody wrote over them.
+    /// Sub-buffers that could not be read because a process overwrote them.
     pub damaged: u64,
     /// Sub-buffers in which a writer was killed between reserve and commit (`--reserve lockless`):
     /// what was in them is lost, and counted as such.
     pub holes: u64,
     /// Processes that took part.
     pub processes: u64,
-    /// Those of them that became another user meanwhile (setuid(2)) and are not recorded since.
+    /// Number of those processes that became another user during the recording (setuid(2)) and are
+    /// not recorded since.
     pub departed: u64,
     /// Bytes of the trace.
     pub bytes: u64,
     /// Events with the most losses, most first.
     pub lost_by_event: Vec<(String, u64)>,
-    /// What would have kept what was lost, by channel.
+    /// Settings that would have kept the lost events, by channel.
     pub shortfalls: Vec<Shortfall>,
 }
 
@@ -95,7 +96,7 @@ impl Summary {
         if self.lost == 0 { String::new() } else { format!("{} lost", Grouped(self.lost)) }
     }
 
-    /// Whether nothing was emitted, as far as is known.
+    /// Returns true if no event was emitted, as far as is known.
     pub(crate) fn is_nothing(&self) -> bool {
         *self
             == Self {

@@ -1,4 +1,4 @@
-//! What would have kept the events that a channel lost.
+//! Causes of a channel's losses, and the settings that would have prevented them.
 //!
 //! Sizes are estimates. What cannot be known is not claimed: a loss for another reason than want
 //! of room is never said to be one that a larger buffer keeps.
@@ -8,14 +8,14 @@ use std::fmt::{Display, Formatter};
 use crate::common::numbers::Grouped;
 use crate::notices::Notices;
 
-/// What kept a channel from recording what it lost.
+/// The causes of a channel's losses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortfall {
     /// The channel.
     pub(crate) channel: String,
     /// Events lost for want of room.
     pub(crate) roomless: u64,
-    /// `buffer-size` that would have kept them, in bytes; `None`: it is not known.
+    /// The `buffer-size` that would have kept them, in bytes; `None`: it is not known.
     pub(crate) enough_bytes: Option<u64>,
     /// Memory for buffers could not be had.
     pub(crate) is_memory_short: bool,
@@ -27,7 +27,7 @@ pub struct Shortfall {
     pub(crate) unmapped: u64,
 }
 
-/// How a recording's user says how large a channel's buffers are.
+/// The option by which the user sets the size of a channel's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SizeSource {
     /// By an option, of the only channel.
@@ -39,7 +39,7 @@ pub(crate) enum SizeSource {
 }
 
 impl Shortfall {
-    /// Whether nothing can be said of it.
+    /// Returns true if it has nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.roomless == 0 && self.oversized_bytes.is_none() && self.unmapped == 0
     }

@@ -26,12 +26,12 @@ use crate::trace::progress_file;
 /// Name of the mark; `reader::recording` knows it too.
 const MARK: &str = "complete";
 
-/// Who completed a trace, and with what.
+/// The process that completed a trace, with its results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By<'a> {
     /// Its recorder, at the end.
     Record(&'a Summary),
-    /// Whoever came after its recorder was killed, from memory.
+    /// A process that recovered the trace from memory, after its recorder was killed.
     Recover(&'a Summary),
     /// The same, but the memory is gone: what is written is all there is.
     Nobody,
@@ -84,7 +84,7 @@ pub(crate) fn unmark(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether there is a mark in the folder of facts `folder`.
+/// Returns true if the folder of facts `folder` has a mark.
 pub(crate) fn is_marked(folder: &Path) -> bool {
     folder.join(MARK).exists()
 }

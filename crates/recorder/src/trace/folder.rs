@@ -1,12 +1,11 @@
 //! A folder that is found again wherever it is moved.
 //!
-//! Users move traces while they are recorded; files that are needed only later (the stream of a
-//! CPU that nobody ran on before) have to go where the others are.
+//! Users move traces while they are recorded. Files that are made later (the stream of a CPU that
+//! was idle so far) must go to the folder where the others are.
 //!
-//! And root records into folders that lie in other users': who may rename what is above a folder
-//! leads whoever goes by its path elsewhere. So nothing is made, written or removed by a path, but
-//! below the folder that is open, one name after the other, none of them a link
-//! (docs/design/0004-privileges.md).
+//! Root also records into folders that lie in other users' folders. A user who may rename a
+//! folder's parent redirects every access by path. So files are made, written and removed below the
+//! open folder, one name after the other, none of them a link (docs/design/0004-privileges.md).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -18,14 +17,14 @@ use std::path::{Path, PathBuf};
 use crate::common::files::Removed;
 use crate::trace::fuse_owner;
 
-/// How the links in /proc end whose targets were removed: proc(5).
+/// End of the links in /proc whose targets were removed: proc(5).
 const REMOVED: &[u8] = b" (deleted)";
 
 /// A folder, opened.
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: File,
-    /// Where it was when it was opened: for messages, and where there is no /proc.
+    /// Its path when it was opened: for messages, and for systems without /proc.
     path: PathBuf,
 }
 
@@ -55,8 +54,8 @@ impl Place {
         Ok(Self::of(options.open(self.now()?.join(name))?, &self.path.join(name)))
     }
 
-    /// The folder that these names lead to, each the name of one in that before. None is a link,
-    /// and all are ours: nobody else can put another in the place of one, or into it.
+    /// Opens the folder at these names, each the name of a folder in the one before. None is a
+    /// link, and all belong to us: no other user can replace one, or add to it.
     pub(crate) fn below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.again()?;
         for name in names {
@@ -118,12 +117,12 @@ impl Place {
         Ok(Self::of(self.folder.try_clone()?, &self.path))
     }
 
-    /// Whether it is ours: of the user whose is what we make in it. (A file system may take us for
-    /// somebody else, as NFS does root, or all files for somebody's.)
+    /// Checks that the folder belongs to the user whose files we make in it. (A file system may map
+    /// us to another user, as NFS does root, or map all files to one user.)
     fn check_ours(&self) -> io::Result<()> {
         /// Readers pass over names that begin with a dot.
         const PROBE: &str = ".whose";
-        // Else what is said of owners is said by somebody else.
+        // The owners that another user's FUSE server reports prove nothing.
         fuse_owner::check(&self.folder)?;
         let owner = self.folder.metadata()?.uid();
         if owner == crate::common::user::user() {
@@ -137,7 +136,7 @@ impl Place {
         if made.metadata()?.uid() == owner { Ok(()) } else { Err(why()) }
     }
 
-    /// What is known of it, open as it is.
+    /// Returns the metadata of the open folder.
     pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
         self.folder.metadata()
     }
@@ -178,7 +177,7 @@ impl Place {
         }
     }
 
-    /// Whether it is known that it was removed.
+    /// Returns true if the folder is known to be removed.
     pub(crate) fn is_removed(&self) -> bool {
         // Not all file systems say that a folder has no links any more; the kernel's name of it
         // does.
@@ -193,14 +192,14 @@ impl Place {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }
 
-    /// Whether it is at `path`.
+    /// Returns true if it is at `path`.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let identity = |of: fs::Metadata| (of.dev(), of.ino());
         let ours = identity(self.folder.metadata()?);
         Ok(fs::metadata(path).is_ok_and(|there| identity(there) == ours))
     }
 
-    /// Where it was when it was opened.
+    /// Returns its path when it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -250,7 +249,7 @@ mod tests {
         fs::create_dir(&before).expect("a folder");
         fs::create_dir_all(victim.join("kernel/index")).expect("a folder");
         let place = Place::open(&before).expect("a folder");
-        // Whoever may rename it leads who goes by its path elsewhere.
+        // A user who may rename it redirects accesses by path.
         fs::rename(&before, &after).expect("moved");
         std::os::unix::fs::symlink(&victim, &before).expect("a link");
         let made = place.make_below(&["kernel", "trackway"]).expect("made");
@@ -259,7 +258,7 @@ mod tests {
         assert!(place.make_below(&["kernel", "trackway"]).is_ok(), "it is there, and ours");
         place.remove_below(&["kernel"]).expect("ours");
         assert!(!after.join("kernel").exists() && victim.join("kernel/index").is_dir());
-        // And so does whoever may write there.
+        // So does a user who may write there.
         std::os::unix::fs::symlink(victim.join("kernel"), after.join("kernel")).expect("a link");
         for names in [&["kernel"][..], &["kernel", "index"]] {
             assert!(place.below(names).is_err() && place.make_below(names).is_err(), "{names:?}");

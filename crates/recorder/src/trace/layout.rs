@@ -40,17 +40,17 @@ pub(crate) struct Trace {
     pub(crate) channel: Arc<Place>,
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
-    /// What it was made with; none of one that was opened again.
+    /// Properties that it was made with; `None` if it was opened again.
     pub(crate) of: Option<Particulars>,
     clock: Option<Calibrations>,
 }
 
-/// What is particular to a session's trace.
+/// Properties of one session's trace.
 #[derive(Debug, Clone)]
 pub(crate) struct Particulars {
     /// Its identity.
     pub(crate) uuid: [u8; 16],
-    /// Where it is below the folder that the user named.
+    /// Its path below the folder that the user named.
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC when the session began, in ns.
     pub(crate) realtime_offset_ns: i64,
@@ -58,22 +58,22 @@ pub(crate) struct Particulars {
     pub(crate) classes: Vec<(u32, Contexts)>,
 }
 
-/// Which folder of a trace has the streams of a window.
+/// The folder in a trace that holds the streams of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowFolder {
-    /// Whose window it is.
+    /// The user of the window.
     pub(crate) uid: u32,
-    /// Which of those that the user had while it was recorded, from 1.
+    /// Number of the window among those that the user had during the recording, from 1.
     pub(crate) number: u32,
 }
 
 impl WindowFolder {
-    /// Of the calling user's window.
+    /// Returns the folder of the calling user's window.
     pub(crate) fn own() -> Self {
         Self { uid: crate::common::user::user(), number: 1 }
     }
 
-    /// Which one a folder of streams is, by its path.
+    /// Returns the window folder that contains a folder of streams, by its path.
     pub(crate) fn of(channel: &Path) -> Option<Self> {
         let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
         let bits = name(channel)?;
@@ -84,7 +84,7 @@ impl WindowFolder {
         Some(Self { uid: name(channel.parent()?)?.parse().ok()?, number })
     }
 
-    /// Where it is in a trace, folder by folder.
+    /// Returns its path in a trace, folder by folder.
     pub(crate) fn names(self) -> [String; 4] {
         let bits = match self.number {
             1 => "64-bit".to_owned(),
@@ -99,7 +99,7 @@ impl WindowFolder {
         open_below(root, folder, &self.names(), self.uid != crate::common::user::user())
     }
 
-    /// Where it is in the trace at `root`.
+    /// Returns its path in the trace at `root`.
     pub(crate) fn in_trace(self, root: &Path) -> PathBuf {
         self.names().iter().fold(root.to_owned(), |path, name| path.join(name))
     }
@@ -219,7 +219,7 @@ impl Trace {
     }
 }
 
-/// What the metadata of a trace at `root` says before its first event.
+/// Writes the part of the metadata of a trace at `root` that precedes its first event.
 fn describe(
     root: &Path,
     uuid: [u8; 16],
@@ -262,12 +262,13 @@ fn make_channel<N: AsRef<str>>(
     Ok((place, metadata))
 }
 
-/// Opens the folder of the trace at `root`, which is open, that these names lead to. With
-/// `is_for_us` nobody else may write there, either.
+/// Opens the folder at these names below `root`, which is open. With `is_for_us`, no other user may
+/// write there, either.
 ///
-/// The path may come from the window. Whoever could write there, or where the trace lies, must not
-/// lead us elsewhere: every folder from the root down is this user's, and none is a link. Each is
-/// looked at once it is open, and the next one opened below it, whatever its name leads to then.
+/// The path may come from the window. A user who can write there, or into the trace's parent, must
+/// not redirect us: every folder from the root down belongs to this user, and none is a link. Each
+/// is checked once it is open, and the next one is opened below it, whatever its path leads to by
+/// then.
 fn open_below<N: AsRef<str>>(
     root: &Path,
     lock: &File,
@@ -295,8 +296,8 @@ fn open_below<N: AsRef<str>>(
     Ok(folder)
 }
 
-/// Where the clock's lines are noted: the first of each epoch, then one a minute. An idle session
-/// must not fill the disk with them.
+/// The file of clock lines: the first of each epoch, then one a minute. An idle session must not
+/// fill the disk with them.
 #[derive(Debug)]
 struct Calibrations {
     file: File,
@@ -315,7 +316,7 @@ impl Calibrations {
             return Ok(());
         }
         self.noted = Some((epoch, base_ns));
-        // In one write: whoever reads it finds whole lines.
+        // In one write, so that readers find whole lines.
         let text = format!("{epoch},{base_tsc},{multiplier},{base_ns},{span}\n");
         self.file.write_all(text.as_bytes())
     }
@@ -331,7 +332,7 @@ fn with_kernel(root: &Path) -> Vec<PathBuf> {
     channels_of(root).into_iter().chain(kernel).collect()
 }
 
-/// Whether the trace at `root` has no stream at all: nothing was ever written.
+/// Returns true if the trace at `root` has no stream at all: no packet was ever written.
 pub(crate) fn has_no_stream(root: &Path) -> bool {
     // It may not even have begun.
     let has_none = |index: &Path| {
@@ -414,7 +415,8 @@ mod tests {
         let open = || of.open(&root, &lock);
         let found = open().expect("it is ours").metadata().expect("there").ino();
         assert_eq!(found, fs::metadata(&channel).expect("there").ino());
-        // Whoever moves it, and puts another there, changes nothing: the lock is on this one.
+        // A process that moves it, and puts another one there, does not affect the lock on this
+        // one.
         fs::rename(&root, base.join("moved")).expect("ours");
         assert_eq!(open().expect("ours").metadata().expect("there").ino(), found);
         fs::rename(base.join("moved"), &root).expect("ours");

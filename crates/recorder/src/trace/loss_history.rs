@@ -1,4 +1,4 @@
-//! Which packet tells what was lost.
+//! Losses over time: which packet reports which loss.
 //!
 //! Readers of a stream take it that what a packet tells first was lost between the end of the
 //! packet before and its own end. So no packet may tell what was lost behind its last record, as
@@ -13,7 +13,7 @@ pub(crate) struct Losses<T> {
     /// There at `seen_ns`.
     seen: T,
     seen_ns: u64,
-    /// What of that packets tell.
+    /// The part of it that packets report.
     told: T,
 }
 
@@ -26,7 +26,7 @@ impl<T: Copy + PartialEq> Losses<T> {
         }
     }
 
-    /// What was lost for certain before a packet's end.
+    /// Returns the losses that certainly occurred before a packet's end.
     pub(crate) fn until(&mut self, end_ts: u64) -> T {
         if end_ts >= self.seen_ns {
             self.told = self.seen;

@@ -28,7 +28,7 @@ pub(crate) struct Metadata {
     written_bytes: usize,
 }
 
-/// What a metadata text declares.
+/// The declarations in a metadata text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Declared {
     /// Stream classes.
@@ -39,13 +39,12 @@ struct Declared {
     types: HashSet<String>,
 }
 
-/// What the kernel's trace calls, in its `env`, its fields that are empty whatever happened.
+/// Key in the `env` of the kernel's trace for fields that are always empty.
 pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
-/// What it calls those that are not recorded: more than an event may have, or of a kind that we do
-/// not know.
+/// Key for the fields that are not recorded: beyond the limit of an event, or of an unknown kind.
 pub(crate) const LEFT_OUT_FIELDS: &str = "trackway_left_out_fields";
 
-/// Such fields of events as they are named there.
+/// Returns the value for such fields of events.
 pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let named = fields.map(|(event, field)| format!("{event}:{field}"));
     named.collect::<Vec<_>>().join(" ")
@@ -98,7 +97,7 @@ impl Metadata {
         }
     }
 
-    /// Likewise the declaration of event `id` of a stream class.
+    /// Adds the declaration of event `id` of a stream class.
     pub(crate) fn declare(&mut self, class: u32, id: u32, event: &EventDescription) {
         self.declare_meaning(class, id, event, &[]);
     }
@@ -187,8 +186,8 @@ fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 impl Declared {
-    /// What a metadata text of ours declares: classes have an id, events an id and, in the line
-    /// behind it, that of their class.
+    /// Reads the declarations of a metadata text of ours: classes have an id; events have an id
+    /// and, on the next line, that of their class.
     fn of(text: &str) -> Self {
         let number = |line: &str, name: &str| -> Option<u32> {
             line.strip_prefix(name)?.strip_suffix(';')?.parse().ok()

@@ -16,20 +16,20 @@ use crate::trace::layout::{CALIBRATIONS, FACTS, KERNEL, SNAPSHOT, channels_of, i
 pub(crate) struct Room {
     /// Absolute.
     pub(crate) path: PathBuf,
-    /// What it is in, as it was when it was made.
+    /// The parent folder, as it was when the folder was made.
     above: Above,
-    /// Whether it was made for this.
+    /// True if the folder was made for this trace.
     is_new: bool,
-    /// Whether it is certain that it is used.
+    /// True if it is certain that the folder is used.
     is_used: bool,
-    /// What was moved for it, until that is certain.
+    /// The trace that was moved aside for it, until it is certain that the folder is used.
     moved: Option<Moved>,
-    /// It stays locked as long as somebody has it open.
+    /// It stays locked as long as a process has it open.
     place: Arc<Place>,
 }
 
-/// What a trace's folder is in. The path that leads there may lead elsewhere at any time, where
-/// another user has a folder on it: what is there is made, moved and removed below this.
+/// The parent folder of a trace. Its path may lead elsewhere at any time, if another user owns a
+/// folder on it: entries are made, moved and removed below this open folder.
 #[derive(Debug)]
 struct Above(Place);
 
@@ -41,7 +41,7 @@ impl Above {
         Place::open_to_find(path).map(Self)
     }
 
-    /// Where it has what is called so.
+    /// Returns the path, below this folder, of the entry that `path` names.
     fn at(&self, path: &Path) -> io::Result<PathBuf> {
         match path.file_name() {
             Some(name) => Ok(self.0.now()?.join(name)),
@@ -54,7 +54,7 @@ impl Above {
         fs::rename(self.at(from)?, self.at(to)?)
     }
 
-    /// Whether anything is called so.
+    /// Returns true if the folder has an entry of this name.
     fn has(&self, path: &Path) -> bool {
         self.at(path).and_then(fs::symlink_metadata).is_ok()
     }
@@ -79,7 +79,7 @@ impl Above {
 #[derive(Debug)]
 struct Moved {
     to: PathBuf,
-    /// Where what was there waits to be removed.
+    /// The path where the former trace waits to be removed.
     before: Option<PathBuf>,
 }
 
@@ -126,7 +126,7 @@ impl Room {
 }
 
 impl Drop for Room {
-    /// Where it is not used after all, everything is as it was.
+    /// Restores the former state if the folder is not used after all.
     fn drop(&mut self) {
         if !self.is_used {
             self.remove_new();
@@ -137,8 +137,8 @@ impl Drop for Room {
     }
 }
 
-/// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
-/// recorder has it.
+/// Number of attempts to lock, and the pause between them: readers take the lock for a moment to
+/// check for a recorder.
 const LOCK_TRIES: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Most looks at a folder that others make and move at the same time.
@@ -146,10 +146,10 @@ const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
 
-/// What becomes of the trace at `root.old` where the one at `root` takes its name.
+/// The fate of the trace at `root.old` when the one at `root` takes its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Older {
-    /// It goes, as perf(1) has it: somebody has typed a command again.
+    /// It is removed, as perf(1) does: the user has repeated a command.
     Goes,
     /// It stays, and the one at `root` becomes `root.old-2`, and so on: who begins anew may be a
     /// service manager, after one crash and the next.
@@ -224,7 +224,7 @@ fn empty_folder(
         if is_empty(&now).map_err(RecordError::io("use", root))? {
             return Ok(place);
         }
-        // Somebody else's, who was faster, if there is one of before.
+        // The trace of a faster recorder, if there is a former one.
         if let Some(before) = moved.replace(move_aside((root, &place), above, older)?) {
             before.settle(above);
         }
@@ -232,8 +232,8 @@ fn empty_folder(
     Err(RecordError::FolderBusy(root.to_owned()))
 }
 
-/// Whether a new trace at `root` would lie in no other trace. It would be taken for a piece of that
-/// one, and be moved away with it.
+/// Checks that a new trace at `root` would lie in no other trace. It would be taken for a piece of
+/// that one, and be moved away with it.
 ///
 /// # Errors
 ///
@@ -251,7 +251,7 @@ pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Whether there is a trace at `root` that was recorded here, or is.
+/// Returns true if there is a trace at `root` that was recorded here, or is being recorded.
 fn is_recorded_here(root: &Path) -> bool {
     let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
     // The kernel's clock is never calibrated; another tracer's has none of our facts.
@@ -322,7 +322,7 @@ fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
     Ok(is_at(&file, here).then_some(file))
 }
 
-/// Whether `path` names this open folder.
+/// Returns true if `path` names this open folder.
 fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
@@ -330,7 +330,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether the folder holds a trace, or a session's snapshots, and nothing else.
+/// Returns true if the folder holds a trace, or a session's snapshots, and nothing else.
 fn is_only_a_trace(folder: &Path) -> bool {
     let has_only = |folder: &Path, is_ours: &dyn Fn(&Path) -> bool| {
         fs::read_dir(folder).is_ok_and(|mut entries| {
@@ -385,7 +385,7 @@ fn move_aside(
     };
     if above.has(&to) {
         let here = above.at(&to).map_err(RecordError::io("use", &to))?;
-        // Whoever records there keeps it.
+        // A trace that is being recorded stays.
         let _lock = lock_at(&here, &to)?;
         let gone = is_empty(&here).unwrap_or(false) || is_only_a_trace(&here);
         if !gone {
@@ -431,7 +431,7 @@ mod tests {
             assert_eq!(room.settle().as_ref(), Some(&old));
             put(&root);
         }
-        // Nothing goes that is nobody's to be typed again.
+        // Without `Older::Goes`, no trace is removed.
         for number in 2..4 {
             let mut room = prepare_session(&root, Older::Stays).unwrap();
             let other = base.join("a").join(format!("trace.old-{number}"));

@@ -1,4 +1,5 @@
-//! How far a trace is written while somebody follows it: `trackway/live` beside the calibrations.
+//! The written extent of a trace while a reader follows it: `trackway/live` beside the
+//! calibrations.
 //!
 //! ```text
 //!  0  sequence    u64   raised by one each time
@@ -6,8 +7,8 @@
 //! 16  check       u64   complement of the exclusive or of both
 //! ```
 //!
-//! Little endian, rewritten in place; whoever reads it half written finds the check wrong. It goes
-//! when nobody follows any more. `reader::follow` knows it too.
+//! Little endian, rewritten in place; a reader that finds it half written detects that by the
+//! checksum. It is removed when no reader follows any more. `reader::follow` reads it.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +19,7 @@ use crate::trace::folder::Place;
 
 const NAME: &str = "live";
 
-/// The file, while somebody follows.
+/// The file, while a reader follows.
 #[derive(Debug)]
 pub(crate) struct Live {
     file: File,
@@ -53,8 +54,8 @@ impl Live {
     }
 }
 
-/// Takes away what a recorder left in the folder of facts that was killed while somebody followed:
-/// nobody writes there any more.
+/// Removes the file of a recorder that was killed while a reader followed: it is not written any
+/// more.
 pub(crate) fn forget(facts: &Path) {
     let _ = fs::remove_file(facts.join(NAME));
 }

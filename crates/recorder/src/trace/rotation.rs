@@ -5,9 +5,9 @@
 //! channel0_1.0   channel0_1.1   channel0_1.2 …          index/channel0_1.2.idx
 //! ```
 //!
-//! Numbers go on: no file is ever written anew, so that whoever reads it keeps what it opened, and
-//! the progress in the window says by its number which file it means. The point keeps them apart
-//! from other channels' streams, whose names end in `_` and a CPU, or in `_claim` and a number.
+//! Numbers increase: no file is ever rewritten, so readers keep the file that they opened, and the
+//! progress in the window identifies its file by number. The point keeps these names apart from
+//! other channels' streams, whose names end in `_` and a CPU, or in `_claim` and a number.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 /// Folder of the indexes, in that of the streams.
 const INDEXES: &str = "index";
 
-/// Where a stream's file, or one of its files, is.
+/// Returns the path of a stream's file, or of one of its files.
 pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Where its index is.
+/// Returns the path of its index.
 pub(crate) fn index_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(INDEXES).join(format!("{name}.idx"))
 }
@@ -31,7 +31,7 @@ pub(crate) fn name(stem: &str, number: u64) -> String {
     format!("{stem}.{number}")
 }
 
-/// Removes a file of a stream: first it, then its index, which nobody misses.
+/// Removes a file of a stream: first the file, then its index, which is useless without it.
 pub(crate) fn remove(folder: &Path, name: &str) -> io::Result<()> {
     remove_if_there(&data_path(folder, name))?;
     remove_if_there(&index_path(folder, name))
@@ -47,9 +47,9 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 /// A stream's files that are there before the current one: number and size in bytes, in order.
 pub(crate) type Earlier = Vec<(u64, u64)>;
 
-/// What is there of the stream `stem`, of which a recorder that died had got to file `current`:
-/// whether that is there, and those before it. A rotation may have been cut short: then the next
-/// file may be there, which nothing was counted of, and an index whose file has gone. They go.
+/// Repairs the stream `stem` of a recorder that died while it wrote file `current`. Returns true if
+/// that file is there, and the earlier ones. A rotation may have been cut short: then the next file
+/// may be there, in which nothing was counted, and an index without a file. Both are removed.
 ///
 /// # Errors
 ///

@@ -1,12 +1,12 @@
 //! A stream: the packets of one region in one file, and their index; or in several files, where
 //! their size is bounded, of which the oldest go.
 //!
-//! A packet is written at the place that the region's progress names, then the progress moves on
-//! by one store. So a recorder killed in between leaves bytes behind the stream's end, which
-//! whoever recovers writes over, and no packet is there twice. Where the packet does not fit any
-//! more, first the oldest files go, so that there are never more than was asked for; then the next
-//! one is made, and is the stream's once a packet is in it. [`rotation::repair`] knows what a
-//! recorder killed in between leaves.
+//! A packet is written at the position in the region's progress, then one store advances the
+//! progress. So a recorder that is killed in between leaves bytes after the stream's end, which
+//! recovery overwrites, and no packet is there twice. If the packet does not fit any more, the
+//! oldest files are removed first, so that their number never exceeds the limit. Then the next file
+//! is made; it belongs to the stream once a packet is in it. [`rotation::repair`] handles the
+//! remains of a recorder killed in between.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ use crate::trace::rotation;
 pub(crate) struct Stream {
     /// The one that is written.
     current: DataFile,
-    /// Where there are more of them.
+    /// The files of a stream that has several.
     ring: Option<Ring>,
     id: StreamId,
     /// Events lost, as the latest packet says.
@@ -67,16 +67,16 @@ struct Last {
     events: u64,
 }
 
-/// What a stream in several files is besides the one that is written.
+/// The state of a stream in several files, in addition to the file that is written.
 #[derive(Debug)]
 struct Ring {
     place: Arc<Place>,
-    /// What the files' names begin with.
+    /// Prefix of the files' names.
     stem: String,
     bounds: Tracefiles,
     /// Number of the current file.
     number: u64,
-    /// Those before it, the oldest first.
+    /// Earlier files, the oldest first.
     earlier: VecDeque<Earlier>,
     /// Events in files that were deleted, as far as this process wrote them.
     deleted: u64,
@@ -90,7 +90,7 @@ struct Earlier {
     events: u64,
 }
 
-/// What is the same in all packets of a stream.
+/// Properties that are the same in all packets of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamId {
     /// Identity of the trace.
@@ -213,7 +213,7 @@ impl Stream {
         }
     }
 
-    /// Where the progress is, in `drained`.
+    /// Writes the position into `drained`.
     pub(crate) fn note(&self, drained: &mut Drained) {
         drained.file_bytes = self.current.bytes;
         drained.packets = self.current.packets;
@@ -327,7 +327,7 @@ impl DataFile {
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(path)
         };
-        // Whoever finds the file finds an index that makes sense.
+        // A reader that finds the file also finds a valid index.
         let index = open(&rotation::index_path(folder, name))?;
         index.write_all_at(&index_header(), 0)?;
         let file = open(&rotation::data_path(folder, name))?;
@@ -444,8 +444,8 @@ impl Ring {
     }
 }
 
-/// Whether a recorder can have been so far in the stream `name` when it was killed: what its index
-/// has, or one packet less, which it had not said yet.
+/// Returns true if a recorder can have made this progress in stream `name` when it was killed: as
+/// far as its index, or one packet less, which it had not published yet.
 ///
 /// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
 /// what was in memory.

@@ -12,7 +12,7 @@ use crate::window::cpus;
 use crate::window::handle::Home;
 use crate::window::slot::Slot;
 
-/// How often a switch is tried on a CPU where writers are quick.
+/// Number of attempts to switch on a CPU whose writers are quick.
 const TRIES: usize = 100;
 /// Bytes that a switch copies, rounded up to words, with what lies behind.
 const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;

@@ -9,7 +9,7 @@ use trackway_sys::clock::{monotonic_ns, tsc};
 /// Looks of which the tightest counts.
 const LOOKS: usize = 20;
 
-/// Whether the processor's counter runs at one speed, in all states of sleep.
+/// Returns true if the processor's counter runs at one speed, in all states of sleep.
 pub(crate) fn counter_is_invariant() -> bool {
     // AArch64's is the system counter, which is all of that by its architecture, and the same for
     // all processors.

@@ -1,9 +1,9 @@
 //! Visits to every CPU that traced programs ask for, before they write over machine code of filters
 //! that a sequence of before might be on its way into (docs/design/0008-filters.md).
 //!
-//! Whoever records looks now and then whether somebody asks. As with memory that is given back,
-//! another thread visits: a CPU may be busy for good with a thread that nothing gets past, and
-//! nobody's records wait for that.
+//! A recorder checks now and then whether a process requests a barrier. As with memory that is
+//! given back, another thread visits the CPUs: one may be busy for good with a thread of higher
+//! priority, and records must not wait for that.
 
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -20,12 +20,12 @@ const PERIOD_NS: u64 = 100_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Visits {
     due_ns: u64,
-    /// Who is under way, and what was asked when it began.
+    /// The visiting thread, and the request that it serves.
     visitor: Option<(JoinHandle<bool>, u32)>,
 }
 
 impl Visits {
-    /// Begins a visit, if somebody asks for one and it is time; says so when it is made.
+    /// Begins a visit if one is requested and due; publishes that it is made.
     pub(crate) fn look(&mut self, header: &Header, now_ns: u64) {
         if self.visitor.as_ref().is_some_and(|(visitor, _)| visitor.is_finished()) {
             self.end(header);

@@ -102,7 +102,7 @@ fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
             Err(_) => complete = false,
         }
     }
-    // If the set of before cannot be had back, we may run anywhere, which harms nobody.
+    // If the former set cannot be restored, the thread may run on any CPU, which is harmless.
     let _ = before.apply();
     complete
 }

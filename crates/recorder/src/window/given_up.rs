@@ -19,8 +19,8 @@ pub(crate) enum GivenUp {
 }
 
 impl GivenUp {
-    /// Which one `session` would be. Only the recorder's user knows where the trace of a session
-    /// over several users is.
+    /// Describes `session`. Only the recorder's user can read the path of a trace over several
+    /// users.
     pub(crate) fn of(session: &Session) -> Self {
         let folder = shared_text::path_of(session);
         match folder.as_os_str().is_empty() {

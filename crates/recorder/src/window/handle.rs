@@ -1,4 +1,4 @@
-//! Where a user's window is, and opening it.
+//! A user's window: finding and opening it.
 
 use std::cell::RefCell;
 use std::ffi::{CString, OsString};
@@ -23,7 +23,7 @@ use crate::window::given_up::GivenUp;
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
 const FOLDER: &str = "/dev/shm";
 
-/// How long whoever has another user's window locked is waited for, in ns, whatever is done there.
+/// Longest wait for a process that has another user's window locked, in ns.
 const OTHERS_PATIENCE_NS: u64 = 50_000_000;
 
 /// A user's window, with what a recorder needs of it.
@@ -35,18 +35,18 @@ pub struct Home {
     pub folder: PathBuf,
     /// Its file.
     pub path: PathBuf,
-    /// Whose it is, as this process sees users.
+    /// The user that owns it, as this process sees users.
     uid: u32,
     /// Device and inode of its file.
     file: (u64, u64),
     guard: Guard,
-    /// Recordings that were given up for want of places, and nobody was told of yet.
+    /// Recordings that were given up for lack of slots, and not reported yet.
     pub(crate) given_up: RefCell<Vec<GivenUp>>,
 }
 
 impl Home {
-    /// Opens the calling user's window; makes it if there is none, and replaces one that nobody
-    /// can use any more, saying so.
+    /// Opens the calling user's window. Makes it if there is none, and replaces one that is
+    /// unusable, with a notice.
     pub fn open_or_make(notices: &Notices) -> Result<Self, RecordError> {
         let folder = folder();
         match Self::open_in(&folder, true) {
@@ -71,8 +71,8 @@ impl Home {
         }
     }
 
-    /// Looks at the calling user's window; `None`: there is none. For commands that record nothing:
-    /// where nobody else uses the window, it is compact afterwards.
+    /// Calls `look` with the calling user's window; returns `None` if there is none. For commands
+    /// that record nothing: if no other process uses the window, it is compact afterwards.
     pub fn look<T>(look: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
         let Some(home) = Self::open()? else { return Ok(None) };
         let seen = look(home.window());
@@ -86,8 +86,8 @@ impl Home {
         Self::open_for(folder, crate::common::user::user(), create)
     }
 
-    /// The same of user `uid`. Where that is another one, nobody is waited for long who has it
-    /// locked: see [`Self::limit_patience`].
+    /// Opens the window of user `uid`. For another user's window, waits for the lock are short: see
+    /// [`Self::limit_patience`].
     pub(crate) fn open_for(folder: &Path, uid: u32, create: bool) -> Result<Self, RecordError> {
         let fail = |error| RecordError::Window(folder.to_owned(), error);
         let path = path_of(folder, uid)?;
@@ -111,8 +111,8 @@ impl Home {
         Ok(home)
     }
 
-    /// Makes the window compact, if nobody uses it. Where no program does, and no session is left,
-    /// others are about to close it: they are waited for, for a moment.
+    /// Makes the window compact, if no process uses it. If no program and no session is left, other
+    /// users of the window are about to close it: waits for them, for a moment.
     pub(crate) fn compact_soon(&self) {
         const LOOKS: u32 = 10;
         const PERIOD: Duration = Duration::from_millis(5);
@@ -124,7 +124,7 @@ impl Home {
         }
     }
 
-    /// Whether a session is in the window, or a process that lives.
+    /// Returns true if a session is in the window, or a process that lives.
     fn is_used(&self) -> bool {
         let window = self.window();
         let state = |index| window.session(index).state.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Home {
         let _ = window.blank(true, 0).and_then(|()| window.blank(false, 0));
     }
 
-    /// Whose it is.
+    /// Returns the user that owns it.
     pub(crate) const fn uid(&self) -> u32 {
         self.uid
     }
@@ -150,7 +150,8 @@ impl Home {
         self.file
     }
 
-    /// Whether its file is the one that programs find. What cannot be seen was not removed.
+    /// Returns true if its file is the one that programs find. A file that cannot be checked counts
+    /// as present.
     pub(crate) fn is_where_it_was(&self) -> bool {
         match std::fs::symlink_metadata(&self.path) {
             Ok(status) => (status.dev(), status.ino()) == self.file,
@@ -158,8 +159,8 @@ impl Home {
         }
     }
 
-    /// From here on, nobody who has another user's window locked is waited for for more than a
-    /// moment: its user must not be able to keep the recorder from what else it has to do.
+    /// Limits waits for a process that has another user's window locked: that user must not be able
+    /// to delay the recorder's other work.
     pub(crate) fn limit_patience(&self) {
         if self.uid != crate::common::user::user() {
             self.allocator.limit_patience(OTHERS_PATIENCE_NS);
@@ -171,7 +172,7 @@ impl Home {
         self.allocator.window()
     }
 
-    /// Whether the file is as long as the window says; if not, somebody truncated it.
+    /// Returns true if the file is as long as the window declares; if not, a process truncated it.
     ///
     /// Other recorders lengthen the file before they say so, and say so before they shorten it:
     /// so it is as long as the lesser of what the window says before and after we look; unless it
@@ -188,9 +189,9 @@ impl Home {
 }
 
 impl Drop for Home {
-    /// A window that nobody uses any more takes little memory.
+    /// Compacts a window that is not in use, so that it takes little memory.
     fn drop(&mut self) {
-        // Whoever comes next tries again.
+        // The next process that opens the window tries again.
         let _ = self.allocator.compact();
     }
 }

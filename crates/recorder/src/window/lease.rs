@@ -6,7 +6,7 @@ use trackway_abi::session::Session;
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
 use trackway_window::lease_is_over;
 
-/// How long a lease lasts, in ns.
+/// Duration of a lease, in ns.
 pub(crate) const LEASE_NS: u64 = 5_000_000_000;
 
 /// Enters this process as the session's recorder; the moment at which it did.
@@ -22,13 +22,13 @@ pub(crate) fn sign(session: &Session) -> u64 {
 /// Says that the recorder is alive; whether the lease had run out meanwhile.
 pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
-    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a
-    // bit looks at the lease afterwards.
+    // ORDERING: SeqCst: first the lease, then (by the process that requested it) the bits; a writer
+    // that clears a bit reads the lease afterwards.
     session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
 }
 
-/// Whether the recorder of a session that is not free is dead. A recorder that is merely stopped
-/// is not; of one in another pid namespace only the lease can tell.
+/// Returns true if the recorder of a session that is not free is dead. A recorder that is merely
+/// stopped is not. For one in another pid namespace only the lease can tell.
 pub(crate) fn recorder_is_dead(session: &Session) -> bool {
     let who = Identity {
         image: 0,

@@ -1,18 +1,18 @@
-//! How much memory this process's control group may still take.
+//! The memory that this process's control group may still take.
 //!
-//! Buffers are charged to whoever allocates them, the recorder. A group that is at its limit does
-//! not answer fallocate(2) with an error: the kernel ends a process of the group. So the limit is
-//! looked at before. Both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and
-//! cgroup-v1/memory.rst of Linux); what cannot be read limits nothing.
+//! Buffers are charged to the process that allocates them, the recorder. A group at its limit does
+//! not fail fallocate(2): the kernel kills a process of the group. So the limit is checked before.
+//! Supports both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and
+//! cgroup-v1/memory.rst of Linux); files that cannot be read limit nothing.
 
 use std::fs;
 use std::path::Path;
 
-/// Where cgroups are mounted.
+/// Mount point of cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
 /// Most levels of groups that are looked at.
 const LEVELS_MAX: usize = 32;
-/// What is left to everything else in the group: one part in so many of its limit.
+/// Share of the limit that is left to the rest of the group: one part in so many.
 const SLACK: u64 = 8;
 
 /// Names of the files of one version.
@@ -42,7 +42,7 @@ pub(crate) fn headroom_bytes() -> u64 {
     headroom_below(Path::new(ROOT), &membership).min(of_machine.unwrap_or(u64::MAX))
 }
 
-/// What a machine may still give that has a /proc/meminfo like this (proc_meminfo(5)).
+/// Returns the memory that a machine with this /proc/meminfo (proc_meminfo(5)) may still give.
 fn left_by(meminfo: &str) -> Option<u64> {
     let bytes = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

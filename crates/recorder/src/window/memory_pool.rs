@@ -27,9 +27,9 @@ pub(crate) struct Pool {
     owner: u8,
     /// Free pieces, by size as a power of two.
     free: Vec<(u32, Vec<Piece>)>,
-    /// Whether to leave half of what is free to others.
+    /// True if half of the free memory is left to other processes.
     modest: bool,
-    /// Whether to wait (for a moment) while another process has the window locked.
+    /// True if waits are allowed (for a moment) while another process has the window locked.
     pub(crate) patient: bool,
     /// When it was last looked who is in a sandbox.
     looked: Option<Instant>,
@@ -40,7 +40,7 @@ pub(crate) struct Pool {
 struct Piece {
     /// In bytes of the window.
     offset: u64,
-    /// Whether there is memory: the system's, else.
+    /// True if it has memory; otherwise the system has it.
     is_backed: bool,
 }
 
@@ -91,8 +91,8 @@ impl Pool {
         Ok(start)
     }
 
-    /// Takes a piece of `1 << shift` bytes at `offset` back, at which nobody is any more: its
-    /// memory is the system's again.
+    /// Takes back a piece of `1 << shift` bytes at `offset` that is not in use any more: its memory
+    /// returns to the system.
     pub(crate) fn put(&mut self, allocator: &Allocator, shift: u32, offset: u64) {
         let is_backed = allocator.file().punch(offset, 1 << shift).is_err();
         let list = self.list(shift);
@@ -101,8 +101,8 @@ impl Pool {
         list.sort_unstable_by_key(|piece| (piece.is_backed, std::cmp::Reverse(piece.offset)));
     }
 
-    /// Gives the memory of all free pieces back, and granules that have no others to the window,
-    /// unless somebody else has it locked: then they stay, to be taken or given back later.
+    /// Gives back the memory of all free pieces, and returns granules without pieces in use to the
+    /// window. If another process has the window locked, they stay, to be used or given back later.
     pub(crate) fn trim(&mut self, allocator: &Allocator) -> Result<(), AllocateError> {
         for (shift, pieces) in &mut self.free {
             for piece in pieces.iter_mut().filter(|piece| piece.is_backed) {
@@ -154,8 +154,8 @@ impl Pool {
         self.looked = Some(Instant::now());
     }
 
-    /// Whether there is room for so many bytes more, all of which are wanted: before the first of
-    /// them is taken.
+    /// Checks that there is memory for so many more bytes, all of which are required: before the
+    /// first of them is taken.
     pub(crate) fn check_all(&self, allocator: &Allocator, bytes: u64) -> Result<(), AllocateError> {
         self.check_room(allocator, bytes)?;
         let free = free_bytes(allocator.file()).map_err(AllocateError::System)?;
@@ -165,7 +165,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether so many bytes more leave enough to others.
+    /// Checks that so many more bytes leave enough to other processes.
     fn check_room(&self, allocator: &Allocator, bytes: u64) -> Result<(), AllocateError> {
         let headroom = memory_limit::headroom_bytes();
         let share = if self.modest { 2 } else { 1 };
@@ -193,7 +193,7 @@ impl Pool {
     }
 }
 
-/// Where the granule of a piece begins, or its first one.
+/// Returns the start of a piece's granule, or of its first one.
 fn granule_of(piece: &Piece) -> u64 {
     piece.offset / GRANULE_BYTES * GRANULE_BYTES
 }
@@ -228,7 +228,7 @@ mod tests {
         let pieces: Vec<u64> =
             (0..8).map(|_| pool.take(allocator, shift, 12).expect("memory")).collect();
         let large = pool.take(allocator, GRANULE_BYTES.ilog2() + 1, 1).expect("memory");
-        // Four that nobody has taken yet are there, too.
+        // Four that are not in use yet are there, too.
         assert_eq!(allocator.bytes_of(3), 5 * GRANULE_BYTES);
         assert_eq!(pool.unbacked_bytes(), 0);
         // All of the second granule, and a part of the first.
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((blocks() - before, pool.unbacked_bytes()), (1 << shift, 2 << shift));
         pool.put(allocator, shift, pieces[1]);
         assert_eq!(blocks(), before);
-        // Somebody is at it: the next time will do.
+        // Another handle has the window open: the next attempt succeeds.
         let other = Home::open_in(folder.path(), false).expect("the window");
         pool.put(allocator, shift, pieces[0]);
         let locked = other.allocator.exclusively(|| pool.trim(allocator)).expect("a lock");

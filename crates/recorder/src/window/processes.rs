@@ -86,8 +86,8 @@ pub fn name_of(pid: u32) -> String {
     name.strip_suffix('\n').unwrap_or(&name).to_owned()
 }
 
-/// The processes in namespaces within ours, by namespace and by their ids in there: those that are
-/// not there are of namespaces that nobody here sees, or have ended.
+/// Returns the processes in namespaces within ours, by namespace and by their ids in there.
+/// Processes that are missing are in namespaces that this process cannot see, or have ended.
 pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
     let own = trackway_sys::process::pid_namespace();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

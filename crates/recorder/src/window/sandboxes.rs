@@ -37,7 +37,7 @@ pub(crate) fn note(window: &Window) {
     }
 }
 
-/// Whether a thread of a process is under seccomp(2); false where that is not known.
+/// Returns true if a thread of a process is under seccomp(2); false if that is not known.
 fn is_sandboxed(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.take(THREADS_MAX).any(|thread| {
@@ -47,7 +47,7 @@ fn is_sandboxed(pid: u32) -> bool {
     })
 }
 
-/// Whether proc_pid_status(5) says so.
+/// Returns true if this text of proc_pid_status(5) names a seccomp mode.
 fn says_so(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() != "0")

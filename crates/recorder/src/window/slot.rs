@@ -23,10 +23,10 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text::put;
 use crate::window::{cpus, rseq_self_test, sandboxes};
 
-/// How long a slot rests before it is taken again, in ns, if another can be had: longer than a
-/// thread that is not stopped sleeps on its way from a site to the slot that it found there.
+/// Rest of a slot before it is used again, in ns, if another is free: longer than a thread that is
+/// not stopped sleeps on its way from a site to the slot that it found there.
 const REST_NS: u64 = 1_000_000_000;
-/// How many slots rest so long at most, beside which no more are taken that were never used.
+/// Most slots that rest; beyond that, no slots are taken that were never used.
 const RESTING_MAX: usize = 4;
 
 /// A slot that is ours.
@@ -69,7 +69,7 @@ impl Slot {
         let session = window.session(index);
         let of_the_dead =
             || session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
-        // Nobody waits for the lock because of the living.
+        // The lock is not worth a wait because of live recorders.
         if !of_the_dead() {
             return Ok(None);
         }
@@ -82,8 +82,8 @@ impl Slot {
         taken.map_err(|error| memory_error(home, 0, error))
     }
 
-    /// Whether the slot is still ours: a recorder that was stopped for long may have been taken
-    /// for dead.
+    /// Returns true if the slot is still ours: a recorder that was stopped for long may have been
+    /// taken for dead.
     pub(crate) fn is_ours(&self) -> bool {
         let session = self.session();
         session.recorder_pid.load(Ordering::Relaxed) == std::process::id()
@@ -203,8 +203,8 @@ impl Slot {
         raise_generation(session);
     }
 
-    /// Begins a generation: all decide anew, and nobody commits by an older plan once every CPU has
-    /// been visited.
+    /// Begins a generation: all writers decide again, and no writer commits by an older plan once
+    /// every CPU has been visited.
     pub(crate) fn begin_generation(&self) {
         raise_generation(self.session());
     }
@@ -223,7 +223,7 @@ impl Slot {
     /// Gives all that comes to the slot that `heir` describes, which is active and has no rules
     /// yet: the order is that of `trackway_window`'s `rules`.
     pub(crate) fn pass_on(&self, heir: &SessionLayout) {
-        // ORDERING: SeqCst: from here on nobody sets our bit, before any is moved.
+        // ORDERING: SeqCst: no process sets our bit from here on, before any is moved.
         self.session().successor.store(heir.index as u32 + 1, Ordering::SeqCst);
         for event in 0..EVENTS_MAX {
             self.window.move_event(event, self.index, heir);
@@ -261,14 +261,15 @@ impl Slot {
     /// CPU no sequence of before is alive.
     pub(crate) fn close(&self) {
         let session = self.session();
-        // ORDERING: SeqCst: the state before the generation, so that nobody decides anew to take
-        // part.
+        // ORDERING: SeqCst: the state before the generation, so that no process decides again to
+        // take part.
         session.state.store(state::ENDING, Ordering::SeqCst);
         raise_generation(session);
         clear_bits(&self.window, self.index);
     }
 
-    /// As [`Self::close`], with that visit. Whether no sequence of before can be alive.
+    /// Closes the slot as [`Self::close`] does, with a visit of the CPUs. Returns true if no
+    /// earlier sequence can be alive.
     pub(crate) fn deactivate(&self) -> bool {
         self.close();
         let complete = cpus::visit_all();
@@ -276,11 +277,11 @@ impl Slot {
         complete
     }
 
-    /// Clears bits of a slot that is being built, which nobody was let in to, with that visit;
-    /// likewise.
+    /// Clears the bits of a slot that is being built, which was never open to writers, with a visit
+    /// of the CPUs. Returns true if no earlier sequence can be alive.
     ///
-    /// Its state stays. It may not look as if it had been let in to: it says what its earlier life
-    /// was, of which whoever recovers it after us would drain what is drained.
+    /// Its state stays. It must not look as if it had been open to writers: its progress is that of
+    /// its earlier life, and recovery would drain again what is drained.
     pub(crate) fn deactivate_unbuilt(&self) -> bool {
         let complete = cpus::visit_all();
         clear_bits(&self.window, self.index);
@@ -290,8 +291,8 @@ impl Slot {
     /// Keeps writers out until [`Self::resume`]; likewise.
     pub(crate) fn pause(&self) {
         let session = self.session();
-        // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew to take
-        // part.
+        // ORDERING: SeqCst: the flag before the generation, so that no process decides again to
+        // take part.
         session.flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
         raise_generation(session);
         clear_bits(&self.window, self.index);
@@ -316,29 +317,29 @@ impl Slot {
                 .map_err(|error| memory_error(home, 0, error))?;
         }
         let session = self.session();
-        // Until now somebody was behind it.
+        // Until now a writer may have been in it.
         let now = trackway_sys::clock::monotonic_ns();
         session.lease_until_ns.store(now, Ordering::Relaxed);
-        // ORDERING: Release: whoever takes the slot sees its memory given back.
+        // ORDERING: Release: the next owner of the slot finds its memory given back.
         session.state.store(state::FREE, Ordering::Release);
         Ok(())
     }
 
-    /// Leaves the session to whoever recovers it.
+    /// Leaves the session to recovery.
     pub(crate) fn abandon(&self) {
         self.session().recorder_pid.store(0, Ordering::Relaxed);
         self.session().lease_until_ns.store(0, Ordering::Relaxed);
     }
 
-    /// As [`Self::abandon`], where nothing is left to do but to free the memory, once nobody can
-    /// write there any more.
+    /// Leaves the session to recovery, which only has to free the memory once no process can write
+    /// there any more.
     pub(crate) fn abandon_complete(&self) {
         self.session().recorder_since_ns.store(COMPLETE, Ordering::Relaxed);
         self.abandon();
     }
 
-    /// Frees the slot of a session that nobody drains any more, unless a claimer that is not
-    /// proved dead may write into its memory. Writers were kept out before.
+    /// Frees the slot of a session that is not drained any more, unless a claimer that is not
+    /// proved dead may write into its memory. Writers were excluded before.
     pub(crate) fn discard(
         &self,
         home: &Home,
@@ -390,7 +391,8 @@ fn longest_free(window: &Window, now: u64) -> Option<usize> {
     oldest.filter(may_be_taken).or_else(|| fresh.first().copied()).or(oldest)
 }
 
-/// Whether nobody has a slot in these lockless buffers of a session that ended, nor ever will.
+/// Returns true if no writer has a slot in these lockless buffers of an ended session, nor ever
+/// will.
 pub(crate) fn nobody_has_a_slot(
     window: &Window,
     buffers: impl Iterator<Item = Buffer<'static>>,
@@ -408,7 +410,7 @@ pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     }
 }
 
-/// What to say when memory cannot be had or given back.
+/// Returns the error for memory that cannot be taken or given back.
 pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> RecordError {
     match error {
         AllocateError::Locked => {
@@ -418,7 +420,7 @@ pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> Rec
     }
 }
 
-/// Whether nothing of a session is left to write: see [`Slot::abandon_complete`].
+/// Returns true if nothing of a session is left to write: see [`Slot::abandon_complete`].
 pub(crate) fn is_complete(session: &Session) -> bool {
     session.state.load(Ordering::Relaxed) == state::ENDING
         && session.recorder_pid.load(Ordering::Relaxed) == 0
@@ -458,7 +460,7 @@ pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
     }
 }
 
-/// Whether this is where the slot's control lines are, in this life or an earlier one.
+/// Returns true if the slot's control lines are in this area, in this life or an earlier one.
 pub(crate) fn is_control_area(home: &Home, slot: usize, area: &Range<u64>) -> bool {
     area.start >= DATA_OFFSET as u64
         && area.start.is_multiple_of(GRANULE_BYTES)

@@ -84,7 +84,7 @@ fn a_channel_is_replaced_bit_by_bit() {
     recording.replace_channel(0, &settings, 1).expect("another channel");
     assert_eq!(before.enabled().count_ones(), 1, "in one of the two");
     assert!(!before.is_on());
-    // Who was on his way is in time: the old one has not ended yet.
+    // A writer on its way is in time: the old one has not ended yet.
     emit(&mut before, 1);
     recording.end_channel(0).expect("its end");
     let after = Writer::new(&world.home());

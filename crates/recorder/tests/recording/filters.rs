@@ -1,5 +1,5 @@
-//! Filters as writers find them in the window: there before anybody is let in, carried over to a
-//! channel that takes the place of another one, made good for events that come.
+//! Filters as writers find them in the window: present before any writer is let in, carried over to
+//! a channel that replaces another one, compiled for new events.
 
 use std::sync::atomic::Ordering;
 
@@ -85,7 +85,7 @@ fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
     assert_eq!(filters_in(&home, old), filters, "until it ends");
     recording.end_channel(0).expect("its end");
     assert_eq!(filters_in(&home, new), filters);
-    // Whoever is in the slot next has none of them.
+    // The next session in the slot has none of them.
     recording.add_channel(&channel("more", SMALL), 2).expect("a channel");
     let count = |index| filters_in(&home, index).len();
     let active = (0..SESSIONS_MAX)

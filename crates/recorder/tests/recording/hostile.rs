@@ -31,10 +31,10 @@ const EDGES: [u64; 10] = [0, 1, 2, 31, 32, 33, 0x7fff_ffff, 0xffff_ffff, 1 << 63
 const NAMES: [&str; 6] =
     ["../../../escaped", "/tmp/trackway-test-escaped", "a/b", "..", "", "some"];
 
-/// What is damaged.
+/// The memory that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// What the session's slots say, but for who its recorder is.
+    /// The slots of the session, except the identity of its recorder.
     Slots,
     /// Its tables and control lines.
     Controls,
@@ -47,7 +47,7 @@ enum Where {
 }
 
 impl Where {
-    /// Whether other sessions are none of it.
+    /// Returns true if other sessions are not affected.
     fn spares_others(self) -> bool {
         matches!(self, Self::Slots | Self::Controls | Self::Session)
     }
@@ -61,7 +61,7 @@ struct Scribbler {
     place: Where,
     /// The slot that is spared.
     other: usize,
-    /// Where that one's control lines are.
+    /// Offset of that one's control lines.
     other_controls: u64,
     elsewhere: String,
 }

@@ -100,7 +100,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
         recording.trim();
         assert_eq!(used(&world), begin, "round {round}");
     }
-    // What is in the sub-buffer when the recorder is killed is found by whoever comes next.
+    // Recovery finds the contents of the sub-buffer when the recorder is killed.
     expected.push(writer.next());
     assert!(writer.emit(Way::Sequence));
     world.kill(recording);

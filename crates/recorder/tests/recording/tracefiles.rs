@@ -46,7 +46,7 @@ fn numbers(world: &World, stem: &str) -> Vec<u64> {
     files
 }
 
-/// What all files of a stream hold, one behind the other; each is within its bounds, and so is
+/// Returns the contents of all files of a stream in order; each is within its bounds, and so is
 /// their number. Packets have numbers without a gap, and each begins later than the one before.
 fn read(world: &World, stem: &str, bounds: Tracefiles) -> Contents {
     let mut all = Contents::default();

@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// What a killed recorder leaves, seen by whoever comes next.
+    /// Leaves the state of a killed recorder, as the next recorder finds it.
     pub(crate) fn kill(&self, recording: Recording) {
         drop(recording);
         let home = self.home();
@@ -143,7 +143,7 @@ pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
     }
 }
 
-/// What a stream holds.
+/// The contents of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) values: Vec<u64>,
@@ -191,7 +191,7 @@ impl Writer {
         Self { window, layout, event, id, next: 0 }
     }
 
-    /// Whether its event is on in its channel.
+    /// Returns true if its event is on in its channel.
     pub(crate) fn is_on(&self) -> bool {
         self.enabled() >> self.layout.index & 1 != 0
     }

@@ -1,5 +1,5 @@
-//! Both ends of a control socket, with anybody at the other end: who sends anything, in any
-//! pieces, reads late or never, and goes at any moment.
+//! Both ends of a control socket with a hostile peer, which sends anything, in any pieces, reads
+//! late or never, and disconnects at any moment.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,7 +24,7 @@ use super::super::{Claimed, RunFolder};
 use crate::error::RecordError;
 
 const NAME: &str = "web";
-/// How long a server waits for anybody, in ns: it is asked to stop by nobody.
+/// Period of the server's wait, in ns: no descriptor stops it.
 const PERIOD_NS: u64 = 5_000_000;
 
 /// A folder of control sockets, with a session in it.
@@ -72,7 +72,7 @@ fn line_of(request: Request) -> Vec<u8> {
     line
 }
 
-/// What a client may send: requests, and what is nearly some.
+/// Returns lines that a client may send: requests, and bytes that resemble some.
 fn lines(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(40) {
@@ -100,7 +100,7 @@ fn lines(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Sends in pieces; fails if nobody takes them any more.
+/// Sends in pieces; fails if the peer does not read them any more.
 fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
     while !bytes.is_empty() {
         let (piece, rest) = bytes.split_at(bytes.len().min(1 + random.below(400) as usize));
@@ -154,7 +154,7 @@ fn visit(world: &World, seed: u64) {
 fn each_line_has_one_answer_whoever_else_is_there() {
     let world = World::new();
     let mut server = world.server();
-    // Somebody who says nothing, and one who asks and asks, and never reads.
+    // A silent client, and one that sends requests and never reads.
     let _silent = world.connect();
     let mut deaf = world.connect();
     deaf.write_all(&line_of(Request::Status).repeat(500)).expect("sent");
@@ -394,7 +394,7 @@ fn it_is_known_whether_the_other_end_has_read_all() {
     assert!(!is_unread(&ours));
 }
 
-/// As by a recorder that has no descriptor for the connection.
+/// Behaves as a recorder that has no descriptor for the connection.
 #[test]
 fn what_may_take_long_is_not_waited_for_without_end_where_nobody_reads_it() {
     let world = World::new();
@@ -409,7 +409,7 @@ fn what_may_take_long_is_not_waited_for_without_end_where_nobody_reads_it() {
     drop(claimed);
 }
 
-/// What a hostile recorder says to who asks it once.
+/// Returns the result of one request to a hostile recorder.
 fn ask(world: &World, said: &(dyn Fn(&mut UnixStream) + Sync)) -> Result<Answer, RecordError> {
     let claimed = world.claim();
     let listener = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");

@@ -8,8 +8,8 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::model::Phase;
 
-/// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
-/// call, if that is recorded. No record is made of a call that nobody wants.
+/// System calls, by their raw tracepoints: two dispatcher programs run at each call, and continue
+/// with the program of that call, if it is recorded. Other calls cause no record.
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) registers: RegisterLayout,
@@ -25,18 +25,18 @@ pub(super) struct Side {
     /// The raw tracepoint's type in BTF.
     pub(super) btf_id: u32,
     pub(super) programs: ProgramTable,
-    /// Those of calls by the numbers of 32 bits.
+    /// Programs for calls by 32-bit numbers.
     pub(super) compat: ProgramTable,
     pub(super) is_used: bool,
     pub(super) is_attached: bool,
 }
 
-/// Which of the programs of system calls one is.
+/// Identifies one of the programs of system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) number: u32,
     pub(super) phase: Phase,
-    /// Whether the number is one of 32 bits.
+    /// True if the number is a 32-bit one.
     pub(super) is_compat: bool,
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::notices::Notices;
 use crate::window::cpus;
 
-/// How often it is looked at which CPUs there are.
+/// Period between two checks for new CPUs.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Those that have come so far.
+/// CPUs that have come online so far.
 #[derive(Debug)]
 pub(super) struct Newcomers {
     /// CPUs that have buffers, or are not wanted: those with lower numbers.
@@ -36,7 +36,7 @@ impl Newcomers {
         }
     }
 
-    /// How many of those that are `online` have no buffers.
+    /// Returns the number of `online` CPUs that have no buffers.
     pub(super) fn count(&self, online: &[u32]) -> usize {
         online.iter().filter(|&&cpu| cpu as usize >= self.with_buffers).count()
     }

@@ -26,7 +26,7 @@ use crate::trace::layout::{self, Trace};
 use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
 use crate::window::cpus;
 
-/// How long something may be under way, where the kernel does not say when they have ended.
+/// Longest time for programs to finish, if the kernel does not report when they have ended.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 
 /// Buffers that a thread drains.
@@ -40,13 +40,13 @@ pub(crate) struct Draining {
     pub(super) is_stopped: bool,
     /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
     stopped_ts: u64,
-    /// Whether what is in a flight recorder goes into the trace at the end.
+    /// True if the contents of a flight recorder go into the trace at the end.
     keeps_flight_recorder: bool,
-    /// What was lost when it was cleared last.
+    /// Losses at the latest clear.
     forgotten: Lost,
 }
 
-/// What was lost.
+/// Numbers of losses.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lost {
     /// For want of room, of each event.
@@ -54,7 +54,7 @@ pub(super) struct Lost {
     /// Because the kernel passed over its program, of each event; and of none.
     missed: Vec<u64>,
     missed_of_none: u64,
-    /// Those of the former that are lost.
+    /// The part of `missed` that is lost.
     missed_lost: Vec<u64>,
     /// Because programs interrupted each other.
     too_deep: u64,
@@ -68,7 +68,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// What came since.
+    /// Returns the losses since `before`.
     fn since(mut self, before: &Self) -> Self {
         let take = |now: &mut [u64], before: &[u64]| {
             for (now, before) in now.iter_mut().zip(before) {
@@ -92,12 +92,12 @@ impl Lost {
     }
 }
 
-/// What a snapshot has of the kernel's events.
+/// The results of a snapshot of kernel events.
 #[derive(Debug)]
 pub(crate) struct KernelSnapshot {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
-    /// What it lacks.
+    /// Description of events that it lacks.
     pub(crate) missing: Option<String>,
 }
 
@@ -120,8 +120,8 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// What the trace says of itself in its `env`: which fields are empty whatever happened, and
-    /// which are not recorded, of the events that are known so far.
+    /// Returns remarks for the trace's `env`, for the events that are known so far: the fields that
+    /// are always empty, and those that are not recorded.
     pub(super) fn remarks(&self) -> [(&'static str, String); 2] {
         let empty = self.events.iter().flat_map(|known| {
             let event = known.description.name.as_str();
@@ -169,7 +169,7 @@ impl Kernel {
             keeps_flight_recorder: true,
             forgotten: Lost::default(),
         };
-        // Not before somebody drains; what the kernel passed over until now was not to be recorded.
+        // Not before the buffers are drained; the missed events until now were not to be recorded.
         if starts {
             draining.start();
         }
@@ -193,7 +193,7 @@ impl Draining {
         self.keeps_flight_recorder = false;
     }
 
-    /// Whether it is a flight recorder.
+    /// Returns true if it is a flight recorder.
     pub(crate) fn is_overwriting(&self) -> bool {
         self.kernel.overwrite
     }
@@ -250,7 +250,7 @@ impl Draining {
         cleared
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.thread.set_followed(is_followed);
     }
@@ -273,7 +273,7 @@ impl Draining {
         Ok((counts, self.lost().since(&self.forgotten)))
     }
 
-    /// How it goes; nothing if nobody can say.
+    /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
         let (counts, lost) = self.counts().ok()?;
         Some(KernelStatus {
@@ -385,7 +385,7 @@ impl Draining {
         summary
     }
 
-    /// How many of those that the kernel passed over are lost.
+    /// Returns the number of missed events that are lost.
     fn missed_lost(&self, lost: &Lost) -> u64 {
         let of_none = if self.kernel.is_of_some() { 0 } else { lost.missed_of_none };
         lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
@@ -400,7 +400,7 @@ impl Draining {
         })
     }
 
-    /// What was lost since the beginning.
+    /// Returns the losses since the beginning.
     fn lost(&self) -> Lost {
         let Kernel { buffers, events, .. } = &self.kernel;
         Lost {
@@ -429,7 +429,7 @@ impl Draining {
         all
     }
 
-    /// How many events that is.
+    /// Returns the number of lost events.
     fn total(&self, lost: &Lost) -> u64 {
         let of_events = lost.by_event.iter().sum::<u64>();
         of_events.saturating_add(lost.too_deep).saturating_add(self.missed_lost(lost))

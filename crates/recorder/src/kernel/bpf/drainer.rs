@@ -19,13 +19,14 @@ use crate::summary::Summary;
 use crate::trace::layout::{self, Trace};
 use crate::trace::progress_file::Live;
 
-/// How often sub-buffers that are still open are written as far as they are: who follows the trace
-/// sees events that much later at most, and a recorder that is killed loses no more.
+/// Period at which open sub-buffers are written as far as they are filled: readers that follow the
+/// trace see events that much later at most, and a recorder that is killed loses no more.
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
-/// How much later than its time a record may be committed and still be shown in order.
+/// Longest delay of a commit after its record's time for which the order of events still holds, in
+/// ns.
 const LATE_NS_MAX: u64 = 5_000_000;
 
-/// How many there are, so far.
+/// Numbers of events and bytes so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KernelCounts {
     /// Committed; at the end, written to the trace.
@@ -46,16 +47,16 @@ pub(super) struct Drainer {
     pub(super) begin_ts: u64,
     pub(super) works: Vec<RegionWork>,
     pub(super) buffer: Vec<u8>,
-    /// While somebody follows.
+    /// Present while a reader follows.
     pub(super) live: Option<Live>,
     /// When open sub-buffers were written last.
     pub(super) flushed: Instant,
-    /// What was lost because the kernel passed over programs.
+    /// Events lost because the kernel passed over programs.
     pub(super) missed_lost: u64,
     pub(super) scope: Option<Arc<Scope>>,
 }
 
-/// What is said of a control group that took the place of another one.
+/// Returns the notice about a control group that replaced another one.
 fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
     let what = format!("the cgroup {} was made anew: what is in the new one is", folder.display());
     match renewed {

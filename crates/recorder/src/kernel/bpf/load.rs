@@ -33,7 +33,7 @@ const FILES_OF_AN_EVENT: u64 = 2;
 /// Files that are open besides: maps, programs that serve all events, those of filters, what is
 /// loaded and not yet attached, and what the rest of a recorder has.
 const FILES_BESIDE: u64 = SOME as u64 + 256;
-/// How long it takes before it is shown how far it is, and how often.
+/// Delay until the progress is shown, and period at which it is shown again.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
@@ -41,15 +41,15 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 pub(super) enum Program {
     /// Filters let nothing pass.
     None,
-    /// Of a system call, perhaps of several.
+    /// A program of a system call, perhaps of several.
     Call(Arc<LoadedProgram>, Slot),
-    /// Of a raw tracepoint.
+    /// A program of a raw tracepoint.
     Raw(LoadedProgram),
-    /// Of the tracepoint with this number.
+    /// A program of the tracepoint with this number.
     Tracepoint(LoadedProgram, u16),
 }
 
-/// What records an event, not attached yet.
+/// A program that records an event, not attached yet.
 pub(super) struct Made {
     pub(super) staged: EventPlan,
     pub(super) program: Program,
@@ -217,7 +217,7 @@ impl Kernel {
     }
 }
 
-/// Whether somebody wants the recorder to end, where it is he who reads signals.
+/// Returns true if a signal requests the end, in a recorder that reads signals.
 fn is_to_end() -> bool {
     trackway_sys::signal::is_pending(&[libc::SIGINT, libc::SIGTERM])
 }

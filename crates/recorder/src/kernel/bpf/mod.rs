@@ -75,24 +75,24 @@ pub(crate) struct Kernel {
     buffers: &'static Buffers,
     attached: Attachments,
     calls: Option<Calls>,
-    /// Whether all system calls have been recorded from the beginning on: those that are not have
-    /// numbers that no call has, and are counted.
+    /// True if all system calls have been recorded from the beginning on: calls by unknown numbers
+    /// are counted.
     has_all_calls: bool,
     scope: Option<Arc<Scope>>,
-    /// Whether CPUs are left out.
+    /// True if CPUs are excluded.
     is_of_cpus: bool,
     contexts: Contexts,
     filters: KernelFilters,
     /// By number, which is their id in the trace; those that were switched off, too.
     events: Vec<Known>,
     overwrite: bool,
-    /// Whether it is recorded as soon as somebody drains.
+    /// True if recording begins with the draining.
     starts: bool,
     /// The limit on open files as it was: the command's.
     files_limit: Option<u64>,
-    /// How often the kernel passed over programs that serve several events.
+    /// Number of times that the kernel passed over programs that serve several events.
     missed_of_none: u64,
-    /// What a signal does until it is begun.
+    /// The effect of a signal until recording begins.
     leaving: Option<Leaving>,
     /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
     made: Mutex<HashMap<Vec<u8>, Arc<LoadedProgram>>>,
@@ -103,25 +103,24 @@ pub(crate) struct Kernel {
 struct Known {
     name: EventName,
     description: EventDescription,
-    /// What its fields stand for.
+    /// Meanings of its fields.
     meanings: Vec<Option<Meaning>>,
-    /// Those of its fields that are zero, whatever they are; of some of its programs, at least.
+    /// Names of its fields that are zero whatever their value is, in some of its programs at least.
     empty: Vec<String>,
-    /// Those that are not recorded.
+    /// Names of its fields that are not recorded.
     left_out: Vec<String>,
-    /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
-    /// passed over.
+    /// True if it has filters: the number of missed events that would have passed is unknown.
     is_filtered: bool,
     /// If it is one of the programs of system calls: which.
     call: Option<Slot>,
     is_on: bool,
     /// The latest of its programs.
     version: u32,
-    /// Which of them records it while it is on.
+    /// The version of its program that records it while it is on.
     recording: u32,
-    /// How often the kernel passed over its program.
+    /// Number of times that the kernel passed over its program.
     missed: u64,
-    /// How many of those are lost: all were wanted at that time.
+    /// The part of `missed` that is lost: from times when all were to be recorded.
     missed_lost: u64,
 }
 
@@ -141,11 +140,11 @@ impl Known {
 #[derive(Debug)]
 struct Attachment {
     attached: AttachedProgram,
-    /// Which of the events it records; `None`: it serves all.
+    /// The event that it records; `None`: it serves all.
     event: Option<usize>,
-    /// Which of its programs.
+    /// Version of the event's program.
     version: u32,
-    /// How often the kernel has passed over it, at the latest look.
+    /// Number of times that the kernel has passed over it, at the latest check.
     missed: u64,
 }
 
@@ -189,7 +188,8 @@ impl Kernel {
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.exclude_cpu(cpu));
         }
-        // To load and attach programs does much of what they record, and nobody drains yet.
+        // Loading and attaching programs causes many of the recorded events, and the buffers are
+        // not drained yet.
         buffers.stop();
         let begun = Instant::now();
         let mut kernel = Self {
@@ -276,8 +276,8 @@ impl Kernel {
         pids.iter().try_for_each(|&pid| each_thread(pid, take_in))
     }
 
-    /// How an event is recorded: a call from its registers, others from their arguments, where
-    /// that is known, and the kernel takes it, as far as that is tried.
+    /// Returns the plan of an event's record: a call from its registers, others from their
+    /// arguments if these are known and the kernel accepts the program, as far as that is tried.
     fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> EventPlan {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call =
@@ -383,7 +383,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// What the kernel passed over before does not count. Whether it takes long to let go of.
+    /// Adds an attached program; events missed before do not count. `is_slow`: detaching it takes
+    /// long.
     fn hold(&mut self, attached: AttachedProgram, event: Option<usize>, is_slow: bool) {
         if let Some(leaving) = self.leaving.as_ref().filter(|_| is_slow) {
             leaving.expect_slow(attached.descriptor());
@@ -419,7 +420,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Which program of an event's is made next.
+    /// Returns the version of the next program of an event.
     fn version(&self, number: usize) -> u32 {
         self.events.get(number).map_or(0, |known| known.version)
     }
@@ -432,7 +433,7 @@ impl Kernel {
         })
     }
 
-    /// What its events are asked.
+    /// Returns the filters on its events.
     pub(crate) const fn filters(&self) -> &KernelFilters {
         &self.filters
     }
@@ -447,7 +448,7 @@ impl Kernel {
         self.buffers.layout().geometry(0).ring_bytes()
     }
 
-    /// Which sizes there can be.
+    /// Returns the sizes that are possible, as text.
     pub(crate) fn sizes() -> String {
         format!(
             "a power of two from {} to {}, and no more than {} for all CPUs together",
@@ -457,8 +458,8 @@ impl Kernel {
         )
     }
 
-    /// What the command's process does before it runs the command: from there on it, and what it
-    /// starts, is recorded.
+    /// Returns the function that the command's process calls before exec: the process and its
+    /// children are recorded from then on.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
@@ -467,7 +468,7 @@ impl Kernel {
         }))
     }
 
-    /// Whether whatever begins a system call is recorded.
+    /// Returns true if the entries of all system calls are recorded.
     fn records_all_calls(&self, catalogue: &Catalogue) -> bool {
         let numbered = self.events.iter().enumerate();
         let on = numbered.filter(|(number, of)| of.is_on && self.filters.of(*number).is_some());
@@ -475,7 +476,7 @@ impl Kernel {
         catalogue.call_entries().all(|name| on.contains(&name))
     }
 
-    /// How many system calls had numbers that are not known, of 64 bits and of 32, where that is
+    /// Returns the number of system calls by unknown numbers, of 64 bits and of 32, if they are
     /// counted: none of them is recorded.
     fn unknown_calls(&self) -> [u64; 2] {
         let calls = self.calls.as_ref().filter(|_| self.has_all_calls);
@@ -484,29 +485,29 @@ impl Kernel {
         })
     }
 
-    /// Whether some of those are recorded all the same, by tracepoints of their own: our table
-    /// lacks their numbers.
+    /// Returns true if some of those are recorded all the same, by tracepoints of their own: our
+    /// table lacks their numbers.
     fn has_calls_without_number(&self) -> bool {
         let is_entry = |name: &EventName| matches!(name.call(), Some((_, Phase::Enter)));
         self.events.iter().any(|known| known.call.is_none() && is_entry(&known.name))
     }
 
-    /// Whether an event is recorded at a tracepoint of its own.
+    /// Returns true if an event is recorded at a tracepoint of its own.
     fn has_tracepoint(&self, event: &Event) -> bool {
         has_tracepoint(self.calls.as_ref(), event)
     }
 }
 
-/// Whether an event is recorded at a tracepoint of its own; calls are not, where they are seen all
-/// together.
+/// Returns true if an event is recorded at a tracepoint of its own; system calls are not if a
+/// dispatcher handles them.
 fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
     calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
 }
 
-/// How many CPUs have buffers, and their layout: those up to the last that is there, also such as
-/// are not online, which may come, as long as the others' are no smaller for that. The memory of
-/// all is taken at once, so there is none for those that may be plugged in: machines claim many
-/// that never are.
+/// Returns the number of CPUs with buffers, and the buffers' layout: all up to the last CPU that is
+/// present, also those that are offline and may come, as long as the others' buffers are no smaller
+/// for that. The memory of all is taken at once, so CPUs that may be plugged in get none: machines
+/// declare many that never are.
 fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout), RecordError> {
     let until = |cpus: Vec<u32>| cpus.into_iter().max().map_or(1, |last| last as usize + 1);
     let (online, present) = (until(cpus::online()), until(cpus::present()));

@@ -15,8 +15,8 @@ use super::{Kernel, PAYLOAD_BYTES_MAX, unknown};
 use crate::error::RecordError;
 
 impl Kernel {
-    /// How an event is recorded from its arguments. `None`: that is not known, or this kernel does
-    /// not take the program, as far as that is tried.
+    /// Returns the plan to record an event from its arguments. `None`: they are unknown, or this
+    /// kernel does not accept the program, as far as that is tried.
     pub(super) fn staged_arguments(
         &self,
         event: &Event,
@@ -37,8 +37,9 @@ impl Kernel {
         Some(staged)
     }
 
-    /// What records an event, the next one, from the kernel's record, which says the same, but for
-    /// what is not in there: it did not take the program that was to read its arguments.
+    /// Loads the next program of an event that reads the kernel's record instead, for a kernel that
+    /// did not accept the program that reads its arguments. The contents are the same, but for
+    /// arguments that the record lacks.
     pub(super) fn load_otherwise(&self, number: usize, event: &Event) -> Result<Made, RecordError> {
         if self.filters.has(number) {
             // They read arguments, since the kernel took that when it was tried.

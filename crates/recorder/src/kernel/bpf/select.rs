@@ -84,7 +84,7 @@ impl Draining {
         Ok((numbers.len(), gone.len()))
     }
 
-    /// How many events are recorded.
+    /// Returns the number of events that are recorded.
     pub(crate) fn events_on(&self) -> usize {
         self.kernel.events.iter().filter(|event| event.is_on).count()
     }
@@ -105,7 +105,7 @@ impl Draining {
         made
     }
 
-    /// What its events are asked.
+    /// Returns the filters on its events.
     pub(crate) const fn filters(&self) -> &KernelFilters {
         &self.kernel.filters
     }
@@ -173,8 +173,8 @@ impl Kernel {
         gone.map(|(number, _)| number).collect()
     }
 
-    /// Those of the events that are not recorded, each with its number: those that were never
-    /// known behind all others.
+    /// Returns those of the events that are not recorded, each with its number: new events get
+    /// numbers after all others.
     fn numbered<'a>(&self, events: &'a [Event]) -> Result<Vec<(usize, &'a Event)>, RecordError> {
         let known: BTreeMap<&EventName, usize> =
             self.events.iter().enumerate().map(|(number, known)| (&known.name, number)).collect();
@@ -214,8 +214,8 @@ impl Kernel {
         self.attach_calls()
     }
 
-    /// What these filters ask of all events that are known, and of the numbered ones; and which of
-    /// the former are recorded, stay so, and are asked something else then.
+    /// Compiles these filters for all known events, and for the numbered ones. Returns also the
+    /// events that stay recorded with other filters.
     fn asked(
         &self,
         filters: &[FilterSpec],
@@ -309,8 +309,8 @@ impl Kernel {
             tell(cpu as usize, false);
             others.remove(&(cpu as usize));
         });
-        // Where we may not run (cpuset(7)) there is a moment in which neither records; where nobody
-        // runs it does not matter.
+        // On CPUs where we may not run (cpuset(7)) there is a moment in which neither version
+        // records; on CPUs that run no thread it does not matter.
         if others.is_empty() {
             return;
         }
@@ -341,9 +341,9 @@ impl Kernel {
         detach::detach_beside(self.attached.extract_if(.., goes).collect());
     }
 
-    /// Whether what the kernel passed over may be of others than are recorded: where those are
-    /// some threads alone, or some CPUs, most of it is. Of a filtered event nobody knows either
-    /// which were wanted.
+    /// Returns true if missed events may belong to threads or CPUs that are not recorded: if only
+    /// some are, most do. For an event with filters the number that would have passed is unknown,
+    /// too.
     pub(super) fn is_of_some(&self) -> bool {
         self.scope.is_some() || self.is_of_cpus
     }

@@ -1,4 +1,4 @@
-//! What became of the kernel's events.
+//! The results of a recording of kernel events by BPF.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 use crate::summary::{Summary, say_lost};
 
-/// What was recorded.
+/// The results of a recording by BPF.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelSummary {
     pub(super) recorded: u64,
     pub(super) lost: u64,
-    /// Those of them that were in memory, and could not be written at the end.
+    /// Number of recorded events that were in memory, and could not be written at the end.
     pub(super) lost_at_end: u64,
     pub(super) overwritten: u64,
-    /// Of those recorded, in files that were deleted for newer ones.
+    /// Recorded events in files that were deleted for newer ones.
     pub(super) deleted: u64,
     /// Programs that the kernel did not run because another one was under way: of all processes,
     /// where some alone are recorded.
     pub(super) missed: u64,
-    /// How many of those are some of `lost`.
+    /// Number of missed events that are part of `lost`.
     pub(super) missed_lost: u64,
     /// Events with filters that interrupted so many others that the filters could not be asked.
     pub(super) unasked: u64,
@@ -31,13 +31,13 @@ pub(crate) struct KernelSummary {
     pub(super) cut: Vec<(String, u64)>,
     /// Events with the most losses, most first.
     pub(super) lost_by_event: Vec<(String, u64)>,
-    /// Of those lost, events that interrupted so many others that there was no buffer for them.
+    /// Lost events that interrupted so many others that no buffer was left for them.
     pub(super) too_deep: u64,
-    /// Whether some found no room.
+    /// True if some found no room.
     pub(super) had_no_room: bool,
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
     pub(super) unknown_calls: [u64; 2],
-    /// Whether some of those are recorded, as calls whose number is not known.
+    /// True if some of those are recorded, as calls by unknown numbers.
     pub(super) has_calls_without_number: bool,
     /// Sub-buffers that made no sense.
     pub(super) damaged: u64,
@@ -149,7 +149,7 @@ impl KernelSummary {
         }
     }
 
-    /// As the mark of the trace has it.
+    /// Returns the counts for the mark of the trace.
     pub(crate) fn as_summary(&self) -> Summary {
         let lost_by_event = self.lost_by_event.clone();
         Summary {
@@ -165,7 +165,8 @@ impl KernelSummary {
     }
 }
 
-/// How many there are of all events, and those of which there are most by name; `None`: none.
+/// Returns the total of all events, and the name of the one with the highest count; `None` if there
+/// are none.
 fn most(of_each: &[(String, u64)]) -> Option<(u64, String)> {
     /// Most events that are named.
     const NAMED_MAX: usize = 4;

@@ -9,10 +9,10 @@ use trackway_session::{FilterSource, FilterSpec};
 
 /// A filter as it is asked.
 pub(crate) trait Asking: Sized {
-    /// What all of them use together.
+    /// State that all filters share.
     type Memory: std::fmt::Debug;
 
-    /// That of these filters, for so many CPUs of a kernel with these types.
+    /// Makes the state of these filters, for so many CPUs of a kernel with these types.
     fn memory(
         cpus: usize,
         filters: &[FilterSpec],
@@ -28,19 +28,19 @@ pub(crate) trait Asking: Sized {
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
-    /// Whether an event may be asked all of these.
+    /// Checks that an event can have all of these filters.
     fn check(_all: &[Self]) -> Result<(), FilterError> {
         Ok(())
     }
 
-    /// Of the kernel's contexts, by name, which are not there to be asked for: what they are
-    /// instead, and why, if that is known.
+    /// Returns the reason why a kernel context of this name is unavailable: its description, and
+    /// the cause, if known.
     fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
 
-    /// Of each field of an event why it cannot be asked for, if it cannot.
+    /// Returns for each field of an event the reason why filters cannot use it, if they cannot.
     fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>>;
 
-    /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
+    /// Returns true if a filter may find this field unknown, and then lets the event pass.
     fn may_be_unknown(_staged: &EventPlan, _field: &str) -> bool {
         false
     }

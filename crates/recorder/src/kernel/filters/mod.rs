@@ -34,15 +34,15 @@ use crate::notices::Notices;
 
 /// Most things that are said of filters that are taken, and most events that are named there.
 const HINTS_MAX: usize = 4;
-/// What to do about `rwbs == "WS"`.
+/// Hint for `rwbs == "WS"`.
 const LETTERS: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
-/// What to do where all events are meant, and the kernel's are not.
+/// Hint for a filter on all events that is not meant for kernel events.
 const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
 
-/// What the kernel's events are asked, by what asks it.
+/// The filters on kernel events, by their evaluator.
 #[derive(Debug)]
 pub(crate) struct KernelFilters<F: Asking = Filter> {
-    /// Of each event its filters, all of which must take it; none: one of them never does.
+    /// The filters of each event, all of which must pass it; `None`: one of them never does.
     events: Vec<Option<Vec<F>>>,
     taken: TakenFilters,
     /// For as long as filters are made that use it.
@@ -54,10 +54,10 @@ pub(crate) struct KernelFilters<F: Asking = Filter> {
 pub(crate) struct TakenFilters {
     /// All filters, by their numbers; where events come later, for those, too.
     specs: Vec<FilterSpec>,
-    /// Those about all events that none of the kernel's has what is asked for: why.
+    /// Filters on all events whose fields no kernel event has, each with the reason.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
-    /// Those that are asked of programs' events, too.
+    /// Filters that apply to user events, too.
     shared: Vec<FilterSpec>,
 }
 
@@ -75,7 +75,7 @@ struct World {
 }
 
 impl<F: Asking> KernelFilters<F> {
-    /// What these filters ask of these events, as they are staged.
+    /// Compiles these filters for these events, by their plans.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl<F: Asking> KernelFilters<F> {
         Ok(filters)
     }
 
-    /// What the filters ask of these events, too, which are numbered from `known` on. One that
-    /// lacks what is asked for is not recorded, and that is said.
+    /// Compiles the filters for these events, too, which are numbered from `known` on. An event
+    /// that lacks a filter's fields is not recorded, with a notice.
     ///
     /// # Errors
     ///
@@ -203,12 +203,12 @@ impl<F: Asking> KernelFilters<F> {
         Ok(lacking.len())
     }
 
-    /// What the event with this number is asked; `None`: it is never recorded.
+    /// Returns the filters of the event with this number; `None`: it is never recorded.
     pub(crate) fn of(&self, event: usize) -> Option<&[F]> {
         self.events.get(event).map_or(Some(&[]), Option::as_deref)
     }
 
-    /// Whether the event with this number is asked something.
+    /// Returns true if the event with this number has filters.
     pub(crate) fn has(&self, event: usize) -> bool {
         self.of(event).is_none_or(|filters| !filters.is_empty())
     }
@@ -218,7 +218,8 @@ impl<F: Asking> KernelFilters<F> {
         &self.taken
     }
 
-    /// What the event with this number is asked, as [`Self::of`] has it, for whoever asks it.
+    /// Takes the filters of the event with this number out, in the form of [`Self::of`], for their
+    /// evaluator.
     pub(crate) fn take(&mut self, event: usize) -> Option<Vec<F>> {
         match self.events.get_mut(event) {
             Some(filters) => filters.take(),
@@ -228,7 +229,7 @@ impl<F: Asking> KernelFilters<F> {
 }
 
 impl TakenFilters {
-    /// Whether a filter is about all events, and some of the kernel's have what it asks for.
+    /// Returns true if a filter is about all events, and some kernel events have its fields.
     pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
         spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
@@ -240,7 +241,7 @@ impl TakenFilters {
         unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
     }
 
-    /// Those that are asked of programs' events, too, as they were given.
+    /// Returns the filters that apply to user events, too, as they were given.
     pub(crate) fn shared(&self) -> &[FilterSpec] {
         &self.shared
     }
@@ -264,7 +265,7 @@ impl World {
     }
 }
 
-/// Which of these events a filter is about.
+/// Returns the numbers of these events that a filter is about.
 pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
     if spec.is_for_all_events() {
         return Ok((0..names.len()).collect());
@@ -292,7 +293,7 @@ pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>
     }
 }
 
-/// What filters may ask of an event: its fields, and what is known of whoever it happens in.
+/// Returns the fields and contexts of an event that filters can use.
 fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
@@ -314,7 +315,8 @@ fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     }
 }
 
-/// Which contexts there are, if an expression names one that is not; and why not, if that is known.
+/// Returns the available contexts, if an expression names one that is not, with the reason, if
+/// known.
 fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
@@ -345,8 +347,8 @@ fn named(of: Type, meaning: &Meaning) -> Type {
 /// The objects of a filter for an event, all of which it is asked, in order; `None`: the event
 /// lacks something. What is perhaps not meant is added to the warnings.
 ///
-/// Where something may be unknown, for which the filter lets the event pass, the first object is
-/// what it asks whatever that is. (Of a filter that comes as an object nobody knows.)
+/// If a field may be unknown, for which the filter lets the event pass, the first object is the
+/// part that does not depend on it. (For a filter given as an object this cannot be determined.)
 fn objects_of(
     spec: &FilterSpec,
     (layout, is_unknown): (&Layout, &dyn Fn(&Need) -> bool),
@@ -376,7 +378,7 @@ fn objects_of(
     relaxed.into_iter().chain([compiled]).map(encode).collect::<Result<_, _>>().map(Some)
 }
 
-/// That no event has what a filter asks for.
+/// Returns the message for a filter whose fields no event has.
 fn lacking_everywhere<F: Asking>(
     spec: &FilterSpec,
     (world, memory): (&World, &F::Memory),
@@ -415,8 +417,8 @@ fn lacking_everywhere<F: Asking>(
     }
 }
 
-/// Whether what is wrong with an expression is a text that it compares with `rwbs` of blocks'
-/// events: as if those were the kernel's letters.
+/// Returns true if the error in an expression is a text that it compares with `rwbs` of block
+/// events, as if those were the kernel's letters.
 fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     let is_wrong = |span: Span| error.span.from <= span.from && span.to <= error.span.to;
     let is_flags = |token: &Token| matches!(token, Token::Name(name) if name == "rwbs");
@@ -440,8 +442,8 @@ fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     }
 }
 
-/// That an expression calculates with floating-point numbers, which the kernel does not: with the
-/// number that makes it do so.
+/// Returns the error for an expression with floating-point arithmetic, which the kernel lacks, at
+/// the number that causes it.
 fn floating(text: &str) -> Error {
     let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
     let all = tokens(text).unwrap_or_default();

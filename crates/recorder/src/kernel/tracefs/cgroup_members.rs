@@ -1,12 +1,13 @@
 //! The threads of control groups, followed by looking at them: ftrace knows threads only.
 //!
-//! What a member forks the kernel follows by itself (`event-fork`). Whoever comes from elsewhere is
-//! taken in at the next look, and whoever has gone is left out, once two looks have not found him:
-//! one that moves from group to group may be seen in none. Who was started by a member straight
-//! into another group (clone3(2) with CLONE_INTO_CGROUP), or was moved there before a look found
-//! him, is followed by the kernel and in no group's list: so every now and then its own list is
-//! asked who else is in it ([`Looking::find_strangers`]). How often that was, and how far looks
-//! were apart, is said at the end: nobody knows who has come and gone between two of them.
+//! The kernel follows children of members by itself (`event-fork`). A thread that moves into a
+//! group is added at the next scan. A thread that has left is excluded once two scans have not
+//! found it: one that moves between groups may be missing in one scan. A member may start a thread
+//! directly in another group (clone3(2) with CLONE_INTO_CGROUP), or a thread may be moved there
+//! before a scan finds it. The kernel follows such threads, which are in no list of our groups: so
+//! every few scans its own list of threads is read ([`Looking::find_strangers`]). The number of
+//! moves and the longest interval between scans are reported at the end: moves within an interval
+//! are not observed.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,23 +25,23 @@ use crate::error::RecordError;
 use crate::kernel::error::io_failure;
 use crate::window::processes::read_proc;
 
-/// How often groups are looked at.
+/// Period between two scans of the groups.
 const PERIOD: Duration = Duration::from_millis(5);
-/// How many looks go by until the kernel is asked whom else it follows.
+/// Number of scans until the kernel's own list of threads is read again.
 const STRANGERS_EVERY: u32 = 4;
-/// How many times as long as a look takes the next one is waited for, at least.
+/// Least pause until the next scan, as a multiple of a scan's duration.
 const REST: u32 = 20;
 /// PF_EXITING (include/linux/sched.h).
 const EXITING: u64 = 4;
 
-/// What was seen of who came and went.
+/// Threads that were observed to enter and leave.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Moves {
-    /// How many threads have come that no member has started.
+    /// Number of threads that entered without having been started by a member.
     pub(super) came: u64,
-    /// How many have gone, and were recorded on, since the kernel cannot leave them out.
+    /// Number of threads that left and were recorded further, since the kernel cannot exclude them.
     pub(super) kept: u64,
-    /// How far two looks were apart, at most.
+    /// Longest interval between two scans.
     pub(super) apart: Duration,
     /// Why it could not be followed who came or went, if that was so.
     pub(super) failed: Option<String>,
@@ -54,20 +55,20 @@ pub(super) struct Follower {
     moves: Arc<Mutex<Moves>>,
 }
 
-/// What that thread has.
+/// The state of the scanning thread.
 struct Looking {
     shared: Arc<Shared>,
     folders: CgroupFolders,
-    /// Who was there, and those that the latest look did not find.
+    /// Known members, and those among them that the latest scan did not find.
     known: HashSet<u32>,
     absent: HashSet<u32>,
-    /// Whether somebody was left out at some time.
+    /// True if some thread was excluded.
     has_left_out: bool,
     /// Looks until the kernel is asked whom else it follows.
     until_asked: u32,
 }
 
-/// Finds control groups, and has nobody but their threads recorded from when recording begins.
+/// Finds control groups, and restricts the recording to their threads from its beginning.
 pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<CgroupFolders, RecordError> {
     let folders = CgroupFolders::find(paths)?;
     let refused = |error| io_failure("cannot record control groups by tracefs", error);
@@ -107,7 +108,7 @@ impl Follower {
 }
 
 impl Looking {
-    /// Until nobody wants it any more.
+    /// Scans until the handle of the thread is dropped.
     fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<Moves>) {
         let mut moves = Moves::default();
         let (mut before, mut rest) = (Instant::now(), PERIOD);
@@ -131,7 +132,7 @@ impl Looking {
         read?;
         let now: HashSet<u32> = threads.into_iter().collect();
         let new: Vec<u32> = now.difference(&self.known).copied().collect();
-        // Whoever cannot be taken in keeps nobody from being left out.
+        // A thread that cannot be added must not prevent exclusions.
         let taken = if new.is_empty() { Ok(()) } else { self.take_in(&new, &now, moves) };
         let missing: HashSet<u32> = self.known.difference(&now).copied().collect();
         let (twice, once): (Vec<u32>, Vec<u32>) =
@@ -190,8 +191,8 @@ impl Looking {
     }
 }
 
-/// Whether there is such a thread that is not about to end: those that are, are in no group's list,
-/// and are to be recorded to their last switch.
+/// Returns true if there is such a thread that is not about to end. An ending thread is in no
+/// group's list, and is to be recorded to its last switch.
 fn is_at_work(tid: u32) -> bool {
     let stat = read_proc(&format!("/proc/{tid}/stat")).unwrap_or_default();
     flags_of(&stat).is_some_and(|flags| flags & EXITING == 0)

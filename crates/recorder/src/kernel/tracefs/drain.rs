@@ -14,7 +14,7 @@ use crate::recording::changes;
 use crate::trace::layout::Trace;
 use crate::trace::progress_file::Live;
 
-/// How much later than its time a record may get into the kernel's buffer.
+/// Longest delay until a record is in the kernel's buffer, in ns.
 const LATE_NS_MAX: u64 = 5_000_000;
 
 /// The thread's.
@@ -22,15 +22,15 @@ const LATE_NS_MAX: u64 = 5_000_000;
 pub(super) struct Drainer {
     pub(super) shared: Arc<Shared>,
     pub(super) output: Output,
-    /// What was lost when it was cleared last, for each of the instance's CPUs.
+    /// Losses at the latest clear, for each of the instance's CPUs.
     forgotten: Vec<BufferStats>,
     /// Room for a page.
     page: Vec<u8>,
-    /// While somebody follows.
+    /// Present while a reader follows.
     live: Option<Live>,
 }
 
-/// What a flight recorder has of a CPU at some occurrence.
+/// A flight recorder's contents of a CPU at some moment.
 #[derive(Debug)]
 pub(super) struct SeenCpu {
     pub(super) held: Held,
@@ -146,7 +146,7 @@ impl Drainer {
         (0..self.output.streams.len()).try_for_each(|place| self.output.close(place))
     }
 
-    /// What a flight recorder has now.
+    /// Returns the contents of a flight recorder.
     pub(super) fn look_beside(&mut self) -> io::Result<Vec<SeenCpu>> {
         let (seen, read) = self.take_over();
         read.map(|()| seen)

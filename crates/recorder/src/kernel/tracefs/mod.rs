@@ -68,18 +68,19 @@ struct Known {
     name: EventName,
     /// Its number in the trace, if its records can be turned.
     number: Option<u16>,
-    /// Whether it is recorded where it is on: it has what filters ask for, and tracefs has it.
+    /// True if it is recorded while it is on: it has the fields that filters use, and tracefs
+    /// provides it.
     can_be: bool,
     is_on: bool,
 }
 
-/// What the recorder and its thread have of it.
+/// State that the recorder and its thread share.
 #[derive(Debug)]
 struct Shared {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
-    /// Of a command alone, which says itself when it begins.
+    /// True if only a command is recorded, whose process starts the recording itself.
     is_of_command: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
@@ -93,7 +94,7 @@ pub(crate) struct Draining {
     filters: KernelFilters<Filter>,
     events: Vec<Known>,
     thread: DrainThread<Drainer>,
-    /// What follows who is in control groups, if that says whose events are recorded.
+    /// The follower of control groups, if they select the recorded threads.
     follower: Option<Follower>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
@@ -101,20 +102,20 @@ pub(crate) struct Draining {
     is_stopped: bool,
     /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
     stopped_ts: u64,
-    /// Whether something was asked of events that is not asked any more.
+    /// True if former filters applied to the events.
     was_filtered: bool,
-    /// Whether what is in a flight recorder goes into the trace at the end.
+    /// True if the contents of a flight recorder go into the trace at the end.
     keeps_flight_recorder: bool,
 }
 
-/// What a flight recorder has at some occurrence, to be written by [`Draining::write_snapshot`].
+/// A flight recorder's contents at some moment, to be written by [`Draining::write_snapshot`].
 #[derive(Debug)]
 pub(crate) struct Seen {
     cpus: Vec<SeenCpu>,
     since_ts: u64,
 }
 
-/// What records are to say besides their fields.
+/// Returns the contexts of records.
 ///
 /// # Errors
 ///
@@ -211,7 +212,7 @@ impl ByTracefs {
         Ok(Self { shared, converter, filters, events, folders })
     }
 
-    /// What its events are asked.
+    /// Returns the filters on its events.
     pub(crate) const fn filters(&self) -> &TakenFilters {
         self.filters.taken()
     }
@@ -221,7 +222,7 @@ impl ByTracefs {
         self.shared.cpu_bytes
     }
 
-    /// Which sizes there can be.
+    /// Returns the sizes that are possible, as text.
     pub(crate) fn sizes() -> String {
         format!(
             "{} or more; and no more than {} for all CPUs together, if none is asked for",
@@ -338,7 +339,7 @@ fn make_trace(
     Ok(trace)
 }
 
-/// What the trace says of itself in its `env`: which fields are empty whatever the program said.
+/// Returns remarks for the trace's `env`: the fields that are always empty.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
     let mut remarks = vec![("trackway_kernel_via", "tracefs".to_owned())];
     remarks.extend(remarks_of_fields(converter));
@@ -358,7 +359,8 @@ fn names(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl Draining {
-    /// What the command's process does before it runs the command: from there on it is recorded.
+    /// Returns the function that the command's process calls before exec, from where on it is
+    /// recorded.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let shared = Arc::clone(&self.shared);
         shared
@@ -405,7 +407,7 @@ impl Draining {
         cleared.and(started)
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.thread.set_followed(is_followed);
     }
@@ -415,7 +417,7 @@ impl Draining {
         self.thread.say_news(notices);
     }
 
-    /// How it goes; nothing if nobody can say.
+    /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
         let counts = self.thread.ask(Drainer::counts).ok()?;
         Some(KernelStatus {
@@ -441,7 +443,7 @@ impl Draining {
         self.keeps_flight_recorder = false;
     }
 
-    /// What a flight recorder has now; none if it is no such.
+    /// Returns the contents of a flight recorder; `None` if this is none.
     pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
         if !self.shared.overwrite {
             return Ok(None);

@@ -22,14 +22,14 @@ use crate::kernel::filters::KernelFilters;
 use crate::kernel::{bpf, omitted_fields, selection, value_names};
 use crate::notices::Notices;
 
-/// What all events that are known, and new ones, are to be asked.
+/// Filters for all known events and for new ones.
 struct Asked {
     filters: KernelFilters<Filter>,
     /// By their numbers in [`Draining::events`], and beyond.
     events: Vec<Event>,
 }
 
-/// What was asked, to be asked again.
+/// The former filters, to be restored.
 struct Before {
     filters: KernelFilters<Filter>,
     converter: Arc<Converter>,
@@ -104,7 +104,7 @@ impl Draining {
         Ok((more, fewer))
     }
 
-    /// What these filters ask of all events that are known, and of new ones.
+    /// Compiles these filters for all known events and for new ones.
     fn asked(
         &self,
         filters: &[FilterSpec],

@@ -7,18 +7,19 @@ use super::packets::{CpuStream, Output};
 use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 
-/// How many there are.
+/// Numbers of events and bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) recorded: u64,
     pub(super) lost: u64,
     pub(super) overwritten: u64,
     pub(super) deleted: u64,
-    /// Pages that made no sense, and records of events that nobody asked for.
+    /// Damaged pages, and records of events that were not enabled.
     pub(super) damaged: u64,
-    /// Of the trace.
+    /// Bytes of the trace.
     pub(super) bytes: u64,
-    /// Of memory, for what a flight recorder has had out of the kernel's buffers.
+    /// Bytes of memory for the contents of a flight recorder that were read from the kernel's
+    /// buffers.
     pub(super) memory_bytes: u64,
 }
 
@@ -38,15 +39,15 @@ impl Counts {
     }
 }
 
-/// What was recorded.
+/// The results of a recording by tracefs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
     pub(super) counts: Counts,
-    /// Whether nobody knows how many of those lost were wanted.
+    /// True if filters applied: the number of lost events that would have passed is unknown.
     pub(super) is_filtered: bool,
     /// Why its trace is not whole, if it is not.
     pub(super) unwritten: Option<String>,
-    /// Who came into control groups, if those were recorded.
+    /// Threads that entered control groups, if those were recorded.
     pub(super) moves: Option<Moves>,
 }
 
@@ -70,7 +71,7 @@ fn say_moves(moves: &Moves, notices: &Notices) {
 }
 
 impl Counts {
-    /// As the mark of the trace has it.
+    /// Returns the counts for the mark of the trace.
     pub(super) fn as_summary(&self) -> crate::summary::Summary {
         crate::summary::Summary {
             recorded: self.recorded,
@@ -85,12 +86,12 @@ impl Counts {
 }
 
 impl Summary {
-    /// What was counted.
+    /// Returns the counts.
     pub(crate) fn as_summary(&self) -> crate::summary::Summary {
         self.counts.as_summary()
     }
 
-    /// Whether all was written.
+    /// Returns true if all was written.
     pub(crate) const fn is_whole(&self) -> bool {
         self.unwritten.is_none()
     }

@@ -17,10 +17,11 @@ use crate::trace::layout::Trace;
 use crate::trace::loss_history::Losses;
 use crate::trace::stream::{Packet, Stream, StreamId};
 
-/// How far in the future a record's time may lie before it is taken to be damaged, in ns: clock
+/// Longest distance of a record's time into the future before it counts as damaged, in ns: clock
 /// lines of writers may be that much ahead.
 pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
-/// How often a snapshot begins anew of a buffer that came round before anything could be copied.
+/// Most attempts of a snapshot to copy a buffer whose writers overwrite it before any part is
+/// copied.
 const CHASES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
@@ -35,7 +36,7 @@ pub(crate) struct RegionWork {
     pub(crate) backing: Backing,
     pub(crate) drained: Drained,
     pub(crate) stream: Option<Stream>,
-    /// How the stream is cut into files.
+    /// Limits of the stream's files.
     tracefiles: Tracefiles,
     /// Its state at the latest look; `None`: it showed nothing that makes sense.
     pub(crate) snapshot: Option<Snapshot>,
@@ -54,26 +55,26 @@ pub(crate) struct RegionWork {
     pub(crate) owner_seen: u64,
     /// The buffer that is written instead of it, in a session of such.
     pub(crate) lockless: Option<Lockless>,
-    /// What was written before the session was cleared last is none of its numbers.
+    /// Counts of records from before the latest clear, which its numbers exclude.
     pub(crate) forgotten: Forgotten,
     /// Losses that no control line counts, so far: the stream tells them as its own.
     pub(crate) lost_besides: u64,
-    /// Those of them that were committed, and will not be written.
+    /// Number of these losses that were committed, and will not be written.
     unwritten: u64,
-    /// As the control line counts them, and besides.
+    /// Losses over time, by the control line and in addition to it.
     losses: Losses<(u64, u64)>,
     /// Its progress is not published: that of a snapshot, which looks beside the recording, or of a
     /// trace beside the one that was recorded, which is nothing before it is complete.
     is_beside: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
-    /// What was to be copied last was overwritten meanwhile.
+    /// True if the part to be copied last was overwritten before it was copied.
     is_overtaken: bool,
-    /// How much larger it would have had to be to lose nothing.
+    /// The size that would have prevented all losses.
     shortage: Shortage,
-    /// Of what was discarded when the session was cleared, what no larger one would have kept.
+    /// Discarded records at the latest clear that no larger region would have kept.
     forgotten_hopeless: Hopeless,
-    /// Where it was when the session was cleared.
+    /// Its position at the latest clear.
     forgotten_position: u64,
 }
 
@@ -82,7 +83,7 @@ pub(crate) struct RegionWork {
 pub(crate) struct Hopeless {
     /// All of them.
     pub(crate) events: u64,
-    /// Those of processes that have not mapped all memory of the window.
+    /// Number of records of processes that have not mapped all memory of the window.
     pub(crate) unmapped: u64,
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct Forgotten {
     pub(crate) discarded: u64,
 }
 
-/// Whether a region that is closed may be written again.
+/// The state of a region after it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// Never.
@@ -103,21 +104,21 @@ pub(crate) enum Closed {
     ForNow,
 }
 
-/// What a channel's streams are called.
+/// Names of a channel's streams.
 #[derive(Debug)]
 pub(crate) struct StreamNames {
     /// Their class in the metadata.
     pub(crate) class: u32,
-    /// What their files' names begin with.
+    /// Prefix of their files' names.
     pub(crate) files: String,
     /// Streams of the class that are of other names, and count before these.
     pub(crate) instances_before: u64,
 }
 
 impl StreamNames {
-    /// Of the streams of `channel` that are of this class: another one each time that the channel
-    /// was given other contexts or sizes. The first class goes without saying, unless the name ends
-    /// as if it named another.
+    /// Returns the names of the streams of `channel` in this class. The class changes each time
+    /// that the channel gets other contexts or sizes. The first class is omitted from the names,
+    /// unless the channel's name ends like one with a class.
     pub(crate) fn new(channel: &str, class: u32) -> Self {
         let is_number = |end: &str| !end.is_empty() && end.bytes().all(|end| end.is_ascii_digit());
         let is_like_another = channel.rsplit_once('-').is_some_and(|(_, end)| is_number(end));
@@ -139,7 +140,7 @@ impl core::fmt::Debug for RegionRef {
     }
 }
 
-/// What draining needs besides the region.
+/// Context of draining, in addition to the region.
 pub(crate) struct Drain<'a, M> {
     pub(crate) memory: &'a M,
     pub(crate) trace: &'a Trace,
@@ -214,7 +215,7 @@ impl RegionWork {
         Self { is_beside: true, since_ts, ..of_ours }
     }
 
-    /// Cuts its stream into such files, for whoever recovers it, too.
+    /// Cuts its stream into such files; also recorded for recovery.
     pub(crate) fn cut(&mut self, tracefiles: Tracefiles) {
         let control = self.region.0.control;
         control.tracefile_bytes.store(tracefiles.size_bytes, Ordering::Relaxed);
@@ -249,7 +250,7 @@ impl RegionWork {
         self.is_beside = true;
     }
 
-    /// Leaves all to whoever writes a trace beside next, where this one cannot be written.
+    /// Leaves all records to the next recovery into another trace, if this one cannot be written.
     pub(crate) fn put_back(&self) {
         if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_beside) {
             lockless.put_back();
@@ -266,7 +267,7 @@ impl RegionWork {
         if !self.given_up {
             // Also where an earlier claimer still is, and what others lost is counted meanwhile.
             self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
-            // For whoever recovers it.
+            // For recovery.
             let forgotten = &self.region.0.control.forgotten;
             forgotten.store(self.forgotten.discarded, Ordering::Relaxed);
         }
@@ -297,7 +298,8 @@ impl RegionWork {
         seen.map_or(self.written, |events| events.saturating_sub(self.forgotten.events))
     }
 
-    /// Whether it is a ring with all of its memory, which writers go round without us.
+    /// Returns true if it is a ring with all of its memory, which writers go round without the
+    /// recorder.
     pub(crate) fn is_whole(&self) -> bool {
         self.lockless.is_some() || self.backing.limit() == u64::MAX
     }
@@ -311,14 +313,14 @@ impl RegionWork {
         }
     }
 
-    /// Whether it is not part of the session: a claimer of an earlier one still has it. Losses are
-    /// counted in it, and nothing is written.
+    /// Returns true if it is not part of the session: a claimer of an earlier one still has it.
+    /// Losses are counted in it, and no packet is written.
     pub(crate) fn is_foreign(&self) -> bool {
         self.drained.position == NOT_OF_SESSION
     }
 
-    /// Takes a region into the session after all, if its claimer of before has let go: whether it
-    /// has. Nobody wrote in it meanwhile, since its limit is zero.
+    /// Adds a region to the session after all, if its earlier claimer has released it. Returns true
+    /// if it has. No writer used it so far, since its limit is zero.
     pub(crate) fn adopt(&mut self, claimer: u64) -> bool {
         let Some(claim) = Claim::take(self.region.0, claimer) else { return false };
         reset_region(self.region.0);
@@ -399,8 +401,8 @@ impl RegionWork {
         drained
     }
 
-    /// How large it would have had to be to lose nothing, in bytes; `None` if nothing was lost, or
-    /// it is lockless.
+    /// Returns the size that would have prevented all losses, in bytes; `None` if there was none,
+    /// or it is lockless.
     pub(crate) const fn needed_bytes(&self) -> Option<u64> {
         self.shortage.needed_bytes()
     }
@@ -446,8 +448,7 @@ impl RegionWork {
         Ok(())
     }
 
-    /// Whether of what there was nothing could be copied beside the recording: writers went round
-    /// it meanwhile.
+    /// Returns true if no part could be copied for the snapshot, because writers overwrote it.
     pub(crate) fn is_missed(&self) -> bool {
         self.is_beside && self.is_overtaken && self.written == 0
     }
@@ -516,7 +517,7 @@ impl RegionWork {
         Ok(Ok(()))
     }
 
-    /// How much was lost before the last record of `piece`, as far as is known.
+    /// Returns the number of records lost before the last record of `piece`, as far as is known.
     fn lost_before_end_of(&mut self, piece: &Piece) -> u64 {
         let (discarded, besides) = if self.overwrite {
             // It always has room; and it is read at one moment, often without a packet behind.
@@ -545,7 +546,7 @@ impl RegionWork {
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Publishes the progress, for whoever might have to go on from here.
+    /// Publishes the progress, for recovery.
     pub(crate) fn publish(&mut self) {
         if self.is_beside {
             return;
@@ -604,8 +605,8 @@ impl RegionWork {
         (bytes > 0).then_some(bytes)
     }
 
-    /// Counts as lost what was committed and is not in the stream: nobody will ever read it. How
-    /// many records that is.
+    /// Counts committed records that are not in the stream as lost: no recovery will read them.
+    /// Returns their number.
     pub(crate) fn lose_the_rest(&mut self) -> u64 {
         let gone = self.written.saturating_add(self.overwritten);
         let rest = self.committed().saturating_sub(gone);
@@ -623,8 +624,8 @@ impl RegionWork {
         events.is_some()
     }
 
-    /// Has its stream, if it has one, last until then ([`Stream::extend`]). Of one that was given
-    /// up nobody knows what came later.
+    /// Extends its stream, if it has one, until then ([`Stream::extend`]). For a region that was
+    /// given up, later losses are unknown.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         if let Some(stream) = self.stream.as_mut().filter(|_| !self.given_up) {
             stream.extend(end_ts);

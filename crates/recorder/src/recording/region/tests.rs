@@ -19,7 +19,7 @@ const BODY_BYTES: usize = 1000;
 struct Ground {
     region: Region<'static>,
     bytes: RefCell<Vec<u8>>,
-    /// Records that are written each time that somebody reads, so many times.
+    /// Records that are written during each read: how many, and how often.
     interfering: Cell<(u64, u64)>,
     folder: TemporaryFolder,
     trace: Trace,
@@ -40,7 +40,7 @@ impl Memory for Ground {
 }
 
 impl Ground {
-    /// Whose writers may fill it once, or go round without end.
+    /// Makes a region whose writers may fill it once, or go round without end.
     fn new(overwrite: bool) -> Self {
         let geometry = Geometry::new(SUB_SHIFT, 2).expect("sizes");
         // Of static life, as windows are.
@@ -103,7 +103,7 @@ impl Ground {
         control.commit.store(plan.next, Ordering::Release);
     }
 
-    /// As the recorder does, which lets writers go on where it has been.
+    /// Drains it as the recorder does, which lets writers go on in the drained part.
     fn drain(&self, work: &mut RegionWork, partial: bool) {
         work.look();
         let drained = work.drain(&mut Drain {

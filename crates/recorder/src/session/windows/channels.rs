@@ -92,8 +92,8 @@ impl Parts {
         self.change(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
     }
 
-    /// Whether filters that a channel does not have yet can be meant, as far as that is known: in
-    /// the session's own user's window, since others' programs are not known here.
+    /// Checks filters that a channel does not have yet, as far as events are known: in the
+    /// session's own user's window, since other users' programs are not known here.
     fn check_new(
         &self,
         class: u32,

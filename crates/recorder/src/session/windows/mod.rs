@@ -43,11 +43,11 @@ use crate::trace::prepare::Room;
 use crate::window::handle::Home;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// How long until the next look where no part says so, in ns.
+/// Time until the next poll if no window needs it sooner, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
 /// Least time until the next look where windows wait to be opened, in ns.
 const PERIOD_MIN_NS: u64 = 100_000;
-/// How often it is seen whether windows were removed, in ns.
+/// Period between two checks for removed windows, in ns.
 const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
 
 /// A session in all the windows that it records.
@@ -64,18 +64,18 @@ pub(crate) struct Parts {
     /// The channels as they are now, with the classes of their streams.
     channels: Vec<(ChannelSettings, u32)>,
     parts: Vec<Part>,
-    /// What became of parts that ended before the session.
+    /// Results of windows that ended before the session.
     ended: Summary,
-    /// How many parts each user has had.
+    /// Number of windows that each user has had.
     numbers: BTreeMap<u32, u32>,
     watches_crashes: bool,
     unasked: Unasked,
     removed_due_ns: u64,
-    /// Which of the windows that were removed is looked at next.
+    /// The removed window that is checked next.
     removed_turn: usize,
 }
 
-/// How a request is to end that some parts could do and others not.
+/// The treatment of a request that succeeds in some windows and fails in others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// It is done if any could: the others go on without.
@@ -84,7 +84,7 @@ enum Rule {
     Each,
 }
 
-/// Whether a filter is somebody else's, too, who takes it: the kernel's.
+/// Returns true if kernel events accept a filter, too.
 pub(crate) type IsTaken<'a> = &'a dyn Fn(&FilterSpec) -> bool;
 
 impl Parts {
@@ -174,7 +174,7 @@ impl Parts {
         self.parts.iter_mut().for_each(|part| part.recording.drops_flight_recorders = false);
     }
 
-    /// What it is in the window of its own user, if it is a session of that user alone.
+    /// Returns the recording in the window of its own user, if it is a session of that user alone.
     pub(crate) fn own(&self) -> Option<&Recording> {
         self.parts.first().filter(|_| self.is_own()).map(|part| &part.recording)
     }
@@ -188,12 +188,12 @@ impl Parts {
         })
     }
 
-    /// Whether it is a session of its own user alone.
+    /// Returns true if it is a session of its own user alone.
     fn is_own(&self) -> bool {
         *self.finder.scope() == Scope::Own
     }
 
-    /// Whether it records nothing of programs.
+    /// Returns true if it records no user events.
     pub(crate) fn is_nobodys(&self) -> bool {
         *self.finder.scope() == Scope::Nobody
     }
@@ -292,16 +292,16 @@ impl Parts {
         ));
     }
 
-    /// Ends a part whose window was removed and whose processes have ended, if there is one: nobody
-    /// finds it any more.
+    /// Ends the recording in a window that was removed and whose processes have ended, if there is
+    /// one: no process finds it any more.
     fn end_removed(&mut self, notices: &Notices) {
         let is_removed = |place: &usize| {
             let file = self.parts[*place].recording.home.allocator.file();
             file.status().is_ok_and(|status| status.links == 0)
         };
         let removed: Vec<usize> = (0..self.parts.len()).filter(is_removed).collect();
-        // One in a turn: looking for all processes that stand in a window takes some time, and
-        // anybody may stand in a user's.
+        // One in a turn: searching all processes that are named in a window takes some time, and a
+        // user may name any in the own window.
         self.removed_turn = self.removed_turn.wrapping_add(1);
         let Some(&place) = removed.get(self.removed_turn % removed.len().max(1)) else { return };
         if self.parts[place].recording.home.window().sweep_processes() > 0 {
@@ -490,12 +490,12 @@ impl Parts {
         Ok(period_ns)
     }
 
-    /// Sees how far writers are by now: for whoever asks.
+    /// Copies the state of all regions, for a status request.
     pub(crate) fn look(&mut self) {
         self.parts.iter_mut().for_each(|part| part.recording.look());
     }
 
-    /// What is due however long something else takes.
+    /// Does the work that is due however long something else takes.
     pub(crate) fn keep_alive(&mut self) {
         self.parts.iter_mut().for_each(|part| part.recording.keep_alive());
     }
@@ -522,14 +522,14 @@ impl Parts {
         self.unasked.due(monotonic_ns())
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
         let crashes = self.parts.iter().filter_map(|part| part.crashes.as_ref());
         let names = self.finder.fd().map(Awaited::readable);
         crashes.flat_map(Crashes::awaited).chain(names)
     }
 
-    /// What became of the session so far.
+    /// Returns the results of the session so far.
     pub(crate) fn summary(&self) -> Summary {
         let mut sum = self.ended.clone();
         self.parts.iter().for_each(|part| sum.add_part(part.recording.summary()));
@@ -548,14 +548,14 @@ impl Parts {
         of_parts.fold(self.ended.bytes, u64::saturating_add)
     }
 
-    /// How the channel of class `class` goes.
+    /// Fills in the status of the channel of class `class`.
     pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
         for part in &self.parts {
             part.recording.describe(part.class(class), status);
         }
     }
 
-    /// How the users' parts go; nothing of a session of its own user alone.
+    /// Returns the status of each user; empty for a session of its own user alone.
     pub(crate) fn users(&self) -> Vec<UserStatus> {
         let mut users: BTreeMap<u32, UserStatus> = BTreeMap::new();
         for part in self.parts.iter().filter(|_| !self.is_own()) {

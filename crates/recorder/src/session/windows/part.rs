@@ -11,11 +11,11 @@ use crate::session::write_stall::Stall;
 use crate::summary::Summary;
 use crate::window::settings::ChannelSettings;
 
-/// What a session is in one window.
+/// A session in one window.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) recording: Recording,
-    /// Where its trace is, for whoever recovers it; none where that stands in the window.
+    /// The origin file, for recovery; `None` if the window itself has the path of the trace.
     pub(super) kept: Option<Kept>,
     /// Channels that could not be replaced here: what the session calls the new one, and the one
     /// that goes on in its place.
@@ -23,7 +23,8 @@ pub(super) struct Part {
     pub(super) crashes: Option<Crashes>,
     /// Requests of programs for snapshots, when they were looked at last.
     pub(super) snapshot_requests: u32,
-    /// What keeps its trace from being written, if anything does: no other part waits for that.
+    /// The error that keeps its trace from being written, if any: other windows do not wait for
+    /// that.
     pub(super) stall: Stall,
 }
 
@@ -56,7 +57,7 @@ impl Part {
         self.recording.home.uid()
     }
 
-    /// What a channel of the session is called here.
+    /// Returns the class of a channel of the session in this window.
     pub(super) fn class(&self, class: u32) -> u32 {
         self.stuck.get(&class).copied().unwrap_or(class)
     }

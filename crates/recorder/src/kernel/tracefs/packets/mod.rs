@@ -1,8 +1,8 @@
 //! Records of tracefs, written as the packets of a trace: turned, asked about, put in order.
 //!
-//! Filters that remember something are asked in the order of time, of all CPUs, as whoever reads
-//! the trace would ask them: so records wait in queues until nothing earlier can come
-//! ([`Output::settle`]). Without such filters nothing waits.
+//! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
+//! the trace would: so records wait in queues until no earlier one can arrive ([`Output::settle`]).
+//! Without such filters no record waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
 //! with a number: to read the kernel's buffer is to take out what is there, and the next snapshot
@@ -33,8 +33,8 @@ const PACKET_BYTES_MAX: usize = 1 << 16;
 /// Most bytes that wait of one CPU, beyond which no more is read: the kernel's buffer has room, and
 /// counts what it has none for.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// How often filters may change while records from before wait to be read; then the oldest ones are
-/// forgotten.
+/// Most changes of filters while earlier records wait to be read; beyond that the oldest filters
+/// are forgotten.
 const FORMER_MAX: usize = 16;
 
 /// A trace that records are written to.
@@ -42,15 +42,15 @@ const FORMER_MAX: usize = 16;
 pub(super) struct Output {
     pub(super) trace: Trace,
     converter: Arc<Converter>,
-    /// What its filters remember.
+    /// The state of its filters.
     memory: FilterState,
-    /// What was asked before, of records from then, the oldest first.
+    /// Former filters for records of their time, the oldest first.
     former: VecDeque<Former>,
-    /// Whether records wait for their turn.
+    /// True if records wait for their turn.
     is_ordered: bool,
     /// Time before which nothing was recorded.
     pub(super) begin_ts: u64,
-    /// Of a flight recorder: how much of what the kernel wrote is held of each CPU, in bytes.
+    /// In a flight recorder, the most bytes written by the kernel that are held of each CPU.
     held_bytes: Option<u64>,
     tracefiles: Tracefiles,
     pub(super) streams: Vec<CpuStream>,
@@ -58,7 +58,7 @@ pub(super) struct Output {
     record: Vec<u8>,
 }
 
-/// What was asked of records from before `until_ts`.
+/// The filters for records from before `until_ts`.
 #[derive(Debug)]
 struct Former {
     until_ts: u64,
@@ -73,9 +73,9 @@ pub(super) struct CpuStream {
     stream: Option<Stream>,
     packet: PacketBuffer,
     queue: Queue,
-    /// Of what was read of it, whether it waits or not.
+    /// Time of the latest record that was read of it, waiting or not.
     last_ts: u64,
-    /// What the kernel says was lost.
+    /// Losses that the kernel reports.
     pub(super) stats: BufferStats,
     /// Events that pages say were lost before them.
     pub(super) missed: u64,
@@ -84,7 +84,7 @@ pub(super) struct CpuStream {
     pub(super) written: u64,
     pub(super) damaged: u64,
     held: Held,
-    /// What of [`Self::lost`] packets tell.
+    /// The part of [`Self::lost`] that packets report.
     losses: Losses<u64>,
 }
 
@@ -94,9 +94,9 @@ pub(super) struct Held {
     packets: VecDeque<Arc<HeldPacket>>,
     /// Number of the next.
     number: u64,
-    /// As many as there were overwritten when the latest one was added.
+    /// Number of overwritten events when the latest packet was added.
     told: u64,
-    /// What the kernel wrote that became these.
+    /// Bytes that the kernel wrote for these records.
     raw_bytes: u64,
     pub(super) bytes: u64,
     pub(super) events: u64,
@@ -189,7 +189,7 @@ impl Output {
         }
     }
 
-    /// Whether filters take the record in [`Self::record`].
+    /// Returns true if filters pass the record in [`Self::record`].
     fn takes(&self, converted: &Converted, occurrence: Occurrence) -> bool {
         let former = self.former.iter().find(|former| occurrence.time_ns < former.until_ts);
         let (converter, memory) =
@@ -245,7 +245,7 @@ impl Output {
         written
     }
 
-    /// Whether the CPU in this place can be read: not too much of it waits.
+    /// Returns true if the CPU in this place can be read: the queue of its records is not too long.
     pub(super) fn has_room(&self, place: usize) -> bool {
         self.streams[place].queue.bytes.len() <= QUEUE_BYTES_MAX
     }
@@ -316,7 +316,7 @@ impl Output {
             stream.held.add(packet, overwritten, bytes_max);
             return Ok(());
         }
-        // How many packets they would have been nobody knows.
+        // The number of packets that they would have filled is unknown.
         let missing = u64::from(stream.stream.is_none() && stream.overwritten() > 0);
         let length = packet.bytes.len();
         let written = self.append(place, &mut packet, missing);
@@ -366,7 +366,7 @@ impl Output {
         written
     }
 
-    /// What is held of the CPU in this place.
+    /// Returns the packets that are held of the CPU in this place.
     pub(super) fn held(&self, place: usize) -> &Held {
         &self.streams[place].held
     }
@@ -456,7 +456,7 @@ impl CpuStream {
 
 impl Held {
     fn add(&mut self, packet: PacketBuffer, overwritten: u64, bytes_max: u64) {
-        // How many packets they would have been nobody knows.
+        // The number of packets that they would have filled is unknown.
         self.number += u64::from(overwritten > mem::replace(&mut self.told, overwritten));
         self.raw_bytes += packet.raw_bytes;
         self.bytes += packet.bytes.len() as u64;
@@ -495,10 +495,10 @@ impl Queue {
 #[derive(Debug, Default, Clone)]
 struct PacketBuffer {
     bytes: Vec<u8>,
-    /// What the kernel wrote that became these.
+    /// Bytes that the kernel wrote for these records.
     raw_bytes: u64,
     begin_ts: u64,
-    /// Of the latest record, also of packets before.
+    /// Time of the latest record, also of earlier packets.
     last_ts: u64,
     events: u64,
 }
@@ -536,7 +536,7 @@ impl PacketBuffer {
         self.events += 1;
     }
 
-    /// What is there, and goes on with nothing behind it.
+    /// Takes the contents, and goes on empty.
     fn take(&mut self) -> Self {
         let next = Self { last_ts: self.last_ts, ..Self::default() };
         mem::replace(self, next)
