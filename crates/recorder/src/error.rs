@@ -9,7 +9,7 @@ use trackway_session::protocol::Refusal;
 use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
 
-use crate::common::files::{open_regular, says_removed};
+use crate::common::files::{open_regular, reports_removal};
 
 /// Why a session cannot be recorded or recovered.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl RecordError {
                 "install it beside the trackway command, or in ../lib of it".into()
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
-            Self::Io(_, _, error) if says_removed(error) => {
+            Self::Io(_, _, error) if reports_removal(error) => {
                 "what was recorded there is gone, and trackway recover finds nothing of it: end \
                  the session (trackway session destroy), and begin another"
                     .into()
@@ -162,8 +162,8 @@ impl RecordError {
     }
 
     /// Returns true if recorded events are lost for good, because their folder was removed.
-    pub(crate) fn says_removed(&self) -> bool {
-        matches!(self, Self::Io(_, _, error) if says_removed(error))
+    pub(crate) fn reports_removal(&self) -> bool {
+        matches!(self, Self::Io(_, _, error) if reports_removal(error))
     }
 
     /// Exit status of `record` for it, as env(1) has them.

@@ -10,7 +10,7 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 
 use crate::command::launch;
 use crate::error::RecordError;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::{clock_line, cpus, lease, memory_limit, rseq_self_test, shared_text};
 
 /// The machine's CPUs.
@@ -27,7 +27,7 @@ pub struct Cpus {
 
 impl Cpus {
     /// Looks; the calling thread runs on each of them for a moment.
-    pub fn look() -> Self {
+    pub fn detect() -> Self {
         let online = cpus::online();
         let mut withheld = online.clone();
         cpus::visit(|visited| withheld.retain(|&cpu| cpu != visited));
@@ -45,7 +45,7 @@ pub struct Occupant {
 }
 
 /// Returns the owners of the window's slots, of which there are [`SESSIONS_MAX`].
-pub fn occupants(home: &Home) -> Vec<Occupant> {
+pub fn occupants(home: &WindowHandle) -> Vec<Occupant> {
     let session = |index| home.window().session(index);
     (0..SESSIONS_MAX)
         .map(session)
@@ -85,7 +85,7 @@ pub fn sequences_abort() -> Option<bool> {
 }
 
 /// Returns true if the window marks restartable sequences as unusable: all records go by claim.
-pub fn window_refuses_sequences(home: &Home) -> bool {
+pub fn window_disables_sequences(home: &WindowHandle) -> bool {
     home.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn every_cpu_that_is_online_is_visited_or_withheld() {
-        let cpus = Cpus::look();
+        let cpus = Cpus::detect();
         assert!(cpus.withheld.iter().all(|cpu| cpus.online.contains(cpu)));
         let allowed = trackway_sys::thread::CpuSet::current().expect("where we may run");
         let is_both = |cpu: &u32| cpus.withheld.contains(cpu) && allowed.contains(*cpu);
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn an_empty_window_has_no_occupants() {
         let folder = trackway_testkit::TemporaryFolder::new();
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         assert_eq!(occupants(&home), []);
-        assert!(!window_refuses_sequences(&home));
+        assert!(!window_disables_sequences(&home));
     }
 }

@@ -119,18 +119,18 @@ impl Descendants {
     }
 
     fn sample(&mut self) {
-        self.windows = Windows::here();
+        self.windows = Windows::scan();
         let mut open = vec![self.root];
         let mut seen = HashSet::new();
         while let Some(pid) = open.pop() {
             if seen.len() < PROCESSES_SAMPLED_MAX && seen.insert(pid) {
-                self.look_at(pid);
+                self.examine(pid);
                 open.extend(children(pid));
             }
         }
     }
 
-    fn look_at(&mut self, pid: u32) {
+    fn examine(&mut self, pid: u32) {
         match self.untraced.get(&pid).map(|known| known.reason) {
             // Some static programs load and run others (valgrind's tools, emulators), whose library
             // they have then; and any may call exec.
@@ -167,7 +167,7 @@ impl Descendants {
 
     /// Says who could not be traced. Static programs whose processes are among `traced` ran
     /// something that was.
-    pub(crate) fn say(&self, traced: &HashSet<u32>, notices: &Notices) {
+    pub(crate) fn report(&self, traced: &HashSet<u32>, notices: &Notices) {
         const NAMED_MAX: usize = 8;
         let is_untraced = |(pid, untraced): &(&u32, &Untraced)| {
             untraced.reason != Reason::Static || !traced.contains(pid)
@@ -187,13 +187,14 @@ impl Descendants {
             names.push("…".into());
         }
         let processes = if count == 1 { "process" } else { "processes" };
-        notices.say(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
+        notices
+            .report(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
         let versions = programs.keys().filter_map(|(_, reason)| match reason {
             Reason::Library(version) => Some(*version),
             Reason::OtherUser | Reason::Static => None,
         });
         if let Some(version) = versions.max() {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "a libtrackway.so {} than this trackway: {}",
                 library_versions::age(version),
                 library_versions::advice(version)

@@ -26,15 +26,15 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// The function that the command's process calls last before exec; it may do what a child of
 /// fork(2) may.
-pub(crate) type Entrance = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+pub(crate) type PreExecHook = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// Marks errors of an [`Entrance`] among those of starting a program, of which there is but a
+/// Marks errors of an [`PreExecHook`] among those of starting a program, of which there is but a
 /// number.
-const OF_ENTRANCE: i32 = 1 << 16;
+const FROM_PRE_EXEC_HOOK: i32 = 1 << 16;
 
 /// The command to run, with its file.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Executable {
     /// The program's file.
     pub(crate) file: PathBuf,
     words: Vec<OsString>,
@@ -42,22 +42,26 @@ pub(crate) struct Found {
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
-impl Found {
+impl Executable {
     /// Looks for the command as execvp(3) does.
-    pub(crate) fn look_up(words: &[OsString]) -> Result<Self, RecordError> {
+    pub(crate) fn find(words: &[OsString]) -> Result<Self, RecordError> {
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
-        let file = look_up(name)?;
+        let file = find_program(name)?;
         Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
     }
 
     /// Returns the variables by which its program takes part: the token, and the libraries, in
     /// front of which a sanitizer's has to be.
-    fn taking_part(&self, token: u64, libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
+    fn tracing_environment(
+        &self,
+        token: u64,
+        libraries: &[PathBuf],
+    ) -> [(&'static str, OsString); 2] {
         let mut preload = list_of(libraries);
         if let Some(sanitizer) = elf::sanitizer(&self.file) {
-            let ours = std::mem::replace(&mut preload, sanitizer.into());
+            let value = std::mem::replace(&mut preload, sanitizer.into());
             preload.push(":");
-            preload.push(ours);
+            preload.push(value);
         }
         let token = OsString::from(format!("{token:x}"));
         [
@@ -71,8 +75,8 @@ impl Found {
         &self,
         token: u64,
         libraries: Option<&[PathBuf]>,
-        as_before: AsBefore,
-        entrance: Option<Entrance>,
+        inherited: InheritedState,
+        pre_exec_hook: Option<PreExecHook>,
     ) -> Result<Child, RecordError> {
         // As it was found: else it would be looked for again, which is recorded.
         let mut command = Command::new(&self.file);
@@ -80,8 +84,8 @@ impl Found {
             .arg0(&self.words[0])
             .args(&self.words[1..])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(libraries.into_iter().flat_map(|some| self.taking_part(token, some)));
-        let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
+            .envs(libraries.into_iter().flat_map(|some| self.tracing_environment(token, some)));
+        let InheritedState { signals, ignores_size_limit, files_limit } = inherited;
         // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
         // which are async-signal-safe, or a system call and no more; and what enters, which writes
         // to shared memory or to files.
@@ -95,16 +99,16 @@ impl Found {
                     let _ = trackway_sys::process::set_descriptor_limit(limit);
                 }
                 // The last, so that nothing of ours is recorded.
-                let entered = entrance.as_ref().map_or(Ok(()), |enter| enter());
+                let entered = pre_exec_hook.as_ref().map_or(Ok(()), |enter| enter());
                 entered.map_err(|error| {
                     let code = error.raw_os_error().unwrap_or(libc::EIO);
-                    io::Error::from_raw_os_error(OF_ENTRANCE | code)
+                    io::Error::from_raw_os_error(FROM_PRE_EXEC_HOOK | code)
                 })
             });
         }
         command.spawn().map_err(|error| match (error.kind(), error.raw_os_error()) {
-            (_, Some(code)) if code & OF_ENTRANCE != 0 => {
-                let why = trackway_sys::Errno(code & !OF_ENTRANCE);
+            (_, Some(code)) if code & FROM_PRE_EXEC_HOOK != 0 => {
+                let why = trackway_sys::Errno(code & !FROM_PRE_EXEC_HOOK);
                 RecordError::Kernel(format!("cannot record the command: {why}"), None)
             }
             (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
@@ -128,7 +132,7 @@ pub enum CommandEnd {
 
 /// State that the command inherits as it was before the recorder changed its own.
 #[derive(Clone, Copy)]
-pub(crate) struct AsBefore {
+pub(crate) struct InheritedState {
     /// Signals that were blocked.
     pub(crate) signals: SignalSet,
     /// True if SIGXFSZ was ignored.
@@ -139,13 +143,13 @@ pub(crate) struct AsBefore {
 
 /// A signal that the recorder received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ForwardedSignal {
     signal: i32,
     /// The kernel sent it (a key on the terminal, a hangup), not a process.
     by_kernel: bool,
 }
 
-impl Received {
+impl ForwardedSignal {
     /// Signals that users send to the programs they started, and that would end the recorder.
     pub(crate) fn all() -> SignalSet {
         let named = [
@@ -218,12 +222,12 @@ impl Received {
     }
 }
 
-/// The value of `variable` with `ours` added: in front, or behind.
-fn joined(variable: &str, in_front: bool, ours: OsString) -> OsString {
+/// The value of `variable` with `value` added: in front, or behind.
+fn joined(variable: &str, in_front: bool, value: OsString) -> OsString {
     let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
-        return ours;
+        return value;
     };
-    let (mut first, second) = if in_front { (ours, theirs) } else { (theirs, ours) };
+    let (mut first, second) = if in_front { (value, theirs) } else { (theirs, value) };
     first.push(":");
     first.push(second);
     first
@@ -233,7 +237,7 @@ fn list_of(libraries: &[PathBuf]) -> OsString {
     libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
-fn look_up(name: &OsStr) -> Result<PathBuf, RecordError> {
+fn find_program(name: &OsStr) -> Result<PathBuf, RecordError> {
     let not_found = || RecordError::CommandNotFound(PathBuf::from(name));
     if name.is_empty() {
         return Err(not_found());
@@ -351,14 +355,14 @@ mod tests {
 
     #[test]
     fn commands_are_found_as_the_shell_finds_them() {
-        assert!(look_up(OsStr::new("sh")).is_ok());
-        assert!(look_up(OsStr::new("/bin/sh")).is_ok());
+        assert!(find_program(OsStr::new("sh")).is_ok());
+        assert!(find_program(OsStr::new("/bin/sh")).is_ok());
         for name in ["", "no-such-command-anywhere", "/no/such/command"] {
-            let error = look_up(OsStr::new(name)).unwrap_err();
+            let error = find_program(OsStr::new(name)).unwrap_err();
             assert_eq!(error.exit_status(), 127, "{name}");
         }
         for name in ["/etc/passwd", "/etc"] {
-            assert_eq!(look_up(OsStr::new(name)).unwrap_err().exit_status(), 126, "{name}");
+            assert_eq!(find_program(OsStr::new(name)).unwrap_err().exit_status(), 126, "{name}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::window::processes::read_proc;
 /// /proc shows them.
 pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
     let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let windows = Windows::here();
+    let windows = Windows::scan();
     if windows.is_ours_alone() {
         return found;
     }
@@ -41,7 +41,7 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// Returns the windows that exist now.
-    pub(crate) fn here() -> Self {
+    pub(crate) fn scan() -> Self {
         Self::of(&crate::window::handle::folder(), crate::common::user::user())
     }
 

@@ -31,6 +31,6 @@ impl core::fmt::Display for Removed {
 impl std::error::Error for Removed {}
 
 /// Returns true if the error reports a removed folder, whose contents are lost for good.
-pub(crate) fn says_removed(error: &io::Error) -> bool {
+pub(crate) fn reports_removal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Removed>())
 }

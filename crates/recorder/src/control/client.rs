@@ -100,19 +100,20 @@ impl Session {
     /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile; if it
     /// has not answered after a minute what is done in a moment; or if after five it has not read
     /// what is asked.
-    pub fn ask(&mut self, request: Request) -> Result<Answer, RecordError> {
+    pub fn request(&mut self, request: Request) -> Result<Answer, RecordError> {
         let limit = match may_take_long(&request) {
             true => Limit { patience: self.read_patience, until_read: true },
             false => Limit { patience: self.patience, until_read: false },
         };
         let message = Message { version: PROTOCOL_VERSION, request };
-        let mut line = serde_json::to_vec(&message).map_err(|error| self.gone(error.into()))?;
+        let mut line =
+            serde_json::to_vec(&message).map_err(|error| self.connection_error(error.into()))?;
         line.push(b'\n');
         let line = match self.stream.get_mut().write_all(&line) {
             Ok(()) => self.read_line(limit)?,
             // Who was let go at once has been told why, before it could ask.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(limit)?,
-            Err(error) => return Err(self.gone(error)),
+            Err(error) => return Err(self.connection_error(error)),
         };
         match serde_json::from_str(&line) {
             Ok(Answer::Refused(refusal)) => Err(RecordError::Refused(refusal)),
@@ -161,11 +162,11 @@ impl Session {
     fn read_line(&mut self, limit: Limit) -> Result<String, RecordError> {
         let (mut line, end) = (Vec::new(), Instant::now() + limit.patience);
         loop {
-            let room = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
-            match (&mut self.stream).take(room as u64).read_until(b'\n', &mut line) {
+            let bytes_left = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
+            match (&mut self.stream).take(bytes_left as u64).read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
                 Ok(_) if line.len() > ANSWER_BYTES_MAX => return Err(self.unknown()),
-                Ok(_) => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
+                Ok(_) => return Err(self.connection_error(ErrorKind::UnexpectedEof.into())),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {
@@ -177,13 +178,13 @@ impl Session {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.gone(error)),
+                Err(error) => return Err(self.connection_error(error)),
             }
         }
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    fn gone(&self, error: io::Error) -> RecordError {
+    fn connection_error(&self, error: io::Error) -> RecordError {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 RecordError::SessionDead(self.name.clone(), self.log.clone())

@@ -24,7 +24,7 @@ use crate::control::origin_file;
 use crate::error::RecordError;
 use crate::kernel;
 use crate::notices::Notices;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::shared_text::uuid_of;
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
@@ -44,7 +44,7 @@ pub struct Dead {
 
 impl Dead {
     /// Returns true if there is something to recover.
-    pub const fn is_something(&self) -> bool {
+    pub const fn is_recoverable(&self) -> bool {
         self.is_in_memory || self.is_kernel_left
     }
 }
@@ -84,10 +84,10 @@ struct Memory {
 
 impl Memory {
     /// Looks into the user's window in the folder `windows`, and at what is kept in `run`.
-    fn look(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
+    fn read(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
         let kept = origin_file::left_behind(run)?;
         let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
-        let home = match Home::open_for(windows, crate::common::user::user(), false) {
+        let home = match WindowHandle::open_for(windows, crate::common::user::user(), false) {
             Ok(home) => home,
             // What was in it is gone.
             Err(RecordError::Window(
@@ -118,18 +118,18 @@ impl RunFolder {
     pub fn left_of(&self, name: &str) -> Result<Dead, RecordError> {
         self.check()?;
         let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
-        let is_in_memory = Memory::look(self, &crate::window::handle::folder())?.has(&identity);
-        let is_kernel_left = kernel::recover::is_left(&identity.folder);
+        let is_in_memory = Memory::read(self, &crate::window::handle::folder())?.has(&identity);
+        let is_kernel_left = kernel::recover::is_incomplete(&identity.folder);
         Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
     /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
     /// Whether there was any.
-    pub(crate) fn settle_kernels(&self, notices: &Notices) -> bool {
+    pub(crate) fn complete_kernel_parts(&self, notices: &Notices) -> bool {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();
         let dead = names.iter().filter(|name| !self.is_alive(name));
         let identities = dead.filter_map(|name| self.identity_of(name));
-        let settled = identities.filter(|one| kernel::recover::settle(&one.folder, notices));
+        let settled = identities.filter(|one| kernel::recover::complete(&one.folder, notices));
         settled.count() > 0
     }
 
@@ -142,10 +142,10 @@ impl RunFolder {
         if names.is_empty() {
             return Ok(());
         }
-        let memory = Memory::look(self, windows)?;
+        let memory = Memory::read(self, windows)?;
         let is_left = |name: &str| {
             self.identity_of(name).is_some_and(|identity| {
-                memory.has(&identity) || kernel::recover::is_left(&identity.folder)
+                memory.has(&identity) || kernel::recover::is_incomplete(&identity.folder)
             })
         };
         names.iter().filter(|name| !is_left(name)).for_each(|name| self.clean(name));
@@ -166,7 +166,7 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::control::origin_file::{Kept, Origin};
+    use crate::control::origin_file::{Origin, OriginFile};
     use crate::trace::layout::WindowFolder;
 
     fn identity(folder: &[u8]) -> Identity {
@@ -195,7 +195,7 @@ mod tests {
         let run = RunFolder::at(temporary.join("run"));
         let (uuid, root) = ([0xa5; 16], PathBuf::from("/t"));
         let part = Origin { uuid, folder: WindowFolder::own(), root };
-        let part = Kept::new(&run, part).expect("a part");
+        let part = OriginFile::new(&run, part).expect("a part");
         fs::write(run.file("web", LOCK), identity(b"/t").text()).expect("a file");
         fs::write(run.socket("web"), "").expect("a file");
         let living = run.claim("web").expect("the name");

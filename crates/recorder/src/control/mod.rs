@@ -302,7 +302,7 @@ impl Drop for Claimed {
             return;
         }
         // Where it cannot be known, something may be left.
-        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_something());
+        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_recoverable());
         if !self.is_of_the_dead.get() || is_over() {
             self.folder.remove(&self.name);
         }

@@ -39,14 +39,14 @@ pub(crate) struct Origin {
 
 /// An origin file that this process has locked: recovery leaves it alone as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct OriginFile {
     pub(crate) origin: Origin,
     /// The lock goes with it.
     _file: File,
     path: PathBuf,
 }
 
-impl Kept {
+impl OriginFile {
     /// Keeps an origin that is new.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Kept {
 /// # Errors
 ///
 /// If the folder cannot be read, or is not this user's alone.
-pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<Kept>, RecordError> {
+pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<OriginFile>, RecordError> {
     if !run.check()? {
         return Ok(Vec::new());
     }
@@ -102,13 +102,13 @@ pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<Kept>, RecordError> {
     Ok(paths.into_iter().filter_map(|path| take(&path)).collect())
 }
 
-fn take(path: &Path) -> Option<Kept> {
+fn take(path: &Path) -> Option<OriginFile> {
     let file = open_regular(path, fs::OpenOptions::new().read(true)).ok()?;
     file.try_lock().ok()?;
     let mut text = Vec::new();
     (&file).take(BYTES_MAX).read_to_end(&mut text).ok()?;
     let uuid = uuid_of(path.file_stem()?.to_str()?)?;
-    Some(Kept { origin: Origin::read(uuid, &text)?, _file: file, path: path.to_owned() })
+    Some(OriginFile { origin: Origin::read(uuid, &text)?, _file: file, path: path.to_owned() })
 }
 
 impl Origin {
@@ -163,13 +163,13 @@ mod tests {
         let run = RunFolder::at(temporary.join("run"));
         assert!(left_behind(&run).expect("nothing").is_empty());
         let dead = origin(1, b"/var/log/odd\nname \xff");
-        drop(Kept::new(&run, dead.clone()).expect("kept"));
-        let alive = Kept::new(&run, origin(2, b"/tmp/trace")).expect("kept");
-        assert!(Kept::new(&run, dead.clone()).is_err(), "it is there");
+        drop(OriginFile::new(&run, dead.clone()).expect("kept"));
+        let alive = OriginFile::new(&run, origin(2, b"/tmp/trace")).expect("kept");
+        assert!(OriginFile::new(&run, dead.clone()).is_err(), "it is there");
         let found = left_behind(&run).expect("the folder");
         assert_eq!(found.iter().map(|kept| &kept.origin).collect::<Vec<_>>(), [&dead]);
         assert!(left_behind(&run).expect("the folder").is_empty(), "one at a time recovers");
-        found.into_iter().for_each(Kept::forget);
+        found.into_iter().for_each(OriginFile::forget);
         drop(alive);
         let found = left_behind(&run).expect("the folder");
         assert_eq!(found.len(), 1);

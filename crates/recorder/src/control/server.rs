@@ -236,10 +236,10 @@ impl Server {
 
     /// Refuses the requests that were not served, at the end: the rest of each client's, and those
     /// of clients that wait to be accepted.
-    pub(crate) fn refuse_the_rest(&mut self, why: &Refusal) {
+    pub(crate) fn refuse_pending(&mut self, why: &Refusal) {
         self.let_in();
         for connection in &mut self.clients {
-            connection.refuse_the_rest(why);
+            connection.refuse_pending(why);
         }
     }
 
@@ -317,7 +317,7 @@ impl Connection {
         !self.is_gone && self.requests.has_request()
     }
 
-    fn refuse_the_rest(&mut self, why: &Refusal) {
+    fn refuse_pending(&mut self, why: &Refusal) {
         for _ in 0..REST_MAX {
             match self.read() {
                 None => return,

@@ -22,7 +22,7 @@ use trackway_window::Window;
 use crate::command::library_versions::Windows;
 use crate::elf;
 use crate::filters::unmatched::near_pattern;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::processes;
 
 pub use self::reason::{ProcessName, Reason};
@@ -112,7 +112,7 @@ fn diagnose_by(
     choose: impl FnOnce(&Window) -> Option<&Window>,
 ) -> Vec<Reason> {
     // Where the window cannot be opened, /proc alone gives reasons.
-    let seen = Home::look(|window| diagnose_in(selection, choose(window), &Scope::All));
+    let seen = WindowHandle::inspect(|window| diagnose_in(selection, choose(window), &Scope::All));
     seen.ok().flatten().unwrap_or_else(|| diagnose_in(selection, None, &Scope::All))
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn diagnose_in(
 /// Programs that start later may have what is meant.
 pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
     // Where the window cannot be opened, there is nothing to compare with.
-    let Ok(names) = Home::look(registered_names) else { return Vec::new() };
+    let Ok(names) = WindowHandle::inspect(registered_names) else { return Vec::new() };
     let names = names.unwrap_or_default().into_iter().collect();
     let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
     unmatched_patterns(patterns, &names).map(Reason::with_kernel_pattern).collect()
@@ -179,7 +179,7 @@ impl Facts {
         let mut surroundings = Surroundings {
             selection,
             in_window: window.map(processes::in_window),
-            windows: Windows::here(),
+            windows: Windows::scan(),
             files: Files::default(),
         };
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

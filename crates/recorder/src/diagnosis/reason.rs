@@ -248,7 +248,7 @@ impl Reason {
                 notices.hint(format_args!("{self} {hint}"));
             }
             (_, hint) => {
-                notices.say(format_args!("{self}"));
+                notices.report(format_args!("{self}"));
                 hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
             }
         }

@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    const ANYBODY: Subject<'_> = Subject { id: Some((1, 7)), executable: None };
+    const PROCESS: Subject<'_> = Subject { id: Some((1, 7)), executable: None };
 
     fn channel(on: &[&str], filters: &[&str]) -> ChannelSpec {
         ChannelSpec {
@@ -171,7 +171,7 @@ mod tests {
 
     fn fates(channels: &[ChannelSpec], events: &[&str]) -> Vec<Fate> {
         let selection = Selection::of(channels.iter());
-        events.iter().map(|event| selection.fate(&ANYBODY, event, &[6])).collect()
+        events.iter().map(|event| selection.fate(&PROCESS, event, &[6])).collect()
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             (&[6, 4], Fate::Recorded),
             (&[], Fate::Recorded),
         ] {
-            assert_eq!(selection.fate(&ANYBODY, "app:request", levels), fate, "{levels:?}");
+            assert_eq!(selection.fate(&PROCESS, "app:request", levels), fate, "{levels:?}");
         }
     }
 
@@ -224,6 +224,6 @@ mod tests {
         assert_eq!(one.fate_in_any_process("a:x", &[]), Fate::Recorded);
         let gone = ChannelSpec { pids: vec![u32::MAX >> 1], ..ChannelSpec::default() };
         let gone = Selection::of(std::iter::once(&gone));
-        assert_eq!(gone.process_fate(&ANYBODY), ProcessFate::Excluded, "it has ended");
+        assert_eq!(gone.process_fate(&PROCESS), ProcessFate::Excluded, "it has ended");
     }
 }

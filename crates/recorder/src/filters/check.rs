@@ -15,7 +15,7 @@ use trackway_window::Window;
 use crate::elf::Reach;
 use crate::error::RecordError;
 use crate::filters::publish::{GENERIC_BYTES_MAX, known, layouts_of, selects};
-use crate::filters::scope::is_kernels;
+use crate::filters::scope::names_kernel_context;
 use crate::window::settings::ChannelSettings;
 
 /// Most things that are said of a filter that is taken.
@@ -60,7 +60,7 @@ pub(crate) fn check_some(
             layouts = layouts_of(filter, &events);
         }
         if let FilterSource::Expression(text) = &filter.source
-            && is_kernels(text)
+            && names_kernel_context(text)
         {
             return Err(RecordError::Filter(of_kernel(text)));
         }
@@ -105,7 +105,7 @@ pub(crate) fn check_some(
 
 /// Finds those of the lost events, given with their numbers, for which a filter uses a name with
 /// the wrong type. Returns their number in all, and the remedy for the first.
-pub(crate) fn senseless<'filter>(
+pub(crate) fn explain_losses<'filter>(
     filters: impl Iterator<Item = &'filter FilterSpec> + Clone,
     known: &[EventDescription],
     lost: &[(String, u64)],

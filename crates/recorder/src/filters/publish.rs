@@ -23,7 +23,7 @@ use trackway_session::{FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::error::RecordError;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::sandboxes;
 use crate::window::slot::{self, Slot};
 
@@ -69,7 +69,12 @@ struct Compiled {
 impl Filters {
     /// Returns the filters of a channel that begins in a slot: with `word` as the slot had it
     /// before, and control lines in `control`.
-    pub(crate) fn of_slot(home: &Home, slot: &Slot, word: u64, control: &Range<u64>) -> Self {
+    pub(crate) fn of_slot(
+        home: &WindowHandle,
+        slot: &Slot,
+        word: u64,
+        control: &Range<u64>,
+    ) -> Self {
         let area = filters_place(word).map(|(offset, _)| offset / AREA_BYTES * AREA_BYTES);
         // Control lines of another kind of session may have taken what lies behind the old ones.
         let is_ours = |area: &u64| {
@@ -110,7 +115,7 @@ impl Filters {
     /// If one makes no sense, or there is no room. Those that were stay in force.
     pub(crate) fn set(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         slot: &Slot,
         specs: &[FilterSpec],
         rules: &str,
@@ -135,7 +140,7 @@ impl Filters {
     /// If a filter cannot serve them all. What was in force stays.
     pub(crate) fn refresh(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         slot: &Slot,
         rules: &str,
     ) -> Result<(), RecordError> {
@@ -153,7 +158,7 @@ impl Filters {
 
     fn put_into_force(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         slot: &Slot,
         list: Vec<Compiled>,
     ) -> Result<(), RecordError> {
@@ -174,7 +179,7 @@ impl Filters {
     }
 
     /// Returns the offset of the halves, which are allocated with the slot's first filter.
-    fn area_in(&mut self, home: &Home, slot: &Slot) -> Result<u64, RecordError> {
+    fn area_in(&mut self, home: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
         if let Some(area) = self.area {
             return Ok(area);
         }
@@ -276,7 +281,7 @@ pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
 
 /// All events that are known in the calling user's window; none, if there is no window.
 pub(crate) fn known_here() -> Result<Vec<EventDescription>, RecordError> {
-    let Some(home) = Home::open()? else { return Ok(Vec::new()) };
+    let Some(home) = WindowHandle::open()? else { return Ok(Vec::new()) };
     let known = known(home.window(), "*");
     home.close();
     Ok(known)
@@ -364,17 +369,17 @@ mod tests {
     use super::*;
 
     /// A slot that is ours, and what is in force there.
-    struct World {
+    struct TestChannel {
         _folder: TemporaryFolder,
-        home: Home,
+        home: WindowHandle,
         slot: Slot,
         filters: Filters,
     }
 
-    impl World {
+    impl TestChannel {
         fn new() -> Self {
             let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-            let home = Home::open_in(folder.path(), true).expect("a window");
+            let home = WindowHandle::open_in(folder.path(), true).expect("a window");
             let slot = Slot::take(&home).expect("a slot");
             Self { _folder: folder, home, slot, filters: Filters::default() }
         }
@@ -425,63 +430,65 @@ mod tests {
 
     #[test]
     fn a_block_that_is_published_is_read_back() {
-        let mut world = World::new();
-        let before = world.generation();
-        world.set(&["web:*: size > 5", "name == \"a*\""]).expect("filters");
-        assert!(world.is_flagged() && world.generation() > before);
-        let entries = world.entries();
+        let mut channel = TestChannel::new();
+        let before = channel.generation();
+        channel.set(&["web:*: size > 5", "name == \"a*\""]).expect("filters");
+        assert!(channel.is_flagged() && channel.generation() > before);
+        let entries = channel.entries();
         let of = |number: usize| (entries[number].1.as_str(), entries[number].2);
         assert_eq!([of(0), of(1)], [("web:*", 3), ("*", 1)]);
         assert!(entries[0].0 != 0 && entries[1].0 != 0 && entries[0].0 != entries[1].0);
-        let (place, _) = world.block().expect("a block");
-        let owner = world.home.allocator.owner_at(place);
-        assert_eq!(owner, granule::CONTROL + world.slot.index as u8);
+        let (place, _) = channel.block().expect("a block");
+        let owner = channel.home.allocator.owner_at(place);
+        assert_eq!(owner, granule::CONTROL + channel.slot.index as u8);
     }
 
     #[test]
     fn what_changes_is_written_beside_what_is_in_force() {
-        let mut world = World::new();
-        world.set(&["size > 5", "sample(1/10)"]).expect("filters");
-        let (first, bytes) = world.block().expect("a block");
-        let ids: Vec<u64> = world.entries().into_iter().map(|(id, ..)| id).collect();
-        world.set(&["sample(1/10)", "size > 6"]).expect("filters");
-        let (second, _) = world.block().expect("a block");
+        let mut channel = TestChannel::new();
+        channel.set(&["size > 5", "sample(1/10)"]).expect("filters");
+        let (first, bytes) = channel.block().expect("a block");
+        let ids: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
+        channel.set(&["sample(1/10)", "size > 6"]).expect("filters");
+        let (second, _) = channel.block().expect("a block");
         assert_eq!(first.abs_diff(second), BLOCK_BYTES_MAX as u64);
         // Who still copies the block of before copies that.
-        let words = words_at(world.home.window(), first, bytes.len());
+        let words = words_at(channel.home.window(), first, bytes.len());
         let still: Vec<u8> =
             words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         assert_eq!(still, bytes);
         // Another expression is another filter; the same one is the same wherever it stands.
-        let then: Vec<u64> = world.entries().into_iter().map(|(id, ..)| id).collect();
+        let then: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
         assert_eq!(then[0], ids[1]);
         assert!(!ids.contains(&then[1]));
-        let generation = world.generation();
-        world.set(&[]).expect("no filters");
-        assert!(!world.is_flagged() && world.block().is_none() && world.generation() > generation);
-        world.set(&["size > 5"]).expect("filters");
-        assert_eq!(world.block().expect("a block").0, first);
-        assert!(!ids.contains(&world.entries()[0].0), "it has been away");
+        let generation = channel.generation();
+        channel.set(&[]).expect("no filters");
+        assert!(
+            !channel.is_flagged() && channel.block().is_none() && channel.generation() > generation
+        );
+        channel.set(&["size > 5"]).expect("filters");
+        assert_eq!(channel.block().expect("a block").0, first);
+        assert!(!ids.contains(&channel.entries()[0].0), "it has been away");
     }
 
     #[test]
     fn what_makes_no_sense_changes_nothing() {
-        let mut world = World::new();
-        world.set(&["size > 5"]).expect("filters");
-        let (before, generation) = (world.block(), world.generation());
-        let error = world.set(&["size > 5", "size >"]).expect_err("no expression");
+        let mut channel = TestChannel::new();
+        channel.set(&["size > 5"]).expect("filters");
+        let (before, generation) = (channel.block(), channel.generation());
+        let error = channel.set(&["size > 5", "size >"]).expect_err("no expression");
         assert!(error.to_string().starts_with("filter:\nsize >\n"), "{error}");
         let long = format!("name in (\"{}\")", "a".repeat(4000));
         let many: Vec<String> = (0..40).map(|number| format!("{long} || x == {number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let error = world.set(&many).expect_err("too much");
+        let error = channel.set(&many).expect_err("too much");
         assert!(error.to_string().contains("128.0 KiB"), "{error}");
-        assert_eq!((world.block(), world.generation()), (before, generation));
+        assert_eq!((channel.block(), channel.generation()), (before, generation));
     }
 
     #[test]
     fn objects_stand_in_blocks_as_they_are_and_the_same_bytes_go_on() {
-        let mut world = World::new();
+        let mut channel = TestChannel::new();
         let object = |text: &str| -> Arc<[u8]> {
             let compiled = trackway_filter::compile::compile(text, &Layout::default());
             compiled.expect("a filter").into_object().encode().expect("an object").into()
@@ -492,10 +499,10 @@ mod tests {
             FilterSpec { pattern: None, source: FilterSource::Object(source) }
         };
         let mut ids = |specs: &[FilterSpec]| -> Vec<u64> {
-            world.filters.set(&world.home, &world.slot, specs, "*").expect("filters");
-            let (_, bytes) = world.block().expect("a block");
+            channel.filters.set(&channel.home, &channel.slot, specs, "*").expect("filters");
+            let (_, bytes) = channel.block().expect("a block");
             assert!(bytes.windows(ten.len()).any(|part| *part == *ten), "not as it is");
-            world.entries().into_iter().map(|(id, ..)| id).collect()
+            channel.entries().into_iter().map(|(id, ..)| id).collect()
         };
         let before = ids(&[named("a.o", &ten)]);
         // Under both names, while it changes, it is one filter.
@@ -522,23 +529,23 @@ mod tests {
 
     #[test]
     fn events_that_come_later_get_alternatives_of_their_own() {
-        let mut world = World::new();
+        let mut channel = TestChannel::new();
         let text = "app:*: any(sizes > 3)";
-        world.set(&[text]).expect("a filter for nobody yet");
-        let before = world.entries();
-        let (place, nobody) = world.block().expect("a block");
-        world.filters.refresh(&world.home, &world.slot, "*").expect("nothing new");
-        assert_eq!(world.block(), Some((place, nobody.clone())), "nothing is published anew");
-        world.describe("read", "sizes", Scalar::U16);
-        world.filters.refresh(&world.home, &world.slot, "*").expect("one more");
-        let (_, somebody) = world.block().expect("a block");
+        channel.set(&[text]).expect("a filter for nobody yet");
+        let before = channel.entries();
+        let (place, nobody) = channel.block().expect("a block");
+        channel.filters.refresh(&channel.home, &channel.slot, "*").expect("nothing new");
+        assert_eq!(channel.block(), Some((place, nobody.clone())), "nothing is published anew");
+        channel.describe("read", "sizes", Scalar::U16);
+        channel.filters.refresh(&channel.home, &channel.slot, "*").expect("one more");
+        let (_, somebody) = channel.block().expect("a block");
         assert!(somebody != nobody);
-        assert_eq!(world.entries()[0].0, before[0].0, "its state goes on");
+        assert_eq!(channel.entries()[0].0, before[0].0, "its state goes on");
         // What means something else has one beside it, and each only its own events.
-        world.describe("write", "sizes", Scalar::I8);
-        world.filters.refresh(&world.home, &world.slot, "*").expect("both");
-        assert_eq!(world.entries()[0].2, 2);
-        let (_, both) = world.block().expect("a block");
+        channel.describe("write", "sizes", Scalar::I8);
+        channel.filters.refresh(&channel.home, &channel.slot, "*").expect("both");
+        assert_eq!(channel.entries()[0].2, 2);
+        let (_, both) = channel.block().expect("a block");
         let block = Block::decode(&both).expect("what was encoded");
         let [filter, meanings] = block.entries().collect::<Vec<_>>()[..] else {
             panic!("a filter, and what it relies on")
@@ -546,7 +553,7 @@ mod tests {
         assert!(meanings.is_of_meanings(&filter));
         let meanings = Meanings::decode(meanings.object).expect("meanings");
         let object = Object::decode(filter.object).expect("an object");
-        let window = world.home.window();
+        let window = channel.home.window();
         let own = |name: &str| -> Vec<usize> {
             let bytes = (0..trackway_abi::window::EVENTS_MAX)
                 .filter_map(|index| window.description(index))
@@ -566,25 +573,25 @@ mod tests {
 
     #[test]
     fn the_memory_of_blocks_is_found_again_and_never_taken_twice() {
-        let mut world = World::new();
-        world.set(&["size > 5"]).expect("filters");
-        let (place, _) = world.block().expect("a block");
-        let session = world.slot.session();
-        let taken = world.home.allocator.bytes_in_use();
+        let mut channel = TestChannel::new();
+        channel.set(&["size > 5"]).expect("filters");
+        let (place, _) = channel.block().expect("a block");
+        let session = channel.slot.session();
+        let taken = channel.home.allocator.bytes_in_use();
         let nowhere = 0..0;
         let again = |word: u64, control: &Range<u64>| {
-            Filters::of_slot(&world.home, &world.slot, word, control).area
+            Filters::of_slot(&channel.home, &channel.slot, word, control).area
         };
         // As who was killed leaves it, and as who has taken the last filter away does.
         assert_eq!(again(session.filters.load(Ordering::Relaxed), &nowhere), Some(place));
-        world.filters.set(&world.home, &world.slot, &[], "*").expect("no filters");
-        world.filters.leave(session);
+        channel.filters.set(&channel.home, &channel.slot, &[], "*").expect("no filters");
+        channel.filters.leave(session);
         let word = session.filters.load(Ordering::Relaxed);
         assert_eq!(again(word, &nowhere), Some(place));
-        let mut next = Filters::of_slot(&world.home, &world.slot, word, &nowhere);
+        let mut next = Filters::of_slot(&channel.home, &channel.slot, word, &nowhere);
         let specs = [FilterSpec::new("size > 7")];
-        next.set(&world.home, &world.slot, &specs, "*").expect("filters");
-        assert_eq!(world.home.allocator.bytes_in_use(), taken);
+        next.set(&channel.home, &channel.slot, &specs, "*").expect("filters");
+        assert_eq!(channel.home.allocator.bytes_in_use(), taken);
         // What stands there may be anything.
         for forged in [0, u64::MAX, filters_word(0, 8), filters_word(place + AREA_BYTES, 8)] {
             assert_eq!(again(forged, &nowhere), None, "{forged:#x}");

@@ -6,12 +6,12 @@ use trackway_filter::token::{Token, tokens};
 use trackway_kernel::bpf_program::contexts::Context;
 
 /// Returns true if an expression names a context that kernel events have, and user events lack.
-pub(crate) fn is_kernels(text: &str) -> bool {
+pub(crate) fn names_kernel_context(text: &str) -> bool {
     let of_programs = Layout::program_contexts();
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
-    let is_kernels = |(token, _): &(Token, Span)| {
+    let names_kernel_context = |(token, _): &(Token, Span)| {
         let Token::Context(name) = token else { return false };
         !is_there(name) && Context::filterable().any(|context| context.name == name)
     };
-    tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
+    tokens(text).is_ok_and(|tokens| tokens.iter().any(names_kernel_context))
 }

@@ -15,13 +15,13 @@ use crate::error::RecordError;
 
 /// A filter about none of the kernel's events that are recorded, but perhaps about a program's.
 #[derive(Debug)]
-pub(crate) struct Stray {
+pub(crate) struct UnmatchedFilter {
     pub(crate) filter: FilterSpec,
     /// Why it was meant for one of the kernel's, if it was, and what to do.
     of_kernel: Option<(String, String)>,
 }
 
-impl Stray {
+impl UnmatchedFilter {
     /// Returns why it was meant for a kernel event; else the filter.
     pub(crate) fn into_kernel_error(self) -> Result<RecordError, FilterSpec> {
         let (why, hint) = self.of_kernel.ok_or(self.filter)?;
@@ -35,10 +35,10 @@ impl Stray {
 /// # Errors
 ///
 /// If the kernel does not show its events, or the patterns are for none.
-pub(crate) fn strays(
+pub(crate) fn find_unmatched(
     patterns: &[String],
     filters: &[FilterSpec],
-) -> Result<Vec<Stray>, RecordError> {
+) -> Result<Vec<UnmatchedFilter>, RecordError> {
     let named: Vec<&FilterSpec> =
         filters.iter().filter(|filter| !filter.is_for_all_events()).collect();
     if named.is_empty() {
@@ -51,38 +51,40 @@ pub(crate) fn strays(
     let stray = |filter: &&FilterSpec| {
         let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
         let of_kernel = match found {
-            Meant::Recorded => return None,
-            Meant::ProgramTable => None,
-            Meant::Kernels(why, hint) => Some((format!("filter '{filter}': {why}"), hint)),
+            PatternTarget::Recorded => return None,
+            PatternTarget::UserEvents => None,
+            PatternTarget::UnrecordedKernelEvents(why, hint) => {
+                Some((format!("filter '{filter}': {why}"), hint))
+            }
         };
-        Some(Stray { filter: (*filter).clone(), of_kernel })
+        Some(UnmatchedFilter { filter: (*filter).clone(), of_kernel })
     };
     Ok(named.iter().filter_map(stray).collect())
 }
 
 /// The target of a filter's pattern.
-enum Meant {
+enum PatternTarget {
     /// Events of the kernel that are recorded.
     Recorded,
     /// None of the kernel's, as far as can be seen.
-    ProgramTable,
+    UserEvents,
     /// The kernel's, none of which are recorded: why, and what to do.
-    Kernels(String, String),
+    UnrecordedKernelEvents(String, String),
 }
 
-fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
-    let Ok(selection) = Selection::new(&[pattern]) else { return Meant::ProgramTable };
+fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> PatternTarget {
+    let Ok(selection) = Selection::new(&[pattern]) else { return PatternTarget::UserEvents };
     let near = |error| match error {
         CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => Some(meant),
         _ => None,
     };
     let not_recorded = match selection.select_from(recorded) {
-        Ok(_) => return Meant::Recorded,
+        Ok(_) => return PatternTarget::Recorded,
         Err(error) => near(error),
     };
     match selection.select_from(all) {
-        Ok(_) if pattern.starts_with('*') => Meant::ProgramTable,
-        Ok(_) => Meant::Kernels(
+        Ok(_) if pattern.starts_with('*') => PatternTarget::UserEvents,
+        Ok(_) => PatternTarget::UnrecordedKernelEvents(
             format!("'{pattern}' is for events of the kernel that are not recorded"),
             format!("--kernel '{pattern}' records them, too"),
         ),
@@ -92,9 +94,12 @@ fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
             let why = format!("no kernel event that is recorded matches '{pattern}'");
             let hint = || "trackway list --kernel shows what there is".to_owned();
             match not_recorded.or_else(|| near(error)) {
-                Some(meant) => Meant::Kernels(format!("{why}; did you mean '{meant}'?"), hint()),
-                None if is_there => Meant::Kernels(why, hint()),
-                None => Meant::ProgramTable,
+                Some(meant) => PatternTarget::UnrecordedKernelEvents(
+                    format!("{why}; did you mean '{meant}'?"),
+                    hint(),
+                ),
+                None if is_there => PatternTarget::UnrecordedKernelEvents(why, hint()),
+                None => PatternTarget::UserEvents,
             }
         }
     }
@@ -106,12 +111,12 @@ fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
 /// # Errors
 ///
 /// That.
-pub(crate) fn refuse(
-    strays: Vec<Stray>,
+pub(crate) fn reject_kernel_misses(
+    unmatched_filters: Vec<UnmatchedFilter>,
     known: &[EventDescription],
 ) -> Result<Vec<String>, RecordError> {
     let mut hints = Vec::new();
-    for Stray { filter, of_kernel } in strays {
+    for UnmatchedFilter { filter, of_kernel } in unmatched_filters {
         if is_about_some(&filter, known) {
             continue;
         }
@@ -129,7 +134,7 @@ pub(crate) fn refuse(
 
 /// Returns the warning about a filter on user events that applies to none of these, which are all
 /// known events; `are_own`: they are those of the program to be traced.
-pub(crate) fn said(
+pub(crate) fn unmatched_warning(
     filter: &FilterSpec,
     known: &[EventDescription],
     are_own: bool,
@@ -151,17 +156,17 @@ fn is_about_some(filter: &FilterSpec, known: &[EventDescription]) -> bool {
 /// Returns the suffix with a similar name; empty if there is none.
 fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
     let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
-    let meant = filter.pattern.as_deref().and_then(|pattern| meant_pattern(pattern, &names));
+    let meant = filter.pattern.as_deref().and_then(|pattern| suggest_pattern(pattern, &names));
     meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
 }
 
 /// Returns a similar pattern for a filter's pattern, or for one of a list, that matches none of
 /// these names.
-pub fn meant_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
-    list.split(',').find_map(|pattern| meant_by_one(pattern.trim(), names))
+pub fn suggest_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
+    list.split(',').find_map(|pattern| suggest_for_one(pattern.trim(), names))
 }
 
-fn meant_by_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+fn suggest_for_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     if pattern.contains(':') {
         return near_pattern(pattern, names);
     }
@@ -189,13 +194,13 @@ pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
 
 /// Returns the replacement for a part of a pattern that is to match `there`, and the number of
 /// changes: the part itself, or `there` if that takes few changes.
-fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
-    if glob_matches(asked.as_bytes(), there.as_bytes()) {
-        return Some((0, asked));
+fn like<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
+    if glob_matches(part.as_bytes(), there.as_bytes()) {
+        return Some((0, part));
     }
-    let most = (asked.len() / 3).max(1);
-    let changes = strsim::levenshtein(&asked.to_lowercase(), &there.to_lowercase());
-    let is_like = !asked.contains('*') && changes <= most;
+    let most = (part.len() / 3).max(1);
+    let changes = strsim::levenshtein(&part.to_lowercase(), &there.to_lowercase());
+    let is_like = !part.contains('*') && changes <= most;
     // Of another case only, it is another one nevertheless.
     is_like.then_some((changes.max(1), there))
 }
@@ -233,11 +238,11 @@ mod tests {
         let said = |pattern: &str| {
             let filter = FilterSpec::of(Some(pattern), "x == 1");
             let of_kernel = match kernels(pattern, &recorded, &all) {
-                Meant::Recorded => return "recorded".to_owned(),
-                Meant::ProgramTable => None,
-                Meant::Kernels(why, hint) => Some((why, hint)),
+                PatternTarget::Recorded => return "recorded".to_owned(),
+                PatternTarget::UserEvents => None,
+                PatternTarget::UnrecordedKernelEvents(why, hint) => Some((why, hint)),
             };
-            match refuse(vec![Stray { filter, of_kernel }], &programs()) {
+            match reject_kernel_misses(vec![UnmatchedFilter { filter, of_kernel }], &programs()) {
                 Ok(hints) => hints.concat(),
                 Err(error) => error.to_string(),
             }
@@ -268,13 +273,15 @@ mod tests {
 
     #[test]
     fn of_programs_filters_something_is_said_where_it_is_known_what_they_have() {
-        let said = |text: &str, are_own| super::said(&FilterSpec::new(text), &programs(), are_own);
+        let said = |text: &str, are_own| {
+            super::unmatched_warning(&FilterSpec::new(text), &programs(), are_own)
+        };
         let meant = said("requst: status > 3", false).expect("it is like one");
         assert!(meant.ends_with("known; did you mean 'myapp:request'?"), "{meant}");
         assert!(said("web:*: status > 3", true).is_some_and(|said| said.ends_with("known")));
         assert_eq!(said("web:*: status > 3", false), None, "it may come later");
         assert_eq!(said("status > 3", true), None);
         assert_eq!(said("myapp:*: status > 3", true), None);
-        assert_eq!(super::said(&FilterSpec::new("web:*: a > 3"), &[], true), None);
+        assert_eq!(super::unmatched_warning(&FilterSpec::new("web:*: a > 3"), &[], true), None);
     }
 }

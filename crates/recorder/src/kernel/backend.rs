@@ -10,47 +10,47 @@ use trackway_kernel::tracefs::instance::{self, InstanceError};
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, FilterSpec, KernelSpec, Tracefiles};
 
-use crate::command::launch::Entrance;
+use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::bpf::{self, KernelSnapshot};
 use crate::kernel::error;
-use crate::kernel::filters::TakenFilters;
+use crate::kernel::filters::AcceptedFilters;
 use crate::kernel::request::KernelRequest;
-use crate::kernel::tracefs::{self, ByTracefs};
+use crate::kernel::tracefs::{self, PreparedTracefs};
 use crate::notices::Notices;
-use crate::recording::region::RegionWork;
-use crate::trace::folder::Place;
+use crate::recording::region::RegionDrain;
+use crate::trace::folder::TraceFolder;
 
 pub use trackway_session::KernelVia;
 
 /// The kernel backends that can be used here.
 #[derive(Debug)]
-pub struct KernelWays {
+pub struct KernelBackends {
     /// Success if BPF can be used.
     pub bpf: Result<(), Refusal>,
     /// The mount point of tracefs, if it can be used.
     pub tracefs: Result<PathBuf, InstanceError>,
 }
 
-impl KernelWays {
+impl KernelBackends {
     /// Looks, and changes nothing.
-    pub fn look() -> Self {
+    pub fn detect() -> Self {
         Self { bpf: support::check_support(), tracefs: instance::check_support() }
     }
 }
 
 /// The kernel's events, ready to be recorded.
 #[derive(Debug)]
-pub(crate) enum Kernel {
-    Bpf(Box<bpf::Kernel>),
-    Tracefs(Box<ByTracefs>),
+pub(crate) enum PreparedKernel {
+    Bpf(Box<bpf::PreparedBpf>),
+    Tracefs(Box<PreparedTracefs>),
 }
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
-pub(crate) enum Draining {
-    Bpf(Box<bpf::Draining>),
-    Tracefs(Box<tracefs::Draining>),
+pub(crate) enum KernelRecording {
+    Bpf(Box<bpf::BpfRecording>),
+    Tracefs(Box<tracefs::TracefsRecording>),
 }
 
 /// The results of a recording of kernel events.
@@ -60,18 +60,18 @@ pub(crate) enum Summary {
     Tracefs(Box<tracefs::Summary>),
 }
 
-impl Kernel {
+impl PreparedKernel {
     /// Prepares the recording: by the way that is wanted, or by the first one that is open.
     pub(crate) fn prepare(
         request: &KernelRequest<'_>,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         let by_bpf = || {
-            let made = bpf::Kernel::prepare(request, notices);
+            let made = bpf::PreparedBpf::prepare(request, notices);
             made.map(|made| Self::Bpf(Box::new(made)))
         };
         let by_tracefs = || {
-            let made = ByTracefs::prepare(request);
+            let made = PreparedTracefs::prepare(request);
             made.map(|made| Self::Tracefs(Box::new(made)))
         };
         let made = match (request.spec.via, support::check_support()) {
@@ -79,7 +79,7 @@ impl Kernel {
             (Some(KernelVia::Tracefs), _) => by_tracefs()?,
             (None, Err(refusal)) => {
                 let made = by_tracefs()?;
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "the kernel's events are recorded by tracefs, since BPF is refused ({refusal})"
                 ));
                 if refusal.is_permission_denied() {
@@ -89,54 +89,58 @@ impl Kernel {
             }
         };
         if let Self::Tracefs(made) = &made {
-            made.say_what_is_missing(notices);
+            made.report_missing_data(notices);
         }
-        made.say_size(request.size_bytes(), notices);
+        made.report_size(request.size_bytes(), notices);
         Ok(made)
     }
 
     /// Returns the filters on its events.
-    pub(crate) fn filters(&self) -> &TakenFilters {
+    pub(crate) fn filters(&self) -> &AcceptedFilters {
         match self {
-            Self::Bpf(kernel) => kernel.filters().taken(),
+            Self::Bpf(kernel) => kernel.filters().accepted(),
             Self::Tracefs(kernel) => kernel.filters(),
         }
     }
 
     /// Says it where buffers are not of the size that was asked for, or not of the usual one.
-    fn say_size(&self, size_bytes: u64, notices: &Notices) {
+    fn report_size(&self, size_bytes: u64, notices: &Notices) {
         let (cpu_bytes, sizes) = match self {
-            Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::Kernel::sizes()),
-            Self::Tracefs(kernel) => (kernel.cpu_bytes(), ByTracefs::sizes()),
+            Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::PreparedBpf::sizes()),
+            Self::Tracefs(kernel) => (kernel.cpu_bytes(), PreparedTracefs::sizes()),
         };
-        say_other_size(size_bytes, cpu_bytes, &sizes, notices);
+        report_other_size(size_bytes, cpu_bytes, &sizes, notices);
     }
 
     /// Writes what is recorded to the trace at `root`.
     pub(crate) fn begin(
         self,
-        root: &Place,
+        root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
-    ) -> Result<Draining, RecordError> {
+    ) -> Result<KernelRecording, RecordError> {
         Ok(match self {
-            Self::Bpf(kernel) => {
-                Draining::Bpf(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
-            }
-            Self::Tracefs(kernel) => {
-                Draining::Tracefs(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
-            }
+            Self::Bpf(kernel) => KernelRecording::Bpf(Box::new(kernel.begin(
+                root,
+                realtime_offset_ns,
+                tracefiles,
+            )?)),
+            Self::Tracefs(kernel) => KernelRecording::Tracefs(Box::new(kernel.begin(
+                root,
+                realtime_offset_ns,
+                tracefiles,
+            )?)),
         })
     }
 }
 
 /// Says it if a CPU's buffers are not of the size that was asked for (0: none was), and which there
 /// can be.
-fn say_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
+fn report_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
     let wanted_bytes = if size_bytes == 0 { bpf::CPU_BYTES } else { size_bytes };
     if cpu_bytes != wanted_bytes {
         let (is, wanted) = (ByteCount(cpu_bytes), ByteCount(wanted_bytes));
-        notices.say(format_args!(
+        notices.report(format_args!(
             "the kernel's buffers have {is} for each CPU, not {wanted}: {sizes}"
         ));
     }
@@ -144,12 +148,12 @@ fn say_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notice
 
 /// The contents of a flight recorder at some moment.
 #[derive(Debug)]
-pub(crate) enum Seen {
-    Bpf(Vec<RegionWork>),
-    Tracefs(tracefs::Seen),
+pub(crate) enum FlightContents {
+    Bpf(Vec<RegionDrain>),
+    Tracefs(tracefs::TracefsContents),
 }
 
-impl Draining {
+impl KernelRecording {
     /// Records the events that these patterns select, and no others: how many are new, and how many
     /// have gone. With `filters`, those are asked from now on. `meanwhile` is called every now and
     /// then.
@@ -163,7 +167,7 @@ impl Draining {
         match self {
             Self::Bpf(draining) => {
                 let changed = draining.select(patterns, filters, meanwhile, notices)?;
-                draining.filters().taken().say(notices);
+                draining.filters().accepted().report(notices);
                 Ok(changed)
             }
             Self::Tracefs(draining) => draining.select(patterns, filters, meanwhile, notices),
@@ -172,10 +176,10 @@ impl Draining {
 
     /// Returns the function that the command's process calls before exec, if any: the process and
     /// its children are recorded from then on.
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         match self {
-            Self::Bpf(draining) => draining.entrance(),
-            Self::Tracefs(draining) => draining.entrance(),
+            Self::Bpf(draining) => draining.pre_exec_hook(),
+            Self::Tracefs(draining) => draining.pre_exec_hook(),
         }
     }
 
@@ -196,16 +200,16 @@ impl Draining {
     }
 
     /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
+    pub(crate) fn report_changes(&self, notices: &Notices) {
         match self {
-            Self::Bpf(draining) => draining.say_news(notices),
-            Self::Tracefs(draining) => draining.say_news(notices),
+            Self::Bpf(draining) => draining.report_changes(notices),
+            Self::Tracefs(draining) => draining.report_changes(notices),
         }
     }
 
     /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
-        let is_of_command = spec.pids.is_empty() && self.entrance().is_some();
+        let is_of_command = spec.pids.is_empty() && self.pre_exec_hook().is_some();
         let (status, is_by_tracefs) = match self {
             Self::Bpf(draining) => (draining.status(spec)?, false),
             Self::Tracefs(draining) => (draining.status(spec)?, true),
@@ -265,28 +269,35 @@ impl Draining {
 
     /// Returns the contents of a flight recorder, to be written by [`Self::write_snapshot`]; `None`
     /// if this is none.
-    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
+    pub(crate) fn begin_snapshot(
+        &self,
+        last_ns: Option<u64>,
+    ) -> Result<Option<FlightContents>, RecordError> {
         match self {
             Self::Bpf(draining) if !draining.is_overwriting() => Ok(None),
-            Self::Bpf(draining) => draining.look_beside(last_ns).map(Seen::Bpf).map(Some),
-            Self::Tracefs(draining) => Ok(draining.look_beside(last_ns)?.map(Seen::Tracefs)),
+            Self::Bpf(draining) => {
+                draining.begin_snapshot(last_ns).map(FlightContents::Bpf).map(Some)
+            }
+            Self::Tracefs(draining) => {
+                Ok(draining.begin_snapshot(last_ns)?.map(FlightContents::Tracefs))
+            }
         }
     }
 
-    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
+    /// Writes what [`Self::begin_snapshot`] saw to the trace in `folder`: how many events and bytes
     /// that is. `meanwhile` is called every now and then.
     pub(crate) fn write_snapshot(
         &self,
-        seen: Seen,
-        folder: &Place,
+        contents: FlightContents,
+        folder: &TraceFolder,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
-        match (self, seen) {
-            (Self::Bpf(draining), Seen::Bpf(seen)) => {
-                draining.write_snapshot(seen, folder, meanwhile)
+        match (self, contents) {
+            (Self::Bpf(draining), FlightContents::Bpf(contents)) => {
+                draining.write_snapshot(contents, folder, meanwhile)
             }
-            (Self::Tracefs(draining), Seen::Tracefs(seen)) => {
-                let (events, bytes) = draining.write_snapshot(&seen, folder)?;
+            (Self::Tracefs(draining), FlightContents::Tracefs(contents)) => {
+                let (events, bytes) = draining.write_snapshot(&contents, folder)?;
                 Ok(KernelSnapshot { events, bytes, missing: None })
             }
             _ => Err(error::failed("no snapshot", "it is of another recording")),
@@ -304,10 +315,10 @@ impl Draining {
 
 impl Summary {
     /// Says what was recorded; and where, if nothing else says it.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+    pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         match self {
-            Self::Bpf(summary) => summary.say(folder, notices),
-            Self::Tracefs(summary) => summary.say(folder, notices),
+            Self::Bpf(summary) => summary.report(folder, notices),
+            Self::Tracefs(summary) => summary.report(folder, notices),
         }
     }
 
@@ -335,8 +346,8 @@ mod tests {
     #[test]
     fn buffers_of_another_size_are_said_whoever_chose_it() {
         let said = |size_bytes, cpu_bytes| {
-            let notices = Notices::kept();
-            say_other_size(size_bytes, cpu_bytes, "as there are", &notices);
+            let notices = Notices::in_memory();
+            report_other_size(size_bytes, cpu_bytes, "as there are", &notices);
             notices.lines().join("|")
         };
         assert_eq!(said(0, bpf::CPU_BYTES), "");

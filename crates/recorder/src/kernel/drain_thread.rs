@@ -16,9 +16,9 @@ use crate::error::RecordError;
 use crate::kernel::error::{failed, io_failure};
 use crate::notices::Notices;
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
+use crate::trace::completion::{self, CompletedBy};
 use crate::trace::layout::Trace;
-use crate::trace::progress_file::Live;
+use crate::trace::progress_file::ProgressFile;
 
 /// Period between two turns of draining.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -40,7 +40,7 @@ pub(crate) struct Ended<C> {
 }
 
 /// Buffers that the thread drains.
-pub(crate) trait Drains: Send + Sized + 'static {
+pub(crate) trait DrainSource: Send + Sized + 'static {
     /// Moves what there is to the trace.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ pub(crate) trait Drains: Send + Sized + 'static {
     fn clear(&mut self) -> io::Result<()>;
 
     /// Returns the trace, and the file of its written extent while a reader follows.
-    fn live(&mut self) -> (&Trace, &mut Option<Live>);
+    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>);
 
     /// Says in the trace what was lost at its end.
     ///
@@ -67,7 +67,7 @@ pub(crate) trait Drains: Send + Sized + 'static {
 
     /// Takes the largest of the streams' last packets out of the trace again, whose events are lost
     /// then: whether there was one.
-    fn give_largest_up(&mut self) -> bool;
+    fn drop_largest_packet(&mut self) -> bool;
 
     /// The same as [`Self::close`], where there may be no room for that.
     ///
@@ -77,7 +77,7 @@ pub(crate) trait Drains: Send + Sized + 'static {
     fn close_at_end(&mut self) -> io::Result<()> {
         let mut closed = self.close();
         for _ in 0..GIVEN_UP_MAX {
-            if closed.is_ok() || !self.give_largest_up() {
+            if closed.is_ok() || !self.drop_largest_packet() {
                 break;
             }
             closed = self.close();
@@ -97,22 +97,22 @@ pub(crate) trait Drains: Send + Sized + 'static {
             return;
         }
         // Without it the trace is followed all the same, a second later.
-        *live = is_followed.then(|| Live::open(&trace.facts().ok()?).ok()).flatten();
+        *live = is_followed.then(|| ProgressFile::open(&trace.facts().ok()?).ok()).flatten();
     }
 }
 
 /// Work for the thread between two turns.
-type Order<D> = Box<dyn FnOnce(&mut D) + Send>;
+type Task<D> = Box<dyn FnOnce(&mut D) + Send>;
 
 /// The recorder's handle of the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DrainThread<D> {
-    orders: Sender<Order<D>>,
+    orders: Sender<Task<D>>,
     news: Receiver<String>,
     thread: JoinHandle<()>,
 }
 
-impl<D: Drains> DrainThread<D> {
+impl<D: DrainSource> DrainThread<D> {
     /// Starts it.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl<D: Drains> DrainThread<D> {
     pub(crate) fn start(mut drainer: D) -> Result<Self, RecordError> {
         let (orders, ordered) = mpsc::channel();
         let (teller, news) = mpsc::channel();
-        let run = move || run(&mut drainer, &ordered, &teller);
+        let run = move || drain_until_dropped(&mut drainer, &ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
         let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
         Ok(Self { orders, news, thread })
@@ -132,12 +132,12 @@ impl<D: Drains> DrainThread<D> {
     /// # Errors
     ///
     /// If it has ended.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut D) -> T + Send + 'static,
     ) -> Result<T, RecordError> {
         let (teller, answer) = mpsc::channel();
-        let order: Order<D> = Box::new(move |drainer| drop(teller.send(act(drainer))));
+        let order: Task<D> = Box::new(move |drainer| drop(teller.send(act(drainer))));
         let gone = || failed("cannot write kernel events", "the thread has ended");
         self.orders.send(order).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())
@@ -148,7 +148,7 @@ impl<D: Drains> DrainThread<D> {
         &self,
         end: impl FnOnce(&mut D) -> Ended<C> + Send + 'static,
     ) -> Ended<C> {
-        self.ask(end).unwrap_or_else(|error| {
+        self.run(end).unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
             Ended { counts: C::default(), written: gone(), closed: gone() }
         })
@@ -156,28 +156,28 @@ impl<D: Drains> DrainThread<D> {
 
     /// Marks the trace as whole. Where that cannot be, who reads it is told that it may not be.
     pub(crate) fn mark(&self, summary: Summary) {
-        let _ = self.ask(move |drainer| {
+        let _ = self.run(move |drainer| {
             let facts = drainer.live().0.facts()?;
-            completion::mark(&facts, By::Record(&summary))
+            completion::mark(&facts, CompletedBy::Record(&summary))
         });
     }
 
-    /// See [`Drains::set_followed`].
+    /// See [`DrainSource::set_followed`].
     pub(crate) fn set_followed(&self, is_followed: bool) {
-        let order: Order<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
+        let order: Task<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
         // A thread that has ended has written all events.
         let _ = self.orders.send(order);
     }
 
-    /// See [`Drains::clear`].
+    /// See [`DrainSource::clear`].
     pub(crate) fn clear(&self) -> Result<(), RecordError> {
-        let cleared = self.ask(Drains::clear)?;
+        let cleared = self.run(DrainSource::clear)?;
         cleared.map_err(|error| io_failure("cannot remove what was recorded of the kernel", error))
     }
 
     /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
-        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+    pub(crate) fn report_changes(&self, notices: &Notices) {
+        self.news.try_iter().for_each(|news| notices.report(format_args!("{news}")));
     }
 
     /// Ends it: it has done what it was to do.
@@ -188,7 +188,11 @@ impl<D: Drains> DrainThread<D> {
 }
 
 /// Drains until the handle of the thread is dropped.
-fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<String>) {
+fn drain_until_dropped<D: DrainSource>(
+    drainer: &mut D,
+    orders: &Receiver<Task<D>>,
+    teller: &Sender<String>,
+) {
     let mut is_failing = false;
     let mut due = Instant::now();
     loop {

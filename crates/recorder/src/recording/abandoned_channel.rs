@@ -7,7 +7,7 @@ use trackway_window::SessionLayout;
 
 use crate::error::RecordError;
 use crate::recording::region::StreamNames;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::slot::{self, Slot};
 use crate::window::{cpus, shared_text};
 
@@ -17,23 +17,23 @@ pub enum Stranded {
     /// They stay in memory: the folder may come back, as with a disk.
     Keep,
     /// They go into a trace of their own beside it.
-    Beside,
+    NewTrace,
     /// They are given up.
     Discard,
 }
 
 /// A channel whose recorder is dead, and which no process writes to any more.
-pub(crate) struct Left {
+pub(crate) struct AbandonedChannel {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,
     pub(crate) names: StreamNames,
     no_sequence: bool,
 }
 
-impl Left {
+impl AbandonedChannel {
     /// Keeps writers out of a channel that was taken over; `None`: nothing is left of it.
     pub(crate) fn of(
-        home: &Home,
+        home: &WindowHandle,
         slot: Slot,
         stranded: Stranded,
     ) -> Result<Option<Self>, RecordError> {
@@ -75,7 +75,7 @@ impl Left {
         Ok(Some(Self { slot, layout, names, no_sequence }))
     }
 
-    pub(crate) fn discard(&self, home: &Home) -> Result<(), RecordError> {
+    pub(crate) fn discard(&self, home: &WindowHandle) -> Result<(), RecordError> {
         self.slot.discard(home, &self.layout, self.no_sequence)
     }
 }

@@ -10,8 +10,8 @@ use trackway_sys::clock::monotonic_ns;
 
 use crate::error::RecordError;
 use crate::recording::Recording;
-use crate::recording::channel::{self, Channel, End};
-use crate::trace::folder::Place;
+use crate::recording::channel::{self, Channel, DrainEnd};
+use crate::trace::folder::TraceFolder;
 use crate::window::settings::ChannelSettings;
 use crate::window::{cpus, slot};
 
@@ -76,19 +76,19 @@ impl Recording {
     pub fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let mut ending = vec![self.channels.remove(place)];
-        let kept_out = channel::keep_out(self.home.window(), &mut ending);
-        let (Some(mut channel), Some(&kept_out)) = (ending.pop(), kept_out.first()) else {
+        let exclusion = channel::exclude_writers(self.home.window(), &mut ending);
+        let (Some(mut channel), Some(&exclusion)) = (ending.pop(), exclusion.first()) else {
             return Ok(());
         };
         let (trace, buffer) = (&mut self.trace, &mut self.buffer);
         let taken = match self.drops_flight_recorders && channel.is_overwriting() {
-            true => Ok(End::Whole),
-            false => channel.take_the_rest(&self.home, trace, buffer, &|| false),
+            true => Ok(DrainEnd::Complete),
+            false => channel.drain_remaining(&self.home, trace, buffer, &|| false),
         };
         self.ended.add(channel.summary(&self.home));
         match taken {
-            Ok(End::Whole) => channel.dispose(&self.home, kept_out),
-            Ok(End::Interrupted) | Err(_) => {
+            Ok(DrainEnd::Complete) => channel.dispose(&self.home, exclusion),
+            Ok(DrainEnd::Interrupted) | Err(_) => {
                 self.has_left_behind = true;
                 channel.slot.abandon();
             }
@@ -133,7 +133,7 @@ impl Recording {
         self.check_window()?;
         self.pause();
         for channel in self.channels.iter_mut().filter(|channel| !channel.is_overwriting()) {
-            channel.look();
+            channel.poll();
             channel.drain(&self.home, &mut self.trace, true, &mut self.buffer)?;
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Recording {
 }
 
 /// Removes the files of all streams in a folder of such, those of channels that have ended too.
-pub(crate) fn remove_streams(channel: &Place) -> io::Result<()> {
+pub(crate) fn remove_streams(channel: &TraceFolder) -> io::Result<()> {
     let folder = channel.now()?;
     let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
     remove_files(&folder, &is_stream)?;

@@ -24,10 +24,10 @@ use crate::filters::publish::Filters;
 use crate::notices::Notices;
 use crate::recording::free_slot;
 use crate::recording::lockless::Lockless;
-use crate::recording::memory_return::{self, Thrift};
-use crate::recording::region::{Closed, Drain, RegionWork, StreamNames};
-use crate::trace::layout::{Particulars, Trace, WindowFolder};
-use crate::window::handle::Home;
+use crate::recording::memory_return::{self, MemoryReturn};
+use crate::recording::region::{CloseKind, DrainContext, RegionDrain, StreamNames};
+use crate::trace::layout::{Trace, TraceProperties, WindowFolder};
+use crate::window::handle::WindowHandle;
 use crate::window::memory_pool::{FileMemory, Pool};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::slot::{self, Slot};
@@ -48,7 +48,7 @@ pub(crate) struct Channel {
     pub(crate) layout: SessionLayout,
     /// Contexts of its records.
     pub(crate) contexts: Contexts,
-    pub(crate) regions: Vec<RegionWork>,
+    pub(crate) regions: Vec<RegionDrain>,
     /// Names of its streams.
     pub(crate) names: Arc<StreamNames>,
     pub(crate) pool: Pool,
@@ -56,7 +56,7 @@ pub(crate) struct Channel {
     pool_dry: bool,
     pub(crate) begin_ts: u64,
     /// When what is not needed is given back; `None`: it is kept.
-    pub(crate) thrift: Option<Thrift>,
+    pub(crate) memory_return: Option<MemoryReturn>,
     pub(crate) filters: Filters,
     /// Why they cannot be made good for events that came later, as it was said last.
     filters_said: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) struct Channel {
 
 /// The result of copying the states of a channel's regions.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Look {
+pub(crate) struct PollResult {
     /// Fill level of the fullest region, in 1/256.
     pub(crate) fill: u64,
     /// True if any record was written since the previous poll.
@@ -78,7 +78,7 @@ pub(crate) struct Look {
 
 /// The exclusion of writers from a channel that ends.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptOut {
+pub(crate) struct WriterExclusion {
     /// No sequence of before can be alive.
     no_sequence: bool,
     /// A claimer that may be alive has not let go.
@@ -87,20 +87,20 @@ pub(crate) struct KeptOut {
 
 /// The result of draining a channel at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum DrainEnd {
     /// All that was in its buffers is in the trace.
-    Whole,
+    Complete,
     /// Part of its buffers was not drained: the user interrupted.
     Interrupted,
 }
 
 /// Returns what is particular to the trace of these channels, of the calling user's window.
-pub(crate) fn particulars(uuid: [u8; 16], channels: &[Channel]) -> Particulars {
+pub(crate) fn trace_properties(uuid: [u8; 16], channels: &[Channel]) -> TraceProperties {
     let offset = |channel: &Channel| {
         channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
     };
     let class = |channel: &Channel| (channel.names.class, channel.contexts.clone());
-    Particulars {
+    TraceProperties {
         uuid,
         folder: WindowFolder::own(),
         realtime_offset_ns: channels.first().map_or(0, offset),
@@ -112,7 +112,7 @@ impl Channel {
     /// Builds a channel in a free slot, with streams of this class; writers may come in as soon as
     /// it is activated. What filters remember it goes on with where it was `before`.
     pub(crate) fn build(
-        home: &Home,
+        home: &WindowHandle,
         session: &SessionSettings,
         settings: &ChannelSettings,
         class: u32,
@@ -146,20 +146,20 @@ impl Channel {
             channel.undo(home);
             return Err(error);
         }
-        channel.regions.iter_mut().for_each(RegionWork::begin_lockless);
+        channel.regions.iter_mut().for_each(RegionDrain::begin_lockless);
         channel.regions.iter_mut().for_each(|work| work.cut(settings.tracefiles));
         Ok(channel)
     }
 
     /// Frees the slot of a channel that no writer was ever let in to.
-    pub(crate) fn undo(&self, home: &Home) {
+    pub(crate) fn undo(&self, home: &WindowHandle) {
         self.filters.leave(self.session());
         let _ = self.slot.free(home, true);
     }
 
     /// Puts the parts together, without memory.
     pub(crate) fn assemble(
-        home: &Home,
+        home: &WindowHandle,
         slot: Slot,
         layout: SessionLayout,
         names: StreamNames,
@@ -171,7 +171,7 @@ impl Channel {
         let regions = slot::regions(window, &layout)
             .into_iter()
             .map(|(region, cpu, way)| {
-                let mut work = RegionWork::new(region, Arc::clone(&names), cpu, way, overwrite);
+                let mut work = RegionDrain::new(region, Arc::clone(&names), cpu, way, overwrite);
                 if way == Way::Sequence {
                     let buffer = layout.lockless(window, cpu);
                     work.lockless = buffer.map(|buffer| Lockless::new(buffer, *window));
@@ -188,7 +188,7 @@ impl Channel {
             names,
             pool_dry: false,
             begin_ts: monotonic_ns(),
-            thrift: None,
+            memory_return: None,
             filters: Filters::default(),
             filters_said: None,
             asked_subs: ASKED_SUBS_MIN,
@@ -207,7 +207,7 @@ impl Channel {
     }
 
     /// Memory that it takes, in bytes.
-    pub(crate) fn memory_bytes(&self, home: &Home) -> u64 {
+    pub(crate) fn memory_bytes(&self, home: &WindowHandle) -> u64 {
         let held = home.allocator.bytes_of(self.slot.index);
         held.saturating_sub(self.pool.unbacked_bytes())
     }
@@ -228,18 +228,18 @@ impl Channel {
 
     fn back_initially(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         settings: &ChannelSettings,
     ) -> Result<(), RecordError> {
         let plan = slot::plan(settings, self.layout.flags);
         let online = cpus::online();
         let count = online.len() as u64;
         // A flight recorder has all of its memory sooner or later.
-        let thrifty = settings.thrifty && (!settings.overwrite || plan.is_much(count));
-        let initial = plan.initial_of(count, thrifty);
+        let starts_small = settings.starts_small && (!settings.overwrite || plan.is_much(count));
+        let initial = plan.initial_of(count, starts_small);
         let needed = count * plan.initial_bytes_per_cpu(count);
         let spare = &online[..online.len().min(initial.spare_cpus as usize)];
-        let has_memory = |work: &RegionWork| match initial.spare_cpus {
+        let has_memory = |work: &RegionDrain| match initial.spare_cpus {
             0 => online.contains(&work.cpu),
             _ => work.way != Way::Sequence && spare.contains(&work.cpu),
         };
@@ -281,7 +281,7 @@ impl Channel {
         let least = if initial.spare_cpus == 0 { 2 } else { 0 };
         self.regions.iter_mut().for_each(|work| work.backing.keep_from_here_on(least));
         if !plan.whole && !self.is_lockless() && !self.is_overwriting() {
-            self.thrift = Some(Thrift::begin());
+            self.memory_return = Some(MemoryReturn::begin());
         }
         if let Some(last) = spare.last() {
             self.session().spare_cpus.store(last + 1, Ordering::Relaxed);
@@ -290,7 +290,12 @@ impl Channel {
     }
 
     /// Backs sub-buffers of region `number` until `wanted` of them are, and raises its limit.
-    fn back(&mut self, home: &Home, number: usize, wanted: u64) -> Result<(), AllocateError> {
+    fn back(
+        &mut self,
+        home: &WindowHandle,
+        number: usize,
+        wanted: u64,
+    ) -> Result<(), AllocateError> {
         let epoch = self.session().clock.epoch.load(Ordering::Relaxed);
         let work = &mut self.regions[number];
         let region = work.region.0;
@@ -345,7 +350,7 @@ impl Channel {
     /// Puts these filters into force.
     pub(crate) fn set_filters(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         filters: &[FilterSpec],
     ) -> Result<(), RecordError> {
         let rules = self.filters.rules().to_owned();
@@ -353,20 +358,24 @@ impl Channel {
     }
 
     /// Makes its filters good for the events that these rules select.
-    pub(crate) fn filter_for(&mut self, home: &Home, rules: &str) -> Result<(), RecordError> {
+    pub(crate) fn filter_for(
+        &mut self,
+        home: &WindowHandle,
+        rules: &str,
+    ) -> Result<(), RecordError> {
         self.filters.refresh(home, &self.slot, rules)
     }
 
     /// Makes its filters good for the events that have come since; where they cannot be, that is
     /// said, once.
-    pub(crate) fn look_at_new_events(&mut self, home: &Home, notices: &Notices) {
+    pub(crate) fn compile_for_new_events(&mut self, home: &WindowHandle, notices: &Notices) {
         let rules = self.filters.rules().to_owned();
         let failure = self.filters.refresh(home, &self.slot, &rules).err();
         let said = failure.map(|error| error.to_string());
         if let Some(why) = &said
             && self.filters_said.as_ref() != Some(why)
         {
-            notices.say(format_args!("not made good for events that are new: {why}"));
+            notices.report(format_args!("not made good for events that are new: {why}"));
         }
         self.filters_said = said;
     }
@@ -381,11 +390,11 @@ impl Channel {
     }
 
     /// Copies the state of every region.
-    pub(crate) fn look(&mut self) -> Look {
-        let mut found = Look::default();
+    pub(crate) fn poll(&mut self) -> PollResult {
+        let mut found = PollResult::default();
         for work in &mut self.regions {
             let before = work.snapshot.map_or(0, |snapshot| snapshot.head);
-            work.look();
+            work.poll();
             let Some(snapshot) = work.snapshot else { continue };
             let data = snapshot.head != before;
             found.data |= data;
@@ -398,10 +407,10 @@ impl Channel {
         found
     }
 
-    /// Writes what [`Self::look`] saw: first the declarations of events, then the packets.
+    /// Writes what [`Self::poll`] saw: first the declarations of events, then the packets.
     pub(crate) fn drain(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         trace: &mut Trace,
         partial: bool,
         buffer: &mut Vec<u8>,
@@ -411,7 +420,7 @@ impl Channel {
         let begin_ts = self.begin_ts;
         for work in &mut self.regions {
             let mut with =
-                Drain { memory: &memory, trace, begin_ts, partial, is_last: false, buffer };
+                DrainContext { memory: &memory, trace, begin_ts, partial, is_last: false, buffer };
             work.drain(&mut with).map_err(|error| write_error(trace, work, error))?;
         }
         Ok(())
@@ -444,7 +453,7 @@ impl Channel {
     }
 
     /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.
-    pub(crate) fn grow(&mut self, home: &Home, notices: &Notices) {
+    pub(crate) fn grow(&mut self, home: &WindowHandle, notices: &Notices) {
         if self.is_lockless() {
             return;
         }
@@ -470,7 +479,7 @@ impl Channel {
                 && !self.pool_dry
             {
                 self.pool_dry = true;
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "buffers cannot grow ({error}): events may be lost; {} is nearly full",
                     home.folder.display()
                 ));
@@ -479,13 +488,13 @@ impl Channel {
     }
 
     /// Begins a clock epoch: no packet has times of two. Writers ask the system meanwhile.
-    pub(crate) fn begin_epoch(&self, home: &Home, epoch: u64) {
+    pub(crate) fn begin_epoch(&self, home: &WindowHandle, epoch: u64) {
         self.lockless().for_each(Lockless::switch);
         clock_epoch::switch_all(home, &self.slot, &self.layout, epoch);
     }
 
     /// Takes regions in whose claimers of before have let go.
-    pub(crate) fn adopt_regions(&mut self, home: &Home) {
+    pub(crate) fn adopt_regions(&mut self, home: &WindowHandle) {
         if self.is_lockless() {
             return;
         }
@@ -538,11 +547,11 @@ impl Channel {
 
     /// Frees the slot and its memory. If a live claimer keeps the memory, or another process keeps
     /// the window locked, leaves that to the next recorder.
-    pub(crate) fn dispose(&self, home: &Home, kept_out: KeptOut) {
+    pub(crate) fn dispose(&self, home: &WindowHandle, exclusion: WriterExclusion) {
         self.filters.leave(self.session());
-        let is_freed = !kept_out.claimed
+        let is_freed = !exclusion.claimed
             && slot::nobody_has_a_slot(home.window(), self.lockless().map(Lockless::buffer))
-            && self.slot.free(home, kept_out.no_sequence).is_ok();
+            && self.slot.free(home, exclusion.no_sequence).is_ok();
         if !is_freed {
             self.slot.abandon_complete();
         }
@@ -550,40 +559,46 @@ impl Channel {
 
     /// Drains everything, open sub-buffers too, after writers were kept out. When `interrupted`
     /// says so, what is left stays.
-    pub(crate) fn take_the_rest(
+    pub(crate) fn drain_remaining(
         &mut self,
-        home: &Home,
+        home: &WindowHandle,
         trace: &mut Trace,
         buffer: &mut Vec<u8>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<End, RecordError> {
-        self.look();
+    ) -> Result<DrainEnd, RecordError> {
+        self.poll();
         self.declare_events(home.window(), trace)?;
         let memory = FileMemory(home.allocator.file());
         let begin_ts = self.begin_ts;
         for work in &mut self.regions {
             if interrupted() {
-                return Ok(End::Interrupted);
+                return Ok(DrainEnd::Interrupted);
             }
-            let mut with =
-                Drain { memory: &memory, trace, begin_ts, partial: true, is_last: true, buffer };
+            let mut with = DrainContext {
+                memory: &memory,
+                trace,
+                begin_ts,
+                partial: true,
+                is_last: true,
+                buffer,
+            };
             work.drain(&mut with)
-                .and_then(|()| work.close(trace, begin_ts, Closed::ForGood))
+                .and_then(|()| work.close(trace, begin_ts, CloseKind::ForGood))
                 .map_err(|error| write_error(trace, work, error))?;
         }
-        Ok(End::Whole)
+        Ok(DrainEnd::Complete)
     }
 }
 
 /// Keeps writers out of these channels, for good, and waits for those who are in.
-pub(crate) fn keep_out(window: &Window, channels: &mut [Channel]) -> Vec<KeptOut> {
+pub(crate) fn exclude_writers(window: &Window, channels: &mut [Channel]) -> Vec<WriterExclusion> {
     channels.iter().for_each(|channel| channel.slot.close());
     // One visit for all of them.
     let no_sequence = cpus::visit_all();
     let wait = |channel: &mut Channel| {
         // Who had decided before, and set a bit meanwhile.
         slot::clear_bits(window, channel.slot.index);
-        KeptOut { no_sequence, claimed: channel.wait_for_writers(window) }
+        WriterExclusion { no_sequence, claimed: channel.wait_for_writers(window) }
     };
     channels.iter_mut().map(wait).collect()
 }
@@ -602,7 +617,7 @@ fn declare(trace: &mut Trace, class: u32, id: u32, description: &[u8]) {
     }
 }
 
-fn write_error(trace: &Trace, work: &RegionWork, error: io::Error) -> RecordError {
+fn write_error(trace: &Trace, work: &RegionDrain, error: io::Error) -> RecordError {
     RecordError::io("write", trace.channel.path().join(work.name()))(error)
 }
 

@@ -15,7 +15,7 @@ use trackway_ring::{Memory, Snapshot};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::{SlotMemory, Window};
 
-use crate::recording::region::{Drain, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionWork};
+use crate::recording::region::{DrainContext, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionDrain};
 use crate::trace::stream::Packet;
 
 /// A lockless buffer and what we know of it.
@@ -141,7 +141,7 @@ impl Lockless {
 
     /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
     /// of one that was not delivered comes the number of its records.
-    fn next(&mut self, with: &Drain<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
+    fn next(&mut self, with: &DrainContext<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
         if !with.is_last {
             return self.buffer.get(&mut self.own).ok().map(|got| (got, None));
         }
@@ -185,7 +185,7 @@ impl Lockless {
     }
 }
 
-impl RegionWork {
+impl RegionDrain {
     /// Notes where a lockless buffer begins, before any writer is active: overwritten records are
     /// missing from there on.
     pub(crate) fn begin_lockless(&mut self) {
@@ -195,8 +195,11 @@ impl RegionWork {
         }
     }
 
-    /// Drains a lockless buffer, as [`RegionWork::drain`] drains a region.
-    pub(crate) fn drain_lockless<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+    /// Drains a lockless buffer, as [`RegionDrain::drain`] drains a region.
+    pub(crate) fn drain_lockless<M: Memory>(
+        &mut self,
+        with: &mut DrainContext<'_, M>,
+    ) -> io::Result<()> {
         let Some(mut lockless) = self.lockless.take() else { return Ok(()) };
         if with.is_last {
             lockless.buffer.push_for_the_dead();
@@ -245,7 +248,7 @@ impl RegionWork {
         &mut self,
         lockless: &Lockless,
         (got, records): (&Got, Option<u64>),
-        with: &mut Drain<'_, M>,
+        with: &mut DrainContext<'_, M>,
     ) -> io::Result<bool> {
         let Some(mut found) = Lockless::header(with.memory, got) else { return Ok(false) };
         found.records = records.unwrap_or(found.records);
@@ -264,8 +267,8 @@ impl RegionWork {
         let length = content as usize - SUB_HEADER_BYTES;
         with.buffer.clear();
         with.buffer.resize(PACKET_HEADER_BYTES + length, 0);
-        let room = with.buffer.get_mut(PACKET_HEADER_BYTES..).unwrap_or_default();
-        if with.memory.load(got.at + SUB_HEADER_BYTES as u64, room).is_err() {
+        let payload = with.buffer.get_mut(PACKET_HEADER_BYTES..).unwrap_or_default();
+        if with.memory.load(got.at + SUB_HEADER_BYTES as u64, payload).is_err() {
             return Ok(false);
         }
         // In order, as what is overwritten is: the gap shows as packets that are missing.

@@ -24,15 +24,15 @@ use trackway_sys::clock::monotonic_ns;
 
 use crate::error::RecordError;
 use crate::notices::Notices;
-use crate::recording::channel::{Channel, End};
-use crate::recording::region::RegionWork;
+use crate::recording::channel::{Channel, DrainEnd};
+use crate::recording::region::RegionDrain;
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
-use crate::trace::layout::{FACTS, Particulars, Trace, WindowFolder};
-use crate::trace::progress_file::Live;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
+use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
+use crate::trace::progress_file::ProgressFile;
 use crate::window::cpu_barrier::Visits;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text;
 use crate::window::{clock_line, slot};
@@ -58,7 +58,7 @@ const FIRST_BASELINE: Duration = Duration::from_millis(6);
 /// A session that this process records, as far as it is in one window.
 #[derive(Debug)]
 pub struct Recording {
-    pub(crate) home: Home,
+    pub(crate) home: WindowHandle,
     pub(crate) trace: Trace,
     pub(crate) channels: Vec<Channel>,
     /// The settings that it was built with; `None` for a recovery.
@@ -75,7 +75,7 @@ pub struct Recording {
     /// The treatment of records that cannot be written.
     pub(crate) unwritten: Unwritten,
     /// The file of the written extent, while a reader follows.
-    live: Option<Live>,
+    live: Option<ProgressFile>,
     /// True if the contents of flight recorders are discarded with them.
     pub(crate) drops_flight_recorders: bool,
     /// True if the buffers of channels that have ended are left for `trackway recover`.
@@ -104,9 +104,9 @@ pub(crate) enum Unwritten {
 
 /// The place of the trace of a session in one window.
 #[derive(Debug, Clone)]
-pub(crate) struct PartPlace {
+pub(crate) struct TraceLocation {
     /// The folder of the session's trace.
-    pub(crate) root: Arc<Place>,
+    pub(crate) root: Arc<TraceFolder>,
     /// The part's below it.
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as the other parts have it: so their times compare.
@@ -114,12 +114,12 @@ pub(crate) struct PartPlace {
     pub(crate) realtime_offset_ns: Option<i64>,
 }
 
-impl PartPlace {
+impl TraceLocation {
     /// Returns the place for a session in the calling user's window alone.
     fn of(session: &SessionSettings) -> Result<Self, RecordError> {
         let (folder, path) = (WindowFolder::own(), &session.path);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let root = made.and_then(|()| Place::open(path));
+        let root = made.and_then(|()| TraceFolder::open(path));
         let root = Arc::new(root.map_err(RecordError::io("use", path))?);
         Ok(Self { root, folder, realtime_offset_ns: None })
     }
@@ -130,13 +130,13 @@ impl Recording {
     /// the classes 0, 1, …; its trace folder is made; writers may come in as soon as
     /// [`Self::activate`] is called.
     pub fn build(
-        home: Home,
+        home: WindowHandle,
         session: &SessionSettings,
         channels: &[ChannelSettings],
     ) -> Result<Self, RecordError> {
         let classes = |(class, settings): (u32, &ChannelSettings)| (settings.clone(), class);
         let channels: Vec<_> = (0..).zip(channels).map(classes).collect();
-        let place = PartPlace::of(session)?;
+        let place = TraceLocation::of(session)?;
         Self::build_part(home, session, &place, &channels)
     }
 
@@ -144,9 +144,9 @@ impl Recording {
     /// their streams. What is in the window of the session is `session`'s; where the trace is, and
     /// what it says of time, is `place`'s.
     pub(crate) fn build_part(
-        home: Home,
+        home: WindowHandle,
         session: &SessionSettings,
-        place: &PartPlace,
+        place: &TraceLocation,
         channels: &[(ChannelSettings, u32)],
     ) -> Result<Self, RecordError> {
         let mut calibrator = clock_line::counter_is_invariant().then(Calibrator::default);
@@ -160,9 +160,9 @@ impl Recording {
         }
         let mut built = Vec::new();
         let made = build_all(&home, session, channels, &mut built).and_then(|()| {
-            let here = channel::particulars(session.uuid, &built);
+            let here = channel::trace_properties(session.uuid, &built);
             let realtime_offset_ns = place.realtime_offset_ns.unwrap_or(here.realtime_offset_ns);
-            let of = Particulars { folder: place.folder, realtime_offset_ns, ..here };
+            let of = TraceProperties { folder: place.folder, realtime_offset_ns, ..here };
             Trace::create(&place.root, of)
         });
         let trace = match made {
@@ -180,7 +180,7 @@ impl Recording {
     }
 
     /// Puts the parts together, without a clock.
-    pub(crate) fn assemble(home: Home, trace: Trace, channels: Vec<Channel>) -> Self {
+    pub(crate) fn assemble(home: WindowHandle, trace: Trace, channels: Vec<Channel>) -> Self {
         Self {
             home,
             trace,
@@ -240,13 +240,13 @@ impl Recording {
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
             self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
         }
-        self.visits.look(self.home.window().header(), now);
+        self.visits.poll(self.home.window().header(), now);
         let flush_period = if self.live.is_some() { LIVE_PERIOD_NS } else { FLUSH_PERIOD_NS };
         let partial = is_due(&mut self.flush_due_ns, flush_period, now);
         let (mut fill, mut is_shrinking) = (0, false);
         let mut data = std::mem::take(&mut self.has_data);
         for channel in &mut self.channels {
-            let look = channel.look();
+            let look = channel.poll();
             data |= look.data;
             if !channel.is_overwriting() {
                 channel.drain(&self.home, &mut self.trace, partial, &mut self.buffer)?;
@@ -264,7 +264,7 @@ impl Recording {
                 channel.adopt_regions(&self.home);
                 if is_news {
                     // First what is about them: no event of a kind that is new passes by chance.
-                    channel.look_at_new_events(&self.home, notices);
+                    channel.compile_for_new_events(&self.home, notices);
                     // Who described them may have been killed before it set their bits.
                     slot::enable_selected(self.home.window(), &channel.layout);
                 }
@@ -288,10 +288,10 @@ impl Recording {
 
     /// Sees how far writers are by now. Counts are those of the last look, which may be as old as
     /// the longest period.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn poll(&mut self) {
         // What is wrong with the window is for the next tick.
         if self.check_window().is_ok() {
-            let looks = self.channels.iter_mut().map(|channel| channel.look().data);
+            let looks = self.channels.iter_mut().map(|channel| channel.poll().data);
             self.has_data |= looks.fold(false, |found, data| found | data);
         }
     }
@@ -309,7 +309,7 @@ impl Recording {
         }
         self.live = None;
         if is_followed && let Ok(facts) = self.trace.facts() {
-            self.live = Live::open(&facts).ok();
+            self.live = ProgressFile::open(&facts).ok();
             self.flush_due_ns = 0;
         }
     }
@@ -378,28 +378,28 @@ impl Recording {
     pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
         self.check_window()?;
         // First out of all of them: so they end at one moment.
-        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
-        let taken = self.take_the_rest(interrupted);
+        let exclusion = channel::exclude_writers(self.home.window(), &mut self.channels);
+        let taken = self.drain_remaining(interrupted);
         let summary = self.summary();
         let ended = taken.and_then(|end| {
-            if end == End::Whole && !self.has_left_behind {
+            if end == DrainEnd::Complete && !self.has_left_behind {
                 self.mark(&summary)?;
             }
             Ok(end)
         });
-        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
+        for (channel, exclusion) in self.channels.iter().zip(exclusion) {
             match &ended {
-                Ok(End::Whole) => channel.dispose(&self.home, kept_out),
-                Err(_) if self.discards_unwritten() => channel.dispose(&self.home, kept_out),
+                Ok(DrainEnd::Complete) => channel.dispose(&self.home, exclusion),
+                Err(_) if self.discards_unwritten() => channel.dispose(&self.home, exclusion),
                 // The rest is left to recovery.
-                Ok(End::Interrupted) | Err(_) => {
-                    channel.regions.iter().for_each(RegionWork::put_back);
+                Ok(DrainEnd::Interrupted) | Err(_) => {
+                    channel.regions.iter().for_each(RegionDrain::put_back);
                     channel.slot.abandon();
                 }
             }
         }
         let ended = ended.and_then(|end| match end {
-            End::Whole if self.has_left_behind => {
+            DrainEnd::Complete if self.has_left_behind => {
                 Err(RecordError::LeftBehind(self.trace.channel.path().to_owned()))
             }
             _ => Ok(summary),
@@ -425,30 +425,34 @@ impl Recording {
     /// slots.
     pub(crate) fn discard(mut self) -> Result<(), RecordError> {
         self.check_window()?;
-        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
-        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
-            channel.dispose(&self.home, kept_out);
+        let exclusion = channel::exclude_writers(self.home.window(), &mut self.channels);
+        for (channel, exclusion) in self.channels.iter().zip(exclusion) {
+            channel.dispose(&self.home, exclusion);
         }
         self.home.close();
         Ok(())
     }
 
-    fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<End, RecordError> {
+    fn drain_remaining(&mut self, interrupted: &dyn Fn() -> bool) -> Result<DrainEnd, RecordError> {
         let is_wanted =
             |channel: &&mut Channel| !self.drops_flight_recorders || !channel.is_overwriting();
         for channel in self.channels.iter_mut().filter(is_wanted) {
             let (trace, buffer) = (&mut self.trace, &mut self.buffer);
-            let end = channel.take_the_rest(&self.home, trace, buffer, interrupted)?;
-            if end != End::Whole {
+            let end = channel.drain_remaining(&self.home, trace, buffer, interrupted)?;
+            if end != DrainEnd::Complete {
                 return Ok(end);
             }
         }
-        Ok(End::Whole)
+        Ok(DrainEnd::Complete)
     }
 
     /// Says in the trace that it is complete.
     fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
-        let by = if self.is_recovery { By::Recover(summary) } else { By::Record(summary) };
+        let by = if self.is_recovery {
+            CompletedBy::Recover(summary)
+        } else {
+            CompletedBy::Record(summary)
+        };
         let path = self.trace.channel.path().join(FACTS);
         self.trace
             .facts()
@@ -458,7 +462,7 @@ impl Recording {
 }
 
 fn build_all(
-    home: &Home,
+    home: &WindowHandle,
     session: &SessionSettings,
     channels: &[(ChannelSettings, u32)],
     built: &mut Vec<Channel>,

@@ -12,11 +12,11 @@ use trackway_window::Window;
 
 use crate::recording::Recording;
 use crate::recording::channel::Channel;
-use crate::recording::region::RegionWork;
+use crate::recording::region::RegionDrain;
 use crate::summary::shortfall::Shortfall;
 use crate::summary::{LOST_SHOWN_MAX, Summary};
 use crate::trace::stream::Stream;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::{cpus, shared_text};
 
 /// Most processes that are believed to have taken part in a session: one for each id that Linux has
@@ -84,7 +84,7 @@ impl Recording {
 
 impl Channel {
     /// Returns the results of the channel.
-    pub(crate) fn summary(&self, home: &Home) -> Summary {
+    pub(crate) fn summary(&self, home: &WindowHandle) -> Summary {
         let (session, window) = (self.session(), home.window());
         // Any process that can open the window may write there.
         let most = PROCESSES_BELIEVED;
@@ -108,14 +108,14 @@ impl Channel {
     }
 
     /// Returns the settings that would have kept the lost events.
-    fn shortfall(&self, home: &Home) -> Shortfall {
-        let oversized_bytes = self.regions.iter().filter_map(RegionWork::oversized_bytes).max();
-        let sum = |count: fn(&RegionWork) -> u64| {
+    fn shortfall(&self, home: &WindowHandle) -> Shortfall {
+        let oversized_bytes = self.regions.iter().filter_map(RegionDrain::oversized_bytes).max();
+        let sum = |count: fn(&RegionDrain) -> u64| {
             self.regions.iter().map(count).fold(0, u64::saturating_add)
         };
         Shortfall {
             channel: shared_text::channel_name(self.session()).unwrap_or_default(),
-            roomless: sum(RegionWork::roomless),
+            roomless: sum(RegionDrain::roomless),
             enough_bytes: self.enough_bytes(home),
             is_memory_short: self.is_memory_short(),
             oversized_bytes,
@@ -126,7 +126,7 @@ impl Channel {
 
     /// SIZE of `--buffer-size` that would have held what its regions lost for want of room: their
     /// parts of it would have been large enough. `None` if it is not known, or cannot be had.
-    fn enough_bytes(&self, home: &Home) -> Option<u64> {
+    fn enough_bytes(&self, home: &WindowHandle) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
         let mut most = None;
         for work in self.regions.iter().filter(|work| work.roomless() > 0) {
@@ -162,7 +162,7 @@ impl Channel {
 
     /// Forgets what was recorded, lost and cut so far, after writers were kept out.
     pub(crate) fn forget(&mut self, window: &Window) {
-        self.regions.iter_mut().for_each(RegionWork::forget);
+        self.regions.iter_mut().for_each(RegionDrain::forget);
         self.layout.forget_discards(window);
         self.session().records_cut.store(0, Ordering::Relaxed);
     }
@@ -180,7 +180,7 @@ impl Channel {
     }
 }
 
-impl RegionWork {
+impl RegionDrain {
     /// Adds its numbers.
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         summary.recorded = summary.recorded.saturating_add(self.written);

@@ -16,24 +16,24 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_console::IoError;
 use trackway_window::OpenError;
 
-use self::requested_trace::Named;
+use self::requested_trace::RequestedTrace;
 use crate::control::RunFolder;
-use crate::control::origin_file::{self, Kept, Origin};
+use crate::control::origin_file::{self, Origin, OriginFile};
 use crate::error::RecordError;
 use crate::kernel;
 use crate::notices::Notices;
-use crate::recording::abandoned_channel::{Left, Stranded};
+use crate::recording::abandoned_channel::{AbandonedChannel, Stranded};
 use crate::recording::channel::Channel;
-use crate::recording::region::RegionWork;
+use crate::recording::region::RegionDrain;
 use crate::recording::{Recording, Unwritten, changes};
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{FACTS, Trace, WindowFolder};
 use crate::trace::metadata::Metadata;
 use crate::trace::prepare;
 use crate::trace::stream::is_progress_in;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::shared_text::{self, uuid_of};
 use crate::window::slot::Slot;
 
@@ -55,13 +55,13 @@ pub struct Recovery {
     /// The sessions that had records in memory.
     pub sessions: Vec<Recovered>,
     /// True if another trace was completed, or could not be: one without records in memory.
-    pub has_settled: bool,
+    pub has_completed_other: bool,
 }
 
 impl Recovery {
     /// Returns true if there was nothing to do.
     pub const fn is_nothing(&self) -> bool {
-        self.sessions.is_empty() && !self.has_settled
+        self.sessions.is_empty() && !self.has_completed_other
     }
 }
 
@@ -71,7 +71,7 @@ pub enum RecoveryEnd {
     /// They are in the trace; or are in memory still, where recovering failed.
     InPlace,
     /// They are in a trace of their own, in this folder: the other is gone, or cannot be written.
-    Beside(PathBuf),
+    NewTrace(PathBuf),
     /// They were given up.
     Discarded,
 }
@@ -96,7 +96,7 @@ pub fn recover_in(
     notices: &Notices,
     only: Option<&Path>,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_in_as(folder, notices, only, Stranded::Beside)
+    recover_in_as(folder, notices, only, Stranded::NewTrace)
 }
 
 /// Recovers as [`recover`] does, in the window in `folder`.
@@ -123,7 +123,7 @@ fn recover_as(
     only: Option<&Path>,
     stranded: Stranded,
 ) -> Result<Recovery, RecordError> {
-    let only = only.map(Named::new);
+    let only = only.map(RequestedTrace::new);
     let recovery = Recoverer { folder, notices, stranded, may_be_here: run.is_some() };
     recovery.wait_for_the_dying(run)?;
     let mut in_memory = Vec::new();
@@ -131,8 +131,8 @@ fn recover_as(
     for part in recovery.parts(run, only.as_ref())? {
         let uuid = part.origin().uuid;
         match recovery.part(part) {
-            Ok(Found::Nothing) => {}
-            Ok(Found::InMemory(one)) => {
+            Ok(WindowContents::Nothing) => {}
+            Ok(WindowContents::InMemory(one)) => {
                 in_memory.push(uuid);
                 recovered.extend(one);
             }
@@ -143,22 +143,22 @@ fn recover_as(
         }
     }
     // What was recorded of the kernel is in no window.
-    recovered.iter().for_each(|one| _ = kernel::recover::settle(&one.folder, notices));
-    let has_settled = match (&only, run) {
+    recovered.iter().for_each(|one| _ = kernel::recover::complete(&one.folder, notices));
+    let has_completed_other = match (&only, run) {
         (Some(named), _) => {
-            let is_marked = named.settle(&in_memory, notices)?;
-            kernel::recover::settle(&named.path, notices) || is_marked
+            let is_marked = named.mark_complete(&in_memory, notices)?;
+            kernel::recover::complete(&named.path, notices) || is_marked
         }
-        (None, Some(run)) => run.settle_kernels(notices),
+        (None, Some(run)) => run.complete_kernel_parts(notices),
         (None, None) => false,
     };
     // Names that stay are no harm.
     let _ = run.map(|run| run.clean_recovered(folder));
-    Ok(Recovery { sessions: recovered, has_settled })
+    Ok(Recovery { sessions: recovered, has_completed_other })
 }
 
 /// The state of a session in its user's window.
-enum Found {
+enum WindowContents {
     /// Nothing.
     Nothing,
     /// Something; if its recorder was dead, this is what became of it.
@@ -166,23 +166,23 @@ enum Found {
 }
 
 /// A part of a session over several users, whose recorder is dead.
-enum Part {
+enum OriginSource {
     /// It stands where its recorder kept it.
-    Kept(Kept),
+    File(OriginFile),
     /// The user named its trace.
-    Named(Origin),
+    RequestedTrace(Origin),
 }
 
-impl Part {
+impl OriginSource {
     fn origin(&self) -> &Origin {
         match self {
-            Self::Kept(kept) => &kept.origin,
-            Self::Named(origin) => origin,
+            Self::File(kept) => &kept.origin,
+            Self::RequestedTrace(origin) => origin,
         }
     }
 
     fn forget(self) {
-        if let Self::Kept(kept) = self {
+        if let Self::File(kept) = self {
             kept.forget();
         }
     }
@@ -199,8 +199,8 @@ struct Recoverer<'a> {
 }
 
 impl Recoverer<'_> {
-    fn open(&self, uid: u32) -> Result<Option<Home>, RecordError> {
-        match Home::open_for(self.folder, uid, false) {
+    fn open(&self, uid: u32) -> Result<Option<WindowHandle>, RecordError> {
+        match WindowHandle::open_for(self.folder, uid, false) {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
             other => other.map(Some),
         }
@@ -227,7 +227,7 @@ impl Recoverer<'_> {
     /// Identities of what was found goes to `in_memory`.
     fn own(
         &self,
-        only: Option<&Named>,
+        only: Option<&RequestedTrace>,
         in_memory: &mut Vec<[u8; 16]>,
     ) -> Result<Vec<Recovered>, RecordError> {
         let (mut recovered, mut left) = (Vec::new(), Vec::new());
@@ -253,14 +253,14 @@ impl Recoverer<'_> {
             };
             in_memory.push(uuid_of(session));
             if let Some(slot) = Slot::take_over(&home, index)? {
-                match Left::of(&home, slot, self.stranded) {
+                match AbandonedChannel::of(&home, slot, self.stranded) {
                     Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
                     Err(error) => recovered.push(Recovered::failed(folder, error)),
                 }
             }
         }
         if elsewhere > 0 && self.stranded != Stranded::Keep && only.is_none() {
-            self.notices.say(format_args!(
+            self.notices.report(format_args!(
                 "{elsewhere} channels in this user's window are of another user's session, who \
                  recovers them"
             ));
@@ -268,7 +268,8 @@ impl Recoverer<'_> {
         while let Some((folder, channel)) = left.pop() {
             // The channels of one session, in the order of their slots.
             let uuid = uuid_of(channel.slot.session());
-            let is_other = |(_, other): &(_, Left)| uuid_of(other.slot.session()) != uuid;
+            let is_other =
+                |(_, other): &(_, AbandonedChannel)| uuid_of(other.slot.session()) != uuid;
             let (others, mut channels): (Vec<_>, Vec<_>) = left.into_iter().partition(is_other);
             left = others;
             channels.push((folder, channel));
@@ -289,29 +290,31 @@ impl Recoverer<'_> {
     fn parts(
         &self,
         run: Option<&RunFolder>,
-        only: Option<&Named>,
-    ) -> Result<Vec<Part>, RecordError> {
+        only: Option<&RequestedTrace>,
+    ) -> Result<Vec<OriginSource>, RecordError> {
         let kept = run.map(origin_file::left_behind).transpose()?.unwrap_or_default();
-        let Some(named) = only else { return Ok(kept.into_iter().map(Part::Kept).collect()) };
+        let Some(named) = only else {
+            return Ok(kept.into_iter().map(OriginSource::File).collect());
+        };
         let mut parts = Vec::new();
         for mut one in kept {
             let Some(folder) = named.folder_of(&one.origin.uuid) else { continue };
             named.check_no_copy(&one.origin.root, folder, one.origin.uuid)?;
             one.origin.root.clone_from(&named.path);
             one.origin.folder = folder;
-            parts.push(Part::Kept(one));
+            parts.push(OriginSource::File(one));
         }
         for &(folder, uuid) in &named.parts {
             if run.is_some() && parts.iter().all(|part| part.origin().uuid != uuid) {
                 let root = named.path.clone();
-                parts.push(Part::Named(Origin { uuid, folder, root }));
+                parts.push(OriginSource::RequestedTrace(Origin { uuid, folder, root }));
             }
         }
         Ok(parts)
     }
 
     /// Recovers one part, if something of it is in its user's window.
-    fn part(&self, part: Part) -> Result<Found, (PathBuf, RecordError)> {
+    fn part(&self, part: OriginSource) -> Result<WindowContents, (PathBuf, RecordError)> {
         let origin = part.origin().clone();
         let fail = |error| (origin.root.clone(), error);
         let home = match self.open(origin.folder.uid) {
@@ -323,11 +326,11 @@ impl Recoverer<'_> {
                 OpenError::NotOurs | OpenError::Truncated | OpenError::NotAWindow,
             )) => {
                 part.forget();
-                return Ok(Found::Nothing);
+                return Ok(WindowContents::Nothing);
             }
             Err(error) => return Err(fail(error)),
         };
-        let (mut is_there, mut left): (bool, Vec<Left>) = (false, Vec::new());
+        let (mut is_there, mut left): (bool, Vec<AbandonedChannel>) = (false, Vec::new());
         for index in 0..SESSIONS_MAX {
             let session = home.window().session(index);
             let is_free = session.state.load(Ordering::Relaxed) == state::FREE;
@@ -340,7 +343,8 @@ impl Recoverer<'_> {
             }
             is_there = true;
             let Some(slot) = Slot::take_over(&home, index).map_err(fail)? else { continue };
-            let Some(channel) = Left::of(&home, slot, self.stranded).map_err(fail)? else {
+            let Some(channel) = AbandonedChannel::of(&home, slot, self.stranded).map_err(fail)?
+            else {
                 continue;
             };
             // Each writes to files of its own; who says otherwise wrote over the window.
@@ -351,16 +355,16 @@ impl Recoverer<'_> {
         }
         if !is_there {
             part.forget();
-            return Ok(Found::Nothing);
+            return Ok(WindowContents::Nothing);
         }
         if left.is_empty() {
-            return Ok(Found::InMemory(None));
+            return Ok(WindowContents::InMemory(None));
         }
         let one = self.one(home, left, &origin);
         if one.as_ref().is_none_or(|one| one.result.is_ok()) {
             part.forget();
         }
-        Ok(Found::InMemory(one))
+        Ok(WindowContents::InMemory(one))
     }
 }
 
@@ -384,7 +388,12 @@ impl Recovered {
 impl Recoverer<'_> {
     /// Completes the trace of a session with these channels, or does with their records what is to
     /// be done where that cannot be. `None`: nothing was left of them.
-    fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {
+    fn one(
+        &self,
+        home: WindowHandle,
+        channels: Vec<AbandonedChannel>,
+        origin: &Origin,
+    ) -> Option<Recovered> {
         let Origin { root: folder, uuid, .. } = origin;
         let opened = lock(folder).and_then(|lock| {
             let trace = Trace::reopen(folder, &lock, origin.folder, *uuid)?;
@@ -399,7 +408,7 @@ impl Recoverer<'_> {
             Err(_) if self.stranded == Stranded::Discard => {
                 Some(discard(home, &channels, folder.clone()))
             }
-            Err(_) if self.stranded == Stranded::Beside => {
+            Err(_) if self.stranded == Stranded::NewTrace => {
                 let channels = assemble(&home, channels);
                 Some(match recovered_trace::make(origin, &channels, self.may_be_here) {
                     Ok(made) => self.finish_beside(home, channels, made, origin),
@@ -416,8 +425,8 @@ impl Recoverer<'_> {
     /// Completes a trace that is where it was.
     fn in_place(
         &self,
-        home: Home,
-        channels: Vec<Left>,
+        home: WindowHandle,
+        channels: Vec<AbandonedChannel>,
         trace: Trace,
         origin: &Origin,
     ) -> Recovered {
@@ -428,7 +437,7 @@ impl Recoverer<'_> {
         let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
             let made = match self.stranded {
-                Stranded::Beside => {
+                Stranded::NewTrace => {
                     recovered_trace::make(origin, &recording.channels, self.may_be_here)
                 }
                 Stranded::Keep => Err(error),
@@ -454,7 +463,7 @@ impl Recoverer<'_> {
         let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
         if was_cleared && result.is_ok() {
-            self.notices.say(format_args!(
+            self.notices.report(format_args!(
                 "{} was being cleared when its recorder was killed: of what was recorded before, \
                  there is what had not been removed yet",
                 folder.display()
@@ -475,27 +484,27 @@ impl Recoverer<'_> {
     /// complete, all stays in memory, and where it cannot be completed it is removed.
     fn finish_beside(
         &self,
-        home: Home,
+        home: WindowHandle,
         channels: Vec<Channel>,
-        mut made: recovered_trace::Beside,
+        mut made: recovered_trace::RecoveredTrace,
         origin: &Origin,
     ) -> Recovered {
         let mut recording = Recording::assemble(home, made.trace, channels);
         recording.is_recovery = true;
         recording.unwritten = Unwritten::Keep;
         let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-        regions.for_each(RegionWork::begin_beside);
+        regions.for_each(RegionDrain::begin_new_trace);
         match recording.finish(&|| false) {
             Ok(summary) => {
-                made.room.settle();
-                let end = RecoveryEnd::Beside(made.room.path.clone());
+                made.prepared_folder.commit();
+                let end = RecoveryEnd::NewTrace(made.prepared_folder.path.clone());
                 Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
             }
             Err(error) => {
-                if let Err(why) = recovered_trace::remove(&made.room) {
-                    self.notices.say(format_args!(
+                if let Err(why) = recovered_trace::remove(&made.prepared_folder) {
+                    self.notices.report(format_args!(
                         "{} is not complete, and cannot be removed: {}",
-                        made.room.path.display(),
+                        made.prepared_folder.path.display(),
                         IoError::from(why)
                     ));
                 }
@@ -509,14 +518,16 @@ impl Recoverer<'_> {
     fn incomplete(
         &self,
         folder: PathBuf,
-        channel: &Place,
+        channel: &TraceFolder,
         error: &RecordError,
         discarded: Result<(), RecordError>,
     ) -> Recovered {
-        self.notices.say(format_args!("{} cannot be completed: {error}", folder.display()));
+        self.notices.report(format_args!("{} cannot be completed: {error}", folder.display()));
         if discarded.is_ok() {
             // Without a mark, readers report the trace as incomplete, which it is.
-            let _ = channel.now().and_then(|now| completion::mark(&now.join(FACTS), By::Nobody));
+            let _ = channel
+                .now()
+                .and_then(|now| completion::mark(&now.join(FACTS), CompletedBy::Assumption));
         }
         let result = discarded.map(|()| Summary::default());
         Recovered { folder, end: RecoveryEnd::Discarded, result }
@@ -524,8 +535,9 @@ impl Recoverer<'_> {
 }
 
 /// Puts channels of dead recorders together.
-fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
-    let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
+fn assemble(home: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
+    let one =
+        |left: AbandonedChannel| Channel::assemble(home, left.slot, left.layout, left.names, false);
     channels.into_iter().map(one).collect()
 }
 
@@ -535,13 +547,13 @@ fn is_there(origin: &Origin) -> bool {
 }
 
 /// Leaves records in memory.
-fn keep(channels: &[Left], folder: PathBuf, error: RecordError) -> Recovered {
+fn keep(channels: &[AbandonedChannel], folder: PathBuf, error: RecordError) -> Recovered {
     channels.iter().for_each(|left| left.slot.abandon());
     Recovered::failed(folder, error)
 }
 
 /// Gives records up.
-fn discard(home: Home, channels: &[Left], folder: PathBuf) -> Recovered {
+fn discard(home: WindowHandle, channels: &[AbandonedChannel], folder: PathBuf) -> Recovered {
     let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
     home.close();
     let result = discarded.into_iter().find_map(Result::err);

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use crate::control::origin_file::Origin;
 use crate::error::RecordError;
 use crate::recording::channel::{self, Channel};
-use crate::trace::layout::{Particulars, Trace};
-use crate::trace::prepare::{self, Room};
+use crate::trace::layout::{Trace, TraceProperties};
+use crate::trace::prepare::{self, PreparedFolder};
 
 /// Most names that are tried.
 const NAMES_MAX: u32 = 1000;
 
 /// A trace that was made, and where.
-pub(crate) struct Beside {
-    pub(crate) room: Room,
+pub(crate) struct RecoveredTrace {
+    pub(crate) prepared_folder: PreparedFolder,
     pub(crate) trace: Trace,
 }
 
@@ -32,15 +32,18 @@ pub(crate) fn make(
     origin: &Origin,
     channels: &[Channel],
     may_be_here: bool,
-) -> Result<Beside, RecordError> {
+) -> Result<RecoveredTrace, RecordError> {
     let path = claim(&origin.root, may_be_here)?;
-    let room = prepare::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
-    let of = Particulars { folder: origin.folder, ..channel::particulars(origin.uuid, channels) };
-    match Trace::create(&room.place(), of) {
-        Ok(trace) => Ok(Beside { room, trace }),
+    let prepared_folder = prepare::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
+    let of = TraceProperties {
+        folder: origin.folder,
+        ..channel::trace_properties(origin.uuid, channels)
+    };
+    match Trace::create(&prepared_folder.place(), of) {
+        Ok(trace) => Ok(RecoveredTrace { prepared_folder, trace }),
         Err(error) => {
             // What cannot be removed is no harm.
-            let _ = remove(&room);
+            let _ = remove(&prepared_folder);
             Err(error)
         }
     }
@@ -51,8 +54,8 @@ pub(crate) fn make(
 /// # Errors
 ///
 /// If something is left of its folder.
-pub(crate) fn remove(room: &Room) -> io::Result<()> {
-    let place = room.place();
+pub(crate) fn remove(prepared_folder: &PreparedFolder) -> io::Result<()> {
+    let place = prepared_folder.place();
     // If it has not been begun, there is none.
     let _ = place.remove_below(&["ust"]);
     place.remove_if_empty()

@@ -10,14 +10,14 @@ use trackway_abi::session::Session;
 use super::lock;
 use crate::error::RecordError;
 use crate::notices::Notices;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, CALIBRATIONS, FACTS, WindowFolder, channel_of};
 use crate::trace::metadata::Metadata;
 use crate::window::shared_text::{self, uuid_of};
 
 /// The trace that a user named.
-pub(super) struct Named {
+pub(super) struct RequestedTrace {
     /// Absolute.
     pub(super) path: PathBuf,
     /// Its identity, if it can be read: of its part that is the calling user's window's.
@@ -26,7 +26,7 @@ pub(super) struct Named {
     pub(super) parts: Vec<(WindowFolder, [u8; 16])>,
 }
 
-impl Named {
+impl RequestedTrace {
     pub(super) fn new(path: &Path) -> Self {
         let uuid = Metadata::uuid_in(&channel_of(path, crate::common::user::user()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -89,7 +89,7 @@ impl Named {
     /// # Errors
     ///
     /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
-    pub(super) fn settle(
+    pub(super) fn mark_complete(
         &self,
         in_memory: &[[u8; 16]],
         notices: &Notices,
@@ -97,14 +97,14 @@ impl Named {
         let mut is_news = false;
         for (folder, uuid) in &self.parts {
             if !in_memory.contains(uuid) {
-                is_news |= self.settle_part(*folder, true)?;
+                is_news |= self.mark_window(*folder, true)?;
             }
         }
         if self.parts.is_empty() && in_memory.is_empty() {
-            is_news = self.settle_part(WindowFolder::own(), self.uuid.is_some())?;
+            is_news = self.mark_window(WindowFolder::own(), self.uuid.is_some())?;
         }
         if is_news {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "nothing of {} is in memory any more: what is written is all there is",
                 self.path.display()
             ));
@@ -113,7 +113,7 @@ impl Named {
     }
 
     /// The same of one part; whether it was marked.
-    fn settle_part(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
+    fn mark_window(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
         let channel = of.in_trace(&self.path);
         let facts = channel.join(FACTS);
         if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
@@ -133,13 +133,13 @@ impl Named {
         let lock = lock(&self.path)?;
         // What is at its path from here on may be another one.
         let fail = || RecordError::io("write", &facts);
-        let open = Place::of(lock, &self.path).below(&of.names()).map_err(fail())?;
+        let open = TraceFolder::of(lock, &self.path).open_below(&of.names()).map_err(fail())?;
         let now = open.now().map_err(fail())?.join(FACTS);
         if completion::is_marked(&now) {
             // Its recorder has just completed it.
             return Ok(false);
         }
-        completion::mark(&now, By::Nobody).map_err(fail())?;
+        completion::mark(&now, CompletedBy::Assumption).map_err(fail())?;
         Ok(true)
     }
 }

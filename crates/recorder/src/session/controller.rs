@@ -2,7 +2,7 @@
 //! effects to the session's windows, and answers.
 //!
 //! The same for a recorder in the background ([`serve`]) and for one that follows a command
-//! ([`record`]); how a session begins and ends is theirs, and [`Desk::next_effect`] leaves it to
+//! ([`record`]); how a session begins and ends is theirs, and [`SessionController::next_effect`] leaves it to
 //! them.
 //!
 //! [`serve`]: mod@crate::session::background
@@ -20,27 +20,27 @@ use trackway_sys::wait::Awaited;
 use crate::common::numbers::Counted;
 use crate::control::server::Server;
 use crate::error::RecordError;
-use crate::kernel::backend::Draining;
+use crate::kernel::backend::KernelRecording;
 use crate::kernel::filters::routing::user_filters;
 use crate::notices::Notices;
-use crate::session::windows::Parts;
+use crate::session::windows::SessionWindows;
 use crate::summary::Summary;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout;
-use crate::trace::prepare::{self, Room};
+use crate::trace::prepare::{self, PreparedFolder};
 use crate::window::processes;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// Defaults of the recorder for new channels; other settings come from the specification.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Making {
-    /// See [`ChannelSettings::thrifty`].
-    pub(crate) thrifty: bool,
+pub(crate) struct ChannelDefaults {
+    /// See [`ChannelSettings::starts_small`].
+    pub(crate) starts_small: bool,
     /// See [`ChannelSettings::reserve`].
     pub(crate) reserve: Reserve,
 }
 
-impl Making {
+impl ChannelDefaults {
     /// A channel as this recorder makes it, beside these kernel events; writers are let in if it
     /// is to `record`.
     ///
@@ -53,17 +53,17 @@ impl Making {
         kernel: Option<&KernelSpec>,
         record: bool,
     ) -> Result<ChannelSettings, RecordError> {
-        let Self { thrifty, reserve } = self;
+        let Self { starts_small, reserve } = self;
         let settings = ChannelSettings::of(spec, record)?;
         let buffers = settings.buffers.reserved_by(reserve);
         let filters = user_filters(&spec.filters, kernel);
-        Ok(ChannelSettings { buffers, thrifty, reserve, filters, ..settings })
+        Ok(ChannelSettings { buffers, starts_small, reserve, filters, ..settings })
     }
 }
 
 /// A session's desk.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct SessionController {
     pub(crate) machine: Machine,
     /// The control socket; `None`: there is none, or not any more.
     server: Option<Server>,
@@ -72,27 +72,27 @@ pub(crate) struct Desk {
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
     /// The same, wherever it is moved.
-    place: Arc<Place>,
-    making: Making,
+    place: Arc<TraceFolder>,
+    defaults: ChannelDefaults,
     began: Instant,
     /// See [`Status::is_foreground`].
     pub(crate) is_foreground: bool,
     /// The kernel's events, while they are recorded.
-    pub(crate) kernel: Option<Draining>,
+    pub(crate) kernel: Option<KernelRecording>,
 }
 
-impl Desk {
+impl SessionController {
     /// Makes the controller of a background session with this specification.
     pub(crate) fn new(
         spec: SessionSpec,
         server: Option<Server>,
         session: SessionSettings,
-        (folder, place): (PathBuf, Arc<Place>),
-        making: Making,
+        (folder, place): (PathBuf, Arc<TraceFolder>),
+        defaults: ChannelDefaults,
     ) -> Self {
         let (machine, began) = (Machine::new(spec), Instant::now());
         let (is_foreground, kernel) = (false, None);
-        Self { machine, server, session, folder, place, making, began, is_foreground, kernel }
+        Self { machine, server, session, folder, place, defaults, began, is_foreground, kernel }
     }
 
     /// Returns the current path of the trace: the path that the user named may lead to another one.
@@ -117,10 +117,10 @@ impl Desk {
 
     /// Reports changes of the recording of kernel events, and has events written at once while a
     /// client follows.
-    pub(crate) fn attend_kernel(&self, notices: &Notices) {
+    pub(crate) fn poll_kernel(&self, notices: &Notices) {
         let Some(kernel) = &self.kernel else { return };
         kernel.set_followed(self.is_followed());
-        kernel.say_news(notices);
+        kernel.report_changes(notices);
     }
 
     /// Takes what has come to the machine. Whether something has.
@@ -132,11 +132,11 @@ impl Desk {
     }
 
     /// Applies effects of the machine until there are none, or one that the caller has to handle:
-    /// beginning and end of the session, and answers to its creator. [`Self::done`] takes the
+    /// beginning and end of the session, and answers to its creator. [`Self::complete`] takes the
     /// outcome of that.
     pub(crate) fn next_effect(
         &mut self,
-        parts: &mut Option<Parts>,
+        parts: &mut Option<SessionWindows>,
         notices: &Notices,
     ) -> Option<Effect> {
         while let Some(effect) = self.machine.next_effect() {
@@ -173,7 +173,7 @@ impl Desk {
                         Err(error) if is_change => {
                             self.machine.done(Outcome::Failed(Refusal::from(&error)));
                         }
-                        outcome => self.done(outcome, notices),
+                        outcome => self.complete(outcome, notices),
                     }
                 }
             }
@@ -182,10 +182,10 @@ impl Desk {
     }
 
     /// Tells the machine what came of an effect; what has failed is said, too.
-    pub(crate) fn done(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
+    pub(crate) fn complete(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
         self.machine.done(outcome.unwrap_or_else(|error| {
             let refusal = Refusal::from(&error);
-            notices.say(format_args!("{}", refusal.why));
+            notices.report(format_args!("{}", refusal.why));
             Outcome::Failed(refusal)
         }));
     }
@@ -195,7 +195,7 @@ impl Desk {
     pub(crate) fn flush(&mut self) {
         if let Some(server) = &mut self.server {
             let why = format!("session '{}' has ended", self.machine.spec().name);
-            server.refuse_the_rest(&Refusal::new(why));
+            server.refuse_pending(&Refusal::new(why));
             server.flush();
         }
     }
@@ -215,18 +215,18 @@ impl Desk {
     fn attempt(
         &mut self,
         effect: Effect,
-        parts: Option<&mut Parts>,
+        parts: Option<&mut SessionWindows>,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         let parts = parts.ok_or(RecordError::Lost("it has ended"))?;
         let kernel = self.machine.spec().kernel.as_ref();
         match effect {
             Effect::Add { channel, record } => {
-                let settings = self.making.settings(&channel.spec, kernel, record)?;
+                let settings = self.defaults.settings(&channel.spec, kernel, record)?;
                 parts.add_channel(&settings, channel.class, notices)?;
             }
             Effect::Replace { old, channel, record } => {
-                let settings = self.making.settings(&channel.spec, kernel, record)?;
+                let settings = self.defaults.settings(&channel.spec, kernel, record)?;
                 parts.replace_channel(old, &settings, channel.class, notices)?;
             }
             Effect::End { class } => parts.end_channel(class, notices)?,
@@ -242,17 +242,17 @@ impl Desk {
             }
             Effect::SetKernel(spec) => self.select_kernel(&spec, parts, notices)?,
             Effect::Start => {
-                self.kernel.as_mut().map_or(Ok(()), Draining::start)?;
+                self.kernel.as_mut().map_or(Ok(()), KernelRecording::start)?;
                 parts.start();
             }
             Effect::Stop => {
-                self.kernel.iter_mut().for_each(Draining::stop);
+                self.kernel.iter_mut().for_each(KernelRecording::stop);
                 parts.stop(notices)?;
-                self.kernel.as_mut().map_or(Ok(()), Draining::stop_and_write)?;
+                self.kernel.as_mut().map_or(Ok(()), KernelRecording::stop_and_write)?;
             }
             Effect::Clear => {
                 // Nothing is to stay of what was before that moment.
-                self.kernel.as_mut().map_or(Ok(()), Draining::clear)?;
+                self.kernel.as_mut().map_or(Ok(()), KernelRecording::clear)?;
                 parts.clear(self.machine.is_recording(), notices)?;
             }
             Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, parts, notices),
@@ -270,7 +270,7 @@ impl Desk {
     fn select_kernel(
         &mut self,
         spec: &KernelSpec,
-        parts: &mut Parts,
+        parts: &mut SessionWindows,
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let before = self.machine.spec().kernel.as_ref().map(|before| &before.filters);
@@ -279,7 +279,7 @@ impl Desk {
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
         let (more, fewer) =
             kernel.select(&spec.on, filters, &mut || parts.keep_alive(), notices)?;
-        notices.say(format_args!(
+        notices.report(format_args!(
             "{more} more of the kernel's events are recorded, {fewer} are not any more{}",
             if filters.is_some() { "; what they are asked has changed" } else { "" }
         ));
@@ -289,7 +289,7 @@ impl Desk {
     fn snapshot(
         &self,
         snapshot: &Snapshot,
-        parts: &mut Parts,
+        parts: &mut SessionWindows,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         if let Output::Folder(folder) = &snapshot.output {
@@ -297,15 +297,15 @@ impl Desk {
         }
         let prepare = || match &snapshot.output {
             Output::Folder(folder) => prepare::prepare(folder),
-            Output::Numbered(number) => self.snapshot_room(*number),
+            Output::Numbered(number) => self.prepare_snapshot_folder(*number),
         };
         // First from where on, then what takes long.
         let kernel = self.kernel.as_ref();
-        let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
+        let seen = kernel.map(|kernel| kernel.begin_snapshot(snapshot.last_ns)).transpose()?;
         // Its folder stays open until all is there: what is at its path may be another one by then.
-        let (mut facts, mut room) = parts.snapshot(prepare, snapshot, notices)?;
+        let (mut facts, mut prepared_folder) = parts.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
-            let place = room.place();
+            let place = prepared_folder.place();
             match kernel.write_snapshot(seen, &place, &mut || parts.keep_alive()) {
                 Ok(kernel) => {
                     facts.events += kernel.events;
@@ -315,15 +315,15 @@ impl Desk {
                 Err(error) => {
                     // Half of it would keep the rest from being read. What cannot be removed stays.
                     let _ = place.remove_below(&[layout::KERNEL]);
-                    if parts.is_nobodys() {
+                    if parts.has_no_users() {
                         return Err(error);
                     }
                     facts.missing.push(format!("the kernel's events are not in it: {error}"));
                 }
             }
         }
-        room.settle();
-        notices.say(format_args!(
+        prepared_folder.commit();
+        notices.report(format_args!(
             "{} in {}",
             Counted(facts.events, "event"),
             facts.folder.display()
@@ -345,7 +345,7 @@ impl Desk {
 
     /// Returns the default folder of a snapshot: in the session's folder. If flight recorders are
     /// written to the trace at the end, it lies beside that: readers find each event once.
-    fn snapshot_room(&self, number: u32) -> Result<Room, RecordError> {
+    fn prepare_snapshot_folder(&self, number: u32) -> Result<PreparedFolder, RecordError> {
         let (trace, name) = (self.folder_now()?, layout::snapshot_name(number));
         let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
             None => (self.place.again(), trace.join(name)),
@@ -353,7 +353,7 @@ impl Desk {
                 let mut beside = folder.to_owned();
                 beside.push(".");
                 beside.push(name);
-                (self.place.above(), trace.with_file_name(beside))
+                (self.place.parent(), trace.with_file_name(beside))
             }
         };
         prepare::prepare_below(above.map_err(RecordError::io("use", trace))?, path)
@@ -361,7 +361,11 @@ impl Desk {
 
     /// Returns the status of the session in these windows, including events that were recorded
     /// before the request.
-    pub(crate) fn status(&mut self, parts: Option<&mut Parts>, notices: &Notices) -> Status {
+    pub(crate) fn status(
+        &mut self,
+        parts: Option<&mut SessionWindows>,
+        notices: &Notices,
+    ) -> Status {
         let mut status = Status {
             name: self.machine.spec().name.clone(),
             pid: std::process::id(),
@@ -380,7 +384,7 @@ impl Desk {
             status.memory_bytes += kernel.memory_bytes();
         }
         let Some(parts) = parts else { return status };
-        parts.look();
+        parts.poll();
         status.counts = counts_of(&parts.summary());
         status.counts.recorded = parts.recorded();
         (status.users, status.users_beyond) = (parts.users(), parts.users_beyond());
@@ -401,7 +405,7 @@ pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
 
 /// Why a session did not end whole.
 pub(crate) fn unfinished(error: &RecordError) -> Refusal {
-    if error.says_removed() {
+    if error.reports_removal() {
         let hint = "what was recorded there is gone: there is nothing to recover";
         return Refusal::from(error).with_hint(hint);
     }

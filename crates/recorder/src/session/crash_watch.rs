@@ -49,8 +49,8 @@ const OTHERS_NEWS_MAX: usize = 64;
 
 /// Processes that are watched, by their place in the window's table.
 #[derive(Debug, Default)]
-pub(crate) struct Crashes {
-    known: HashMap<usize, Known>,
+pub(crate) struct CrashWatch {
+    known: HashMap<usize, WatchedProcess>,
     /// Limits it to this user's processes: the window, which the user can write, may name any
     /// process.
     only: Option<u32>,
@@ -58,7 +58,7 @@ pub(crate) struct Crashes {
 
 /// A process that was in the table.
 #[derive(Debug)]
-struct Known {
+struct WatchedProcess {
     incarnation: u32,
     pid: u32,
     pid_namespace: u64,
@@ -69,7 +69,7 @@ struct Known {
     has_ended: bool,
 }
 
-impl Crashes {
+impl CrashWatch {
     /// In the window of user `uid`.
     pub(crate) fn of(uid: u32) -> Self {
         Self { known: HashMap::new(), only: (uid != crate::common::user::user()).then_some(uid) }
@@ -85,12 +85,12 @@ impl Crashes {
     }
 
     /// Watches the processes that are new in the table.
-    pub(crate) fn look(&mut self, window: &Window) {
+    pub(crate) fn poll(&mut self, window: &Window) {
         let here = pid_namespace();
         let mut news = 0;
         for place in 0..PROCESSES_MAX {
             let incarnation = window.process(place).incarnation.load(Ordering::Relaxed);
-            let is_known = |known: &Known| known.incarnation == incarnation;
+            let is_known = |known: &WatchedProcess| known.incarnation == incarnation;
             if incarnation == 0 || self.known.get(&place).is_some_and(is_known) {
                 continue;
             }
@@ -99,19 +99,19 @@ impl Crashes {
                 // The next look will do.
                 return;
             }
-            let who = window.identity_at(place);
-            if who.pid != 0 && who.pid & PROCESS_ENTERING == 0 {
-                let mut known = Known::of(&who, incarnation);
+            let identity = window.identity_at(place);
+            if identity.pid != 0 && identity.pid & PROCESS_ENTERING == 0 {
+                let mut known = WatchedProcess::of(&identity, incarnation);
                 // Another may have its number by now. First the descriptor, so that it is of the
                 // one that is looked at.
-                if who.pid_namespace == here
-                    && self.may_watch(who.pid)
-                    && life_of(&who, 0) == Life::Alive
+                if identity.pid_namespace == here
+                    && self.may_watch(identity.pid)
+                    && life_of(&identity, 0) == Life::Alive
                 {
                     known.executable =
-                        fs::read_link(format!("/proc/{}/exe", who.pid)).unwrap_or_default();
-                    known.fd = wait::process_fd(who.pid).ok();
-                    known.fd = known.fd.filter(|_| life_of(&who, 0) != Life::Dead);
+                        fs::read_link(format!("/proc/{}/exe", identity.pid)).unwrap_or_default();
+                    known.fd = wait::process_fd(identity.pid).ok();
+                    known.fd = known.fd.filter(|_| life_of(&identity, 0) != Life::Dead);
                 }
                 self.known.insert(place, known);
             }
@@ -141,12 +141,12 @@ impl Crashes {
     }
 }
 
-impl Known {
-    fn of(who: &Identity, incarnation: u32) -> Self {
+impl WatchedProcess {
+    fn of(identity: &Identity, incarnation: u32) -> Self {
         Self {
             incarnation,
-            pid: who.pid,
-            pid_namespace: who.pid_namespace,
+            pid: identity.pid,
+            pid_namespace: identity.pid_namespace,
             executable: PathBuf::new(),
             fd: None,
             has_ended: false,

@@ -14,15 +14,15 @@ use trackway_sys::wait::{self, Awaited};
 
 use crate::error::{RecordError, io_error};
 use crate::filters::check;
-use crate::kernel::backend::{self, Draining, Kernel};
+use crate::kernel::backend::{self, KernelRecording, PreparedKernel};
 use crate::notices::Notices;
-use crate::session::controller::{self, Desk};
+use crate::session::controller::{self, SessionController};
 use crate::session::summary_file::RunResult;
-use crate::session::suspend_check::Pause;
-use crate::session::windows::Parts;
+use crate::session::suspend_check::SuspendCheck;
+use crate::session::windows::SessionWindows;
 use crate::summary::Summary;
 use crate::summary::shortfall::SizeSource;
-use crate::trace::prepare::Room;
+use crate::trace::prepare::PreparedFolder;
 
 /// The client of requests that a signal or the end of a process raises: no reply is sent.
 const SIGNALLED: Client = u64::MAX;
@@ -55,7 +55,7 @@ pub(crate) trait Host {
     fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool;
 
     /// Prepares for the end, while the windows are still held.
-    fn prepare_end(&mut self, driver: &Driver, parts: &Parts);
+    fn prepare_end(&mut self, driver: &Driver, parts: &SessionWindows);
 
     /// Returns true if the user does not wait until the rest of the buffers is written.
     fn is_interrupted(&self) -> bool;
@@ -66,13 +66,13 @@ pub(crate) trait Host {
 
 /// A session's recorder.
 pub(crate) struct Driver {
-    pub(crate) desk: Desk,
+    pub(crate) controller: SessionController,
     pub(crate) notices: Notices,
     /// The folder of the trace, locked.
-    pub(crate) room: Room,
+    pub(crate) prepared_folder: PreparedFolder,
     /// The session in its users' windows; `None` before it has begun, and after its end.
-    pub(crate) parts: Option<Parts>,
-    pub(crate) pause: Pause,
+    pub(crate) parts: Option<SessionWindows>,
+    pub(crate) pause: SuspendCheck,
     /// Results of the recording.
     pub(crate) result: RunResult,
     failure: Option<RecordError>,
@@ -80,14 +80,26 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Creates the driver of a session that has not begun.
-    pub(crate) fn new(desk: Desk, notices: Notices, room: Room) -> Self {
-        let result = RunResult::new(desk.folder.clone());
-        Self { desk, notices, room, parts: None, pause: Pause::new(), result, failure: None }
+    pub(crate) fn new(
+        controller: SessionController,
+        notices: Notices,
+        prepared_folder: PreparedFolder,
+    ) -> Self {
+        let result = RunResult::new(controller.folder.clone());
+        Self {
+            controller,
+            notices,
+            prepared_folder,
+            parts: None,
+            pause: SuspendCheck::new(),
+            result,
+            failure: None,
+        }
     }
 
     /// Returns the session as it is now.
     pub(crate) fn spec(&self) -> &SessionSpec {
-        self.desk.machine.spec()
+        self.controller.machine.spec()
     }
 
     /// Records until the session has ended.
@@ -98,7 +110,7 @@ impl Driver {
     pub(crate) fn run(&mut self, host: &mut dyn Host) -> Result<(), RecordError> {
         loop {
             let mut has_acted = false;
-            while let Some(effect) = self.desk.next_effect(&mut self.parts, &self.notices) {
+            while let Some(effect) = self.controller.next_effect(&mut self.parts, &self.notices) {
                 if effect == Effect::Exit {
                     return self.exit();
                 }
@@ -107,8 +119,8 @@ impl Driver {
             }
             // An effect may take long, and renews the lease meanwhile.
             match has_acted {
-                true => self.pause.look_away(),
-                false => self.pause.look(&self.notices),
+                true => self.pause.restart(),
+                false => self.pause.check(&self.notices),
             }
             let period_ns = host.poll(self);
             if let Err(error) = self.wait(host, period_ns) {
@@ -120,14 +132,14 @@ impl Driver {
 
     /// Requests the end of the session.
     pub(crate) fn end(&mut self) {
-        self.desk.machine.ask(SIGNALLED, Request::Destroy);
+        self.controller.machine.ask(SIGNALLED, Request::Destroy);
     }
 
     /// Takes note that the session cannot go on.
     pub(crate) fn fail(&mut self, error: RecordError) {
         let refusal = Refusal::from(&error);
-        self.notices.say(format_args!("{}", refusal.why));
-        self.desk.machine.lose(&refusal);
+        self.notices.report(format_args!("{}", refusal.why));
+        self.controller.machine.lose(&refusal);
         self.failure = Some(error);
     }
 
@@ -138,13 +150,13 @@ impl Driver {
     /// If either cannot begin.
     pub(crate) fn enter(
         &mut self,
-        parts: Parts,
-        kernel: Option<Kernel>,
-        start: impl FnOnce(Option<&Draining>) -> Result<(), RecordError>,
+        parts: SessionWindows,
+        kernel: Option<PreparedKernel>,
+        start: impl FnOnce(Option<&KernelRecording>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
-        let root = self.room.place();
+        let root = self.prepared_folder.place();
         let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
-        let begin = |kernel: Kernel| {
+        let begin = |kernel: PreparedKernel| {
             kernel.begin(&root, parts.realtime_offset_ns(), tracefiles.unwrap_or_default())
         };
         let begun = kernel.map(begin).transpose().and_then(|kernel| {
@@ -152,26 +164,26 @@ impl Driver {
             Ok(kernel)
         });
         match begun {
-            Ok(kernel) => self.desk.kernel = kernel,
+            Ok(kernel) => self.controller.kernel = kernel,
             Err(error) => {
                 parts.finish(&Notices::new(true), &|| false)?;
                 return Err(error);
             }
         }
-        parts.tell_given_up(&self.notices);
+        parts.report_given_up(&self.notices);
         self.parts = Some(parts);
-        if let Some(moved) = self.room.settle() {
-            self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
+        if let Some(moved) = self.prepared_folder.commit() {
+            self.notices.report(format_args!("the earlier trace is now {}", moved.display()));
         }
         Ok(())
     }
 
     fn exit(&mut self) -> Result<(), RecordError> {
         // Where the session ended in another way than by a request.
-        if let Some(kernel) = self.desk.kernel.take() {
-            kernel.finish().say(None, &self.notices);
+        if let Some(kernel) = self.controller.kernel.take() {
+            kernel.finish().report(None, &self.notices);
         }
-        self.desk.close();
+        self.controller.close();
         self.failure.take().map_or(Ok(()), Err)
     }
 
@@ -188,11 +200,11 @@ impl Driver {
                     },
                     |()| Outcome::Done,
                 );
-                self.desk.machine.done(outcome);
+                self.controller.machine.done(outcome);
             }
             Effect::Finish => {
                 let outcome = self.finish(host);
-                self.desk.machine.done(outcome);
+                self.controller.machine.done(outcome);
             }
             Effect::Answer(_, Answer::Refused(refusal)) => host.report_begin(self, Err(&refusal)),
             _ => host.report_begin(self, Ok(())),
@@ -201,15 +213,15 @@ impl Driver {
 
     /// Waits for requests, and for the files of the host and of the windows.
     fn wait(&mut self, host: &mut dyn Host, period_ns: u64) -> Result<(), RecordError> {
-        let period_ns = if self.desk.has_requests() { 0 } else { period_ns };
-        let mut awaited = self.desk.awaited();
-        awaited.extend(self.parts.iter().flat_map(Parts::awaited));
+        let period_ns = if self.controller.has_requests() { 0 } else { period_ns };
+        let mut awaited = self.controller.awaited();
+        awaited.extend(self.parts.iter().flat_map(SessionWindows::awaited));
         let others = awaited.len();
         awaited.extend(host.awaited());
         wait::any(&mut awaited, period_ns).map_err(|errno| {
             RecordError::Io("wait for", "requests".into(), io_error(errno).into())
         })?;
-        self.desk.take_requests();
+        self.controller.take_requests();
         if host.receive(self, &awaited[others..]) {
             self.end();
         }
@@ -218,7 +230,7 @@ impl Driver {
 
     /// Ends the recording: what is in the buffers goes into the trace.
     fn finish(&mut self, host: &mut dyn Host) -> Outcome {
-        self.desk.kernel.iter_mut().for_each(Draining::stop);
+        self.controller.kernel.iter_mut().for_each(KernelRecording::stop);
         let Some(parts) = self.parts.take() else {
             return Outcome::Failed(Refusal::from(&RecordError::Lost("it has ended")));
         };
@@ -226,8 +238,8 @@ impl Driver {
         host.prepare_end(self, &parts);
         let known_events = parts.known();
         let finished = parts.finish(&self.notices, &|| host.is_interrupted());
-        let kernel = self.desk.kernel.take().map(|kernel| {
-            kernel.say_news(&self.notices);
+        let kernel = self.controller.kernel.take().map(|kernel| {
+            kernel.report_changes(&self.notices);
             kernel.finish()
         });
         kernel.iter().for_each(|kernel| self.result.note_kernel(kernel));
@@ -241,11 +253,11 @@ impl Driver {
             }
             Err(error) => {
                 let refusal = controller::unfinished(&error);
-                self.notices.say(format_args!("the trace is not complete: {error}"));
+                self.notices.report(format_args!("the trace is not complete: {error}"));
                 if let Some(hint) = &refusal.hint {
                     self.notices.hint(format_args!("{hint}"));
                 }
-                kernel.iter().for_each(|kernel| kernel.say(None, &self.notices));
+                kernel.iter().for_each(|kernel| kernel.report(None, &self.notices));
                 Outcome::Failed(refusal)
             }
         }
@@ -282,8 +294,9 @@ impl SessionEnd {
     /// Reports what would have kept the user events that were lost.
     pub(crate) fn report_losses(&self, spec: &SessionSpec, source: SizeSource, notices: &Notices) {
         let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
-        let senseless = check::senseless(filters, &self.known_events, &self.user.lost_by_event);
-        let (count, hint) = senseless.unzip();
+        let explain_losses =
+            check::explain_losses(filters, &self.known_events, &self.user.lost_by_event);
+        let (count, hint) = explain_losses.unzip();
         hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
         if self.user.lost > count.unwrap_or(0) {
             self.user.hint_what_keeps(source, notices);
@@ -292,6 +305,6 @@ impl SessionEnd {
 
     /// Reports the kernel events, with the trace's `folder` if nothing else names it.
     pub(crate) fn report_kernel(&self, folder: Option<&Path>, notices: &Notices) {
-        self.kernel.iter().for_each(|kernel| kernel.say(folder, notices));
+        self.kernel.iter().for_each(|kernel| kernel.report(folder, notices));
     }
 }

@@ -39,11 +39,11 @@ impl Account {
     }
 
     fn of_number(uid: u32) -> Option<Self> {
-        let mut room = [0; Self::PATH_BYTES_MAX];
-        let (gid, length) = users::account_of(uid, &mut room)?;
-        let home = OsStr::from_bytes(&room[..length]).to_owned();
-        let length = users::name_of(uid, &mut room);
-        let name = String::from_utf8_lossy(&room[..length]).into_owned();
+        let mut buffer = [0; Self::PATH_BYTES_MAX];
+        let (gid, length) = users::account_of(uid, &mut buffer)?;
+        let home = OsStr::from_bytes(&buffer[..length]).to_owned();
+        let length = users::name_of(uid, &mut buffer);
+        let name = String::from_utf8_lossy(&buffer[..length]).into_owned();
         Some(Self { uid, gid, name, home, by: "" })
     }
 
@@ -76,7 +76,7 @@ impl Account {
     pub(crate) fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
-        notices.say(format_args!("recording as {}{}", self.name, self.by));
+        notices.report(format_args!("recording as {}{}", self.name, self.by));
         Ok(())
     }
 

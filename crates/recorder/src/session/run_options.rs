@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use trackway_session::{Reserve, SessionSpec};
 
 use crate::error::RecordError;
-use crate::kernel::backend::Kernel;
+use crate::kernel::backend::PreparedKernel;
 use crate::kernel::filters::routing::shared_filters;
 use crate::kernel::request::KernelRequest;
 use crate::notices::Notices;
@@ -43,7 +43,7 @@ impl RunOptions {
         &self,
         spec: &SessionSpec,
         notices: &Notices,
-    ) -> Result<(Option<Kernel>, Option<Account>), RecordError> {
+    ) -> Result<(Option<PreparedKernel>, Option<Account>), RecordError> {
         let account = match self.user.as_deref() {
             Some(user) => Some(Account::of(user)?),
             None => Account::invoking()?,
@@ -55,7 +55,7 @@ impl RunOptions {
                 follows_command: !self.command.is_empty() && !self.is_system_wide,
                 is_stopped: false,
             };
-            Kernel::prepare(&request, notices)
+            PreparedKernel::prepare(&request, notices)
         });
         let kernel = kernel.transpose()?;
         if let Some(account) = &account {

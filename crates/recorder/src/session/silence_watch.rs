@@ -14,13 +14,13 @@ use crate::recording::totals::Totals;
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Waits for a command's first event.
-pub(crate) struct Silence {
+pub(crate) struct SilenceWatch {
     /// When it began; `None` once there was an event, or the reasons were reported.
     since: Option<Instant>,
     window: Option<Window>,
 }
 
-impl Silence {
+impl SilenceWatch {
     /// Begins now.
     pub(crate) fn new(window: Option<Window>) -> Self {
         Self { since: Some(Instant::now()), window }
@@ -48,7 +48,7 @@ impl Silence {
             // First the reasons: a user who reads the message may end the command.
             let selection = Selection::of(channels.iter());
             let reasons = diagnose_in(&selection, self.window.as_ref(), &scope);
-            notices.say(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));
+            notices.report(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));
             for reason in reasons {
                 reason.report(notices);
             }

@@ -51,7 +51,7 @@ impl SummaryFile {
             .map_err(io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"));
         if let Err(error) = written {
-            notices.say(format_args!("{}", RecordError::io("write", self.path)(error)));
+            notices.report(format_args!("{}", RecordError::io("write", self.path)(error)));
         }
     }
 }

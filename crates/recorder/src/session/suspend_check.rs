@@ -12,40 +12,40 @@ const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 50
 /// have run out: writers take the recorder for dead then, and their events are lost without being
 /// counted.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub(crate) struct SuspendCheck {
     looked: Instant,
     longest: Duration,
 }
 
-impl Pause {
+impl SuspendCheck {
     pub(crate) fn new() -> Self {
         Self { looked: Instant::now(), longest: Duration::ZERO }
     }
 
     /// One look, in each round of the loop that also renews the lease.
-    pub(crate) fn look(&mut self, notices: &Notices) {
+    pub(crate) fn check(&mut self, notices: &Notices) {
         let stood = self.looked.elapsed();
         self.looked = Instant::now();
         if stood >= STANDSTILL_MIN {
             self.longest = self.longest.max(stood);
-            Self::say_one(notices, stood);
+            Self::report_stop(notices, stood);
         }
     }
 
     /// Restarts the measurement after work that is no stop.
-    pub(crate) fn look_away(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.looked = Instant::now();
     }
 
     /// Says the longest again, at the end.
-    pub(crate) fn say(&self, notices: &Notices) {
+    pub(crate) fn report(&self, notices: &Notices) {
         if self.longest > Duration::ZERO {
-            Self::say_one(notices, self.longest);
+            Self::report_stop(notices, self.longest);
         }
     }
 
-    fn say_one(notices: &Notices, stood: Duration) {
-        notices.say(format_args!(
+    fn report_stop(notices: &Notices, stood: Duration) {
+        notices.report(format_args!(
             "the recorder was stopped for {} s: events of that time may be missing, uncounted",
             stood.as_secs()
         ));

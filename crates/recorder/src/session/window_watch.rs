@@ -23,7 +23,7 @@ use trackway_window::OpenError;
 
 use crate::error::{RecordError, io_error};
 use crate::notices::Notices;
-use crate::window::handle::{self, Home};
+use crate::window::handle::{self, WindowHandle};
 
 /// Most windows that one user may have in a session's life: each takes address space for good.
 const WINDOWS_PER_USER_MAX: u32 = 16;
@@ -51,7 +51,7 @@ pub(crate) enum Scope {
     /// All users who have a window.
     All,
     /// No user: only kernel events are recorded.
-    Nobody,
+    NoUser,
 }
 
 impl Scope {
@@ -91,7 +91,7 @@ impl Scope {
         match self {
             Self::Own | Self::All => vec![crate::common::user::user()],
             Self::These(uids) => uids.clone(),
-            Self::Nobody => Vec::new(),
+            Self::NoUser => Vec::new(),
         }
     }
 
@@ -100,7 +100,7 @@ impl Scope {
             Self::Own => uid == crate::common::user::user(),
             Self::These(uids) => uids.contains(&uid),
             Self::All => true,
-            Self::Nobody => false,
+            Self::NoUser => false,
         }
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn number_of(user: &str) -> Option<u32> {
 
 /// The windows of a session's users, as they appear.
 #[derive(Debug)]
-pub(crate) struct Finder {
+pub(crate) struct WindowFinder {
     scope: Scope,
     folder: PathBuf,
     names: Option<Names>,
@@ -131,7 +131,7 @@ pub(crate) struct Finder {
     opened: BTreeMap<u32, u32>,
     refused: BTreeMap<u32, Refused>,
     /// Users whose windows are not recorded because there are too many.
-    beyond: BTreeSet<u32>,
+    excess_users: BTreeSet<u32>,
 }
 
 /// A user whose window is not recorded.
@@ -143,7 +143,7 @@ struct Refused {
     retry: Option<(u64, u64)>,
 }
 
-impl Finder {
+impl WindowFinder {
     /// Makes a finder for these users, which watches the folder from here on.
     pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
         let folder = handle::folder();
@@ -153,7 +153,7 @@ impl Finder {
             Names::of(&path).map_err(fail)
         };
         let names = match scope {
-            Scope::Own | Scope::Nobody => None,
+            Scope::Own | Scope::NoUser => None,
             Scope::These(_) | Scope::All => Some(watch()?),
         };
         Ok(Self {
@@ -165,7 +165,7 @@ impl Finder {
             rest_ns: 0,
             opened: BTreeMap::new(),
             refused: BTreeMap::new(),
-            beyond: BTreeSet::new(),
+            excess_users: BTreeSet::new(),
         })
     }
 
@@ -191,8 +191,8 @@ impl Finder {
     }
 
     /// Users that are not recorded because there are too many.
-    pub(crate) fn beyond(&self) -> usize {
-        self.beyond.len()
+    pub(crate) fn excess_users(&self) -> usize {
+        self.excess_users.len()
     }
 
     /// Opens the windows that are there at the beginning: of users who have none, they are made
@@ -201,12 +201,12 @@ impl Finder {
         &mut self,
         now_ns: u64,
         notices: &Notices,
-    ) -> Vec<(u32, Result<Home, RecordError>)> {
+    ) -> Vec<(u32, Result<WindowHandle, RecordError>)> {
         let mut made = Vec::new();
         for uid in self.scope.made_for() {
             let opened = match uid == crate::common::user::user() {
-                true => Home::open_or_make(notices),
-                false => Home::open_for(&self.folder, uid, true),
+                true => WindowHandle::open_or_make(notices),
+                false => WindowHandle::open_for(&self.folder, uid, true),
             };
             *self.opened.entry(uid).or_default() += 1;
             if opened.is_err() {
@@ -219,12 +219,12 @@ impl Finder {
 
     /// Windows that have appeared, and are to be recorded; what is wrong with others. `is_recorded`
     /// says of a user's file whether it is recorded already.
-    pub(crate) fn look(
+    pub(crate) fn poll(
         &mut self,
         now_ns: u64,
         is_recorded: &dyn Fn((u64, u64)) -> bool,
-    ) -> Vec<(u32, Result<Home, String>)> {
-        if matches!(self.scope, Scope::Own | Scope::Nobody) {
+    ) -> Vec<(u32, Result<WindowHandle, String>)> {
+        if matches!(self.scope, Scope::Own | Scope::NoUser) {
             return Vec::new();
         }
         self.take_names(now_ns);
@@ -282,7 +282,7 @@ impl Finder {
         number: u32,
         now_ns: u64,
         is_recorded: &dyn Fn((u64, u64)) -> bool,
-    ) -> Option<(u32, Result<Home, String>)> {
+    ) -> Option<(u32, Result<WindowHandle, String>)> {
         let path = self.folder.join(format!("trackway-{number}-v{ABI_VERSION}"));
         let status = fs::symlink_metadata(path).ok()?;
         let (uid, file) = (status.uid(), (status.dev(), status.ino()));
@@ -296,7 +296,7 @@ impl Finder {
         let is_known = self.opened.contains_key(&uid);
         let opened = self.opened.get(&uid).copied().unwrap_or_default();
         if !is_known && self.opened.len() >= USERS_MAX || opened >= WINDOWS_PER_USER_MAX {
-            let is_news = self.beyond.len() < REFUSED_MAX && self.beyond.insert(uid);
+            let is_news = self.excess_users.len() < REFUSED_MAX && self.excess_users.insert(uid);
             let why = match is_known {
                 true => format!("it is window {} of that user", WINDOWS_PER_USER_MAX + 1),
                 false => format!("{USERS_MAX} users are recorded already"),
@@ -304,7 +304,7 @@ impl Finder {
             return is_news.then_some((uid, Err(why)));
         }
         *self.opened.entry(uid).or_default() += 1;
-        match Home::open_for(&self.folder, uid, false) {
+        match WindowHandle::open_for(&self.folder, uid, false) {
             Ok(home) => Some((uid, Ok(home))),
             // It has gone meanwhile.
             Err(RecordError::Window(_, OpenError::Absent)) => None,

@@ -13,7 +13,7 @@ pub(crate) const STALL_NS: u64 = 200_000_000;
 
 /// The error that keeps a trace from being written, if any.
 #[derive(Debug, Default)]
-pub(crate) struct Stall(Option<Reason>);
+pub(crate) struct WriteStall(Option<Reason>);
 
 #[derive(Debug)]
 struct Reason {
@@ -24,7 +24,7 @@ struct Reason {
     due_ns: u64,
 }
 
-impl Stall {
+impl WriteStall {
     /// Returns true if it could be written, as far as is known.
     pub(crate) const fn is_over(&self) -> bool {
         self.0.is_none()
@@ -36,13 +36,20 @@ impl Stall {
     }
 
     /// Notes that it cannot be written, which has so many bytes; says so if that is news. Each line
-    /// begins with `who`.
-    pub(crate) fn begin(&mut self, error: &RecordError, bytes: u64, who: &str, notices: &Notices) {
+    /// begins with `prefix`.
+    pub(crate) fn begin(
+        &mut self,
+        error: &RecordError,
+        bytes: u64,
+        prefix: &str,
+        notices: &Notices,
+    ) {
         let (why, due_ns) = (error.to_string(), monotonic_ns() + STALL_NS);
         match &mut self.0 {
             Some(reason) if reason.why == why => reason.due_ns = due_ns,
             _ => {
-                notices.say(format_args!("{who}{why}: events are lost once buffers are full"));
+                notices
+                    .report(format_args!("{prefix}{why}: events are lost once buffers are full"));
                 if let Some(hint) = error.hint() {
                     notices.hint(format_args!("{hint}"));
                 }
@@ -52,9 +59,9 @@ impl Stall {
     }
 
     /// Notes that a look has met no error; says that it is over if the trace has become longer.
-    pub(crate) fn look(&mut self, bytes: u64, who: &str, notices: &Notices) {
+    pub(crate) fn note_success(&mut self, bytes: u64, prefix: &str, notices: &Notices) {
         if self.0.take_if(|reason| bytes > reason.bytes).is_some() {
-            notices.say(format_args!("{who}events are written again"));
+            notices.report(format_args!("{prefix}events are written again"));
         }
     }
 }
@@ -65,16 +72,16 @@ mod tests {
 
     #[test]
     fn a_reason_is_said_once_and_its_end_when_something_was_written() {
-        let (mut stall, notices) = (Stall::default(), Notices::kept());
+        let (mut stall, notices) = (WriteStall::default(), Notices::in_memory());
         let (full, gone) = (RecordError::Lost("full"), RecordError::Lost("gone"));
         assert!(stall.is_over() && stall.rest_ns() == 0);
         stall.begin(&full, 7, "ann: ", &notices);
         stall.begin(&full, 7, "ann: ", &notices);
         assert!(!stall.is_over() && (1..=STALL_NS).contains(&stall.rest_ns()));
-        stall.look(7, "ann: ", &notices);
+        stall.note_success(7, "ann: ", &notices);
         assert!(!stall.is_over());
         stall.begin(&gone, 7, "ann: ", &notices);
-        stall.look(8, "ann: ", &notices);
+        stall.note_success(8, "ann: ", &notices);
         assert!(stall.is_over());
         let lost = "events are lost once buffers are full";
         let said = ["full", "gone"].map(|why| format!("ann: recording ended: {why}: {lost}"));

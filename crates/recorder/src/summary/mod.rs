@@ -45,10 +45,10 @@ pub struct Summary {
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
 /// Says how much was lost of each of those events.
-pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
+pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
     for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
         let loss = format!("lost {}", Grouped(*lost));
-        notices.say_with_loss(format_args!("{loss} × {name}"), &loss);
+        notices.report_with_loss(format_args!("{loss} × {name}"), &loss);
     }
 }
 
@@ -62,7 +62,7 @@ impl Summary {
     }
 
     /// Says it: one line, in a form that scripts may read, then what was lost.
-    pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
+    pub fn report(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
         let overwritten = match overwrite {
             true => format!(", {} overwritten", Grouped(self.overwritten)),
             false => String::new(),
@@ -76,12 +76,12 @@ impl Summary {
             Grouped(self.bytes),
             folder.display()
         );
-        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
-        say_lost(&self.lost_by_event, notices);
-        self.say_deleted("events", notices);
-        self.say_cut(notices);
-        self.say_damage(notices);
-        self.say_departed(notices);
+        notices.report_with_loss(format_args!("{line}"), &self.shown_loss());
+        report_lost(&self.lost_by_event, notices);
+        self.report_deleted("events", notices);
+        self.report_cut(notices);
+        self.report_damage(notices);
+        self.report_departed(notices);
     }
 
     /// Reports what would have kept what was lost, as far as that is known.
@@ -108,7 +108,7 @@ impl Summary {
     }
 
     /// The first line of a summary of the kernel's events.
-    pub(crate) fn say_of_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
+    pub(crate) fn report_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
         let bytes = Grouped(self.bytes);
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         let line = format!(
@@ -118,13 +118,13 @@ impl Summary {
             Grouped(self.overwritten),
             place.unwrap_or_default()
         );
-        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
+        notices.report_with_loss(format_args!("{line}"), &self.shown_loss());
     }
 
     /// Says how many of such events made room for newer ones on the disk, if any did.
-    pub fn say_deleted(&self, events: &str, notices: &Notices) {
+    pub fn report_deleted(&self, events: &str, notices: &Notices) {
         if self.deleted > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} of the {events} made room for newer ones: of each stream only the newest trace \
                  files are kept",
                 Grouped(self.deleted)
@@ -133,9 +133,9 @@ impl Summary {
     }
 
     /// Says how many processes went where this recording does not see them, if any did.
-    pub fn say_departed(&self, notices: &Notices) {
+    pub fn report_departed(&self, notices: &Notices) {
         if self.departed > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} process{} became another user and {} not recorded from then on",
                 self.departed,
                 if self.departed == 1 { "" } else { "es" },
@@ -145,12 +145,12 @@ impl Summary {
     }
 
     /// Says how many records were cut, if any were: a sequence does not show it.
-    pub fn say_cut(&self, notices: &Notices) {
+    pub fn report_cut(&self, notices: &Notices) {
         if self.cut == 0 {
             return;
         }
         let last = self.cut_last.as_ref().map(|event| format!(", the last of {event}"));
-        notices.say(format_args!(
+        notices.report(format_args!(
             "{} record{} cut to fit{}{}",
             Grouped(self.cut),
             if self.cut == 1 { " was" } else { "s were" },
@@ -160,16 +160,16 @@ impl Summary {
     }
 
     /// Says what could not be read, if anything.
-    pub fn say_damage(&self, notices: &Notices) {
+    pub fn report_damage(&self, notices: &Notices) {
         if self.damaged > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} could not be read: a process wrote over {}",
                 Counted(self.damaged, "sub-buffer"),
                 if self.damaged == 1 { "it" } else { "them" }
             ));
         }
         if self.holes > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} sub-buffer{} a hole, where a writer ended between reserve and commit: what \
                  else was there is lost",
                 Grouped(self.holes),
@@ -180,11 +180,11 @@ impl Summary {
 }
 
 /// Says how many events found no place in the window's table meanwhile, if some did.
-pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
+pub(crate) fn report_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
     if refused == 0 {
         return;
     }
-    notices.say(format_args!(
+    notices.report(format_args!(
         "{} events could not be registered: the table of {EVENTS_MAX} events of this user is full",
         Grouped(refused.into()),
     ));
@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn the_summary_is_one_line() {
-        let notices = Notices::kept();
+        let notices = Notices::in_memory();
         let summary =
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
-        summary.say(&notices, std::path::Path::new("t"), false);
+        summary.report(&notices, std::path::Path::new("t"), false);
         let one = Summary { recorded: 1, processes: 2, damaged: 1, ..Summary::default() };
-        one.say(&notices, std::path::Path::new("t"), true);
+        one.report(&notices, std::path::Path::new("t"), true);
         assert_eq!(
             notices.lines(),
             [
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn cut_records_are_told_of() {
         let said = |cut, overwritten, last: Option<&str>| {
-            let notices = Notices::kept();
+            let notices = Notices::in_memory();
             let cut_last = last.map(str::to_owned);
-            Summary { cut, overwritten, cut_last, ..Summary::default() }.say_cut(&notices);
+            Summary { cut, overwritten, cut_last, ..Summary::default() }.report_cut(&notices);
             notices.lines().join("|")
         };
         assert_eq!(said(0, 7, Some("app:request")), "");

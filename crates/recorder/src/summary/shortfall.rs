@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn hints(shortfall: &Shortfall, lost: u64, source: SizeSource) -> String {
-        let notices = Notices::kept();
+        let notices = Notices::in_memory();
         shortfall.report(lost, source, &notices);
         notices.lines().join("\n")
     }

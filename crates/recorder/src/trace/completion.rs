@@ -28,13 +28,13 @@ const MARK: &str = "complete";
 
 /// The process that completed a trace, with its results.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum By<'a> {
+pub(crate) enum CompletedBy<'a> {
     /// Its recorder, at the end.
     Record(&'a Summary),
     /// A process that recovered the trace from memory, after its recorder was killed.
     Recover(&'a Summary),
     /// The same, but the memory is gone: what is written is all there is.
-    Nobody,
+    Assumption,
 }
 
 /// Marks the trace whose facts are in `folder`.
@@ -42,7 +42,7 @@ pub(crate) enum By<'a> {
 /// # Errors
 ///
 /// If the mark cannot be written; then there is none, or one of before.
-pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
+pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -64,7 +64,7 @@ pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
         let _ = fs::remove_file(&next);
         return Err(error);
     }
-    if matches!(by, By::Recover(_) | By::Nobody) {
+    if matches!(by, CompletedBy::Recover(_) | CompletedBy::Assumption) {
         progress_file::forget(folder);
     }
     // Not all file systems can; the mark is there whether or not they do.
@@ -89,15 +89,15 @@ pub(crate) fn is_marked(folder: &Path) -> bool {
     folder.join(MARK).exists()
 }
 
-fn line(ended_s: u64, by: By<'_>) -> String {
+fn line(ended_s: u64, by: CompletedBy<'_>) -> String {
     let counts = |summary: &Summary| {
         let Summary { recorded, lost, overwritten, damaged, .. } = summary;
         format!("events={recorded} lost={lost} overwritten={overwritten} damaged={damaged}")
     };
     let facts = match by {
-        By::Record(summary) => format!("by=record {}", counts(summary)),
-        By::Recover(summary) => format!("by=recover {}", counts(summary)),
-        By::Nobody => "by=recover memory=gone".to_owned(),
+        CompletedBy::Record(summary) => format!("by=record {}", counts(summary)),
+        CompletedBy::Recover(summary) => format!("by=recover {}", counts(summary)),
+        CompletedBy::Assumption => "by=recover memory=gone".to_owned(),
     };
     format!("ended={}Z {facts}\n", utc(ended_s))
 }
@@ -112,13 +112,16 @@ mod tests {
     fn the_mark_is_one_line_and_replaces_the_one_before() {
         let summary =
             Summary { recorded: 12, lost: 3, overwritten: 4, damaged: 1, ..Summary::default() };
-        let text = line(1_795_230_981, By::Record(&summary));
+        let text = line(1_795_230_981, CompletedBy::Record(&summary));
         let facts = "by=record events=12 lost=3 overwritten=4 damaged=1\n";
         assert_eq!(text, format!("ended=20261121T031621Z {facts}"));
         let folder = TemporaryFolder::new();
         let facts = folder.join("facts");
         assert!(!is_marked(&facts));
-        for (by, word) in [(By::Nobody, "memory=gone"), (By::Recover(&summary), "by=recover e")] {
+        for (by, word) in [
+            (CompletedBy::Assumption, "memory=gone"),
+            (CompletedBy::Recover(&summary), "by=recover e"),
+        ] {
             mark(&facts, by).expect("a folder");
             let text = fs::read_to_string(facts.join(MARK)).expect("a mark");
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");
@@ -128,7 +131,7 @@ mod tests {
             unmark(&facts).expect("a folder");
             assert!(!is_marked(&facts));
         }
-        mark(&facts, By::Nobody).expect("a folder");
+        mark(&facts, CompletedBy::Assumption).expect("a folder");
         let files = fs::read_dir(&facts).expect("a folder").count();
         assert_eq!(files, 1, "nothing else is left there");
     }

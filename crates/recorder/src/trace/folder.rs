@@ -22,13 +22,13 @@ const REMOVED: &[u8] = b" (deleted)";
 
 /// A folder, opened.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TraceFolder {
     folder: File,
     /// Its path when it was opened: for messages, and for systems without /proc.
     path: PathBuf,
 }
 
-impl Place {
+impl TraceFolder {
     /// The folder at `path`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self::of(File::open(path)?, path))
@@ -56,7 +56,7 @@ impl Place {
 
     /// Opens the folder at these names, each the name of a folder in the one before. None is a
     /// link, and all belong to us: no other user can replace one, or add to it.
-    pub(crate) fn below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
+    pub(crate) fn open_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.again()?;
         for name in names {
             folder = folder.folder(name.as_ref())?;
@@ -72,7 +72,7 @@ impl Place {
             let path = folder.now()?.join(name.as_ref());
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                _ => folder = folder.below(&[name])?,
+                _ => folder = folder.open_below(&[name])?,
             }
         }
         Ok(folder)
@@ -81,8 +81,8 @@ impl Place {
     /// Removes the folder that these names lead to as in [`Self::below`], with all that is in it.
     pub(crate) fn remove_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let Some((last, above)) = names.split_last() else { return Ok(()) };
-        let above = self.below(above)?;
-        above.below(&[last])?;
+        let above = self.open_below(above)?;
+        above.open_below(&[last])?;
         // Which follows no link, in whatever is of that name by then.
         fs::remove_dir_all(above.now()?.join(last.as_ref()))
     }
@@ -92,7 +92,7 @@ impl Place {
     pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let removed = self.remove_below(names);
         for many in (1..names.len()).rev() {
-            self.below(&names[..many])?.remove_if_empty()?;
+            self.open_below(&names[..many])?.remove_if_empty()?;
         }
         removed
     }
@@ -106,7 +106,7 @@ impl Place {
     }
 
     /// The folder that it is in.
-    pub(crate) fn above(&self) -> io::Result<Self> {
+    pub(crate) fn parent(&self) -> io::Result<Self> {
         let path = self.path.parent().unwrap_or(&self.path);
         let above = Self::open_to_find(&self.now()?.join(".."))?;
         Ok(Self { path: path.to_owned(), ..above })
@@ -216,7 +216,7 @@ mod tests {
         let folder = TemporaryFolder::new();
         let (before, after) = (folder.join("before"), folder.join("after"));
         fs::create_dir(&before).expect("a folder");
-        let place = Place::open(&before).expect("a folder");
+        let place = TraceFolder::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
         assert_eq!(place.name(&before).expect("a name"), after.canonicalize().expect("there"));
         assert_eq!(place.name(&after).expect("a name"), after);
@@ -231,15 +231,15 @@ mod tests {
         let folder = TemporaryFolder::new();
         let path = folder.join("folder");
         fs::create_dir(&path).expect("a folder");
-        let place = Place::open(&path).expect("a folder");
+        let place = TraceFolder::open(&path).expect("a folder");
         fs::remove_dir(&path).expect("removed");
-        assert!(place.now().is_err_and(|error| crate::common::files::says_removed(&error)));
+        assert!(place.now().is_err_and(|error| crate::common::files::reports_removal(&error)));
         fs::create_dir(&path).expect("a folder");
         assert!(place.now().is_err());
         // A name like those of removed ones.
         let odd = folder.join("odd (deleted)");
         fs::create_dir(&odd).expect("a folder");
-        assert!(Place::open(&odd).expect("a folder").now().is_ok());
+        assert!(TraceFolder::open(&odd).expect("a folder").now().is_ok());
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         let [before, after, victim] = ["before", "after", "victim"].map(|name| base.join(name));
         fs::create_dir(&before).expect("a folder");
         fs::create_dir_all(victim.join("kernel/index")).expect("a folder");
-        let place = Place::open(&before).expect("a folder");
+        let place = TraceFolder::open(&before).expect("a folder");
         // A user who may rename it redirects accesses by path.
         fs::rename(&before, &after).expect("moved");
         std::os::unix::fs::symlink(&victim, &before).expect("a link");
@@ -261,7 +261,10 @@ mod tests {
         // So does a user who may write there.
         std::os::unix::fs::symlink(victim.join("kernel"), after.join("kernel")).expect("a link");
         for names in [&["kernel"][..], &["kernel", "index"]] {
-            assert!(place.below(names).is_err() && place.make_below(names).is_err(), "{names:?}");
+            assert!(
+                place.open_below(names).is_err() && place.make_below(names).is_err(),
+                "{names:?}"
+            );
             assert!(place.remove_below(names).is_err(), "{names:?}");
         }
         assert!(
@@ -282,7 +285,7 @@ mod tests {
         let base = TemporaryFolder::new();
         let [before, after] = ["before", "after"].map(|name| base.join(name));
         fs::create_dir_all(before.join("in it")).expect("a folder");
-        let place = Place::open(&before).expect("a folder");
+        let place = TraceFolder::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
         fs::create_dir(&before).expect("a folder");
         assert!(place.remove_if_empty().is_err());

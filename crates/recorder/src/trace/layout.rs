@@ -20,7 +20,7 @@ use trackway_session::Line;
 
 use crate::error::RecordError;
 use crate::trace::completion;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::metadata::Metadata;
 
 /// Folder of what readers of CTF pass over: facts about the recording.
@@ -37,17 +37,17 @@ pub(crate) struct Trace {
     /// The folder that the user named.
     pub(crate) root: PathBuf,
     /// The folder of the streams.
-    pub(crate) channel: Arc<Place>,
+    pub(crate) channel: Arc<TraceFolder>,
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
     /// Properties that it was made with; `None` if it was opened again.
-    pub(crate) of: Option<Particulars>,
+    pub(crate) of: Option<TraceProperties>,
     clock: Option<Calibrations>,
 }
 
 /// Properties of one session's trace.
 #[derive(Debug, Clone)]
-pub(crate) struct Particulars {
+pub(crate) struct TraceProperties {
     /// Its identity.
     pub(crate) uuid: [u8; 16],
     /// Its path below the folder that the user named.
@@ -94,7 +94,7 @@ impl WindowFolder {
     }
 
     /// Opens it in the trace at `root`, whose folder is open.
-    pub(crate) fn open(self, root: &Path, folder: &File) -> Result<Place, RecordError> {
+    pub(crate) fn open(self, root: &Path, folder: &File) -> Result<TraceFolder, RecordError> {
         // What is another user's window might be that of who can write there.
         open_below(root, folder, &self.names(), self.uid != crate::common::user::user())
     }
@@ -126,8 +126,8 @@ pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
 
 impl Trace {
     /// Makes the folder of a new trace in `place`, which is that of a
-    /// [`Room`](crate::trace::prepare::Room).
-    pub(crate) fn create(place: &Place, of: Particulars) -> Result<Self, RecordError> {
+    /// [`PreparedFolder`](crate::trace::prepare::Room).
+    pub(crate) fn create(place: &TraceFolder, of: TraceProperties) -> Result<Self, RecordError> {
         let root = place.path();
         let channel = of.folder.in_trace(root);
         let first = of.classes.iter().find(|(class, _)| *class == 0);
@@ -163,7 +163,7 @@ impl Trace {
     /// `place`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
     /// its `env`.
     pub(crate) fn create_kernel(
-        place: &Place,
+        place: &TraceFolder,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
         contexts: Vec<trackway_schema::Field>,
@@ -243,10 +243,10 @@ fn describe(
 
 /// Makes a folder of streams, with its metadata, where these names lead to in `root`.
 fn make_channel<N: AsRef<str>>(
-    root: &Place,
+    root: &TraceFolder,
     names: &[N],
     description: &TraceDescription,
-) -> Result<(Arc<Place>, Metadata), RecordError> {
+) -> Result<(Arc<TraceFolder>, Metadata), RecordError> {
     let channel = names.iter().fold(root.path().to_owned(), |path, name| path.join(name.as_ref()));
     let place = root.make_below(names).map_err(RecordError::io("make", &channel))?;
     let made =
@@ -274,8 +274,8 @@ fn open_below<N: AsRef<str>>(
     lock: &File,
     names: &[N],
     is_for_us: bool,
-) -> Result<Place, RecordError> {
-    let check = |folder: &Place| {
+) -> Result<TraceFolder, RecordError> {
+    let check = |folder: &TraceFolder| {
         let path = folder.path();
         let status = folder.metadata().map_err(RecordError::io("open", path))?;
         let is_for_others = is_for_us && status.mode() & 0o022 != 0;
@@ -286,7 +286,7 @@ fn open_below<N: AsRef<str>>(
         Ok(())
     };
     let lock = lock.try_clone().map_err(RecordError::io("open", root))?;
-    let mut folder = Place::of(lock, root);
+    let mut folder = TraceFolder::of(lock, root);
     check(&folder)?;
     for name in names {
         let path = folder.path().join(name.as_ref());
@@ -343,18 +343,18 @@ pub(crate) fn has_no_stream(root: &Path) -> bool {
 
 /// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others
 /// put there stays, with the folders that it is in.
-pub(crate) fn remove_unwritten(root: &Place) {
+pub(crate) fn remove_unwritten(root: &TraceFolder) {
     let Ok(now) = root.now() else { return };
     // What cannot be removed is no harm.
     for channel in with_kernel(&now) {
         let below = channel.strip_prefix(&now).unwrap_or(&channel);
         let names: Vec<&str> = below.iter().filter_map(|name| name.to_str()).collect();
-        let Ok(channel) = root.below(&names) else { continue };
+        let Ok(channel) = root.open_below(&names) else { continue };
         let _ = channel.now().and_then(|now| fs::remove_file(now.join("metadata")));
         let _ = channel.remove_below(&[FACTS]);
-        let _ = channel.below(&["index"]).and_then(|index| index.remove_if_empty());
+        let _ = channel.open_below(&["index"]).and_then(|index| index.remove_if_empty());
         for count in (1..=names.len()).rev() {
-            let _ = root.below(&names[..count]).and_then(|folder| folder.remove_if_empty());
+            let _ = root.open_below(&names[..count]).and_then(|folder| folder.remove_if_empty());
         }
     }
 }

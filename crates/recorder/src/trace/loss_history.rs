@@ -10,27 +10,27 @@ use trackway_sys::clock::monotonic_ns;
 /// Losses, counted as `T`, between being seen and being told.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Losses<T> {
-    /// There at `seen_ns`.
-    seen: T,
-    seen_ns: u64,
+    /// There at `observed_ns`.
+    observed: T,
+    observed_ns: u64,
     /// The part of it that packets report.
-    told: T,
+    reported: T,
 }
 
 impl<T: Copy + PartialEq> Losses<T> {
     /// Takes note of what is lost so far.
-    pub(crate) fn see(&mut self, now: T) {
+    pub(crate) fn observe(&mut self, now: T) {
         // What no packet has told yet stays: were it always the newest, none might ever.
-        if self.seen == self.told {
-            (self.seen, self.seen_ns) = (now, monotonic_ns());
+        if self.observed == self.reported {
+            (self.observed, self.observed_ns) = (now, monotonic_ns());
         }
     }
 
     /// Returns the losses that certainly occurred before a packet's end.
     pub(crate) fn until(&mut self, end_ts: u64) -> T {
-        if end_ts >= self.seen_ns {
-            self.told = self.seen;
+        if end_ts >= self.observed_ns {
+            self.reported = self.observed;
         }
-        self.told
+        self.reported
     }
 }

@@ -14,7 +14,7 @@ use trackway_ctf::write::{
 };
 use trackway_schema::EventDescription;
 
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 
 /// Largest metadata that is read back, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The metadata file of a trace.
 #[derive(Debug)]
 pub(crate) struct Metadata {
-    folder: Arc<Place>,
+    folder: Arc<TraceFolder>,
     text: String,
     declared: Declared,
     written_bytes: usize,
@@ -52,7 +52,7 @@ pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> St
 
 impl Metadata {
     /// Writes the metadata of a new trace in `folder`.
-    pub(crate) fn create(folder: Arc<Place>, trace: &TraceDescription) -> io::Result<Self> {
+    pub(crate) fn create(folder: Arc<TraceFolder>, trace: &TraceDescription) -> io::Result<Self> {
         let mut metadata = Self {
             folder,
             text: metadata_preamble(trace),
@@ -73,7 +73,7 @@ impl Metadata {
     }
 
     /// Reads the metadata that a recorder wrote in `folder`.
-    pub(crate) fn reopen(folder: Arc<Place>) -> io::Result<Self> {
+    pub(crate) fn reopen(folder: Arc<TraceFolder>) -> io::Result<Self> {
         let path = folder.now()?.join("metadata");
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -249,7 +249,7 @@ mod tests {
         let mut of = event("z");
         of.fields.push(Field { name: "f".into(), kind: FieldKind::Scalar(Scalar::X32) });
         let mut metadata = Metadata {
-            folder: Arc::new(Place::open(Path::new("/")).expect("a folder")),
+            folder: Arc::new(TraceFolder::open(Path::new("/")).expect("a folder")),
             text,
             declared: declared.clone(),
             written_bytes: 0,
@@ -272,7 +272,7 @@ mod tests {
         let remarks = vec![(EMPTY_FIELDS, String::new()), ("another", "e:f".into())];
         let domain = trackway_ctf::write::Domain::Kernel { release: "6.18".into(), remarks };
         let text = metadata_preamble(&description(domain));
-        let folder = Arc::new(Place::open(Path::new("/")).expect("a folder"));
+        let folder = Arc::new(TraceFolder::open(Path::new("/")).expect("a folder"));
         let (declared, written_bytes) = (Declared::default(), text.len());
         let mut metadata = Metadata { folder, text: text.clone(), declared, written_bytes };
         metadata.name_fields(EMPTY_FIELDS, "");
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_takes_no_room() {
         let folder = trackway_testkit::TemporaryFolder::new();
-        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let place = Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
         let metadata = |text: &str| Metadata {
             folder: Arc::clone(&place),
             text: text.into(),

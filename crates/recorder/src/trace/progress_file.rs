@@ -15,23 +15,23 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 
 const NAME: &str = "live";
 
 /// The file, while a reader follows.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct ProgressFile {
     file: File,
-    facts: Place,
+    facts: TraceFolder,
     sequence: u64,
 }
 
-impl Live {
+impl ProgressFile {
     /// Makes it in the folder of facts.
     pub(crate) fn open(facts: &Path) -> io::Result<Self> {
         // It is removed from where the folder is then.
-        let facts = Place::open(facts)?;
+        let facts = TraceFolder::open(facts)?;
         let file = fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -60,7 +60,7 @@ pub(crate) fn forget(facts: &Path) {
     let _ = fs::remove_file(facts.join(NAME));
 }
 
-impl Drop for Live {
+impl Drop for ProgressFile {
     fn drop(&mut self) {
         // What stays says that it is old: it does not change.
         let _ = self.facts.now().and_then(|facts| fs::remove_file(facts.join(NAME)));

@@ -120,7 +120,7 @@ mod tests {
         folder
     }
 
-    fn there(folder: &TemporaryFolder) -> Vec<String> {
+    fn files_in(folder: &TemporaryFolder) -> Vec<String> {
         let names = |folder: &Path| {
             let entries = fs::read_dir(folder).expect("a folder").flatten();
             let names = entries.map(|entry| entry.file_name().into_string().expect("a name"));
@@ -144,7 +144,7 @@ mod tests {
         let mut left = vec!["a_1.2", "a_1.3", "a_1.10", "a_1.2.idx", "a_1.3.idx", "a_1.10.idx"];
         left.extend(of_others);
         left.sort_unstable();
-        assert_eq!(there(&folder), left);
+        assert_eq!(files_in(&folder), left);
     }
 
     #[test]
@@ -157,6 +157,6 @@ mod tests {
         }
         let (is_there, earlier) = repair(folder.path(), "a_1", u64::MAX).expect("a stream");
         assert_eq!((is_there, earlier.len()), (false, 3));
-        assert_eq!(there(&folder), files);
+        assert_eq!(files_in(&folder), files);
     }
 }

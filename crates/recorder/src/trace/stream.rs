@@ -22,7 +22,7 @@ use trackway_ctf::write::{
 use trackway_ring::Drained;
 use trackway_session::Tracefiles;
 
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::rotation;
 
 /// A stream that has a file.
@@ -70,7 +70,7 @@ struct Last {
 /// The state of a stream in several files, in addition to the file that is written.
 #[derive(Debug)]
 struct Ring {
-    place: Arc<Place>,
+    place: Arc<TraceFolder>,
     /// Prefix of the files' names.
     stem: String,
     bounds: Tracefiles,
@@ -134,7 +134,7 @@ impl Stream {
     /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: what is
     /// lost before the first record is counted from there.
     pub(crate) fn create(
-        place: &Arc<Place>,
+        place: &Arc<TraceFolder>,
         name: &str,
         bounds: Tracefiles,
         id: StreamId,
@@ -165,7 +165,7 @@ impl Stream {
     /// progress does not name. `None`: nothing is left of it, since there was to be one file, and
     /// it had gone for the next one.
     pub(crate) fn reopen(
-        place: &Arc<Place>,
+        place: &Arc<TraceFolder>,
         name: &str,
         bounds: Tracefiles,
         id: StreamId,
@@ -174,7 +174,7 @@ impl Stream {
         let folder = place.now()?;
         let Some(number) = drained.file.checked_sub(1) else {
             let (current, last) = DataFile::reopen(&folder, name, drained)?;
-            return Ok(Some(Self::behind(current, None, id, &last)));
+            return Ok(Some(Self::continue_from(current, None, id, &last)));
         };
         let (is_there, earlier) = rotation::repair(&folder, name, number)?;
         if !is_there && bounds.count == 1 && earlier.is_empty() {
@@ -186,11 +186,11 @@ impl Stream {
         ring.earlier =
             earlier.map(|(number, bytes)| Earlier { number, bytes, events: 0 }).collect();
         let (current, last) = DataFile::reopen(&folder, &ring.name(number), drained)?;
-        Ok(Some(Self::behind(current, Some(ring), id, &last)))
+        Ok(Some(Self::continue_from(current, Some(ring), id, &last)))
     }
 
     /// A stream whose last packet has this entry in its index.
-    fn behind(
+    fn continue_from(
         current: DataFile,
         ring: Option<Ring>,
         id: StreamId,
@@ -385,7 +385,7 @@ impl DataFile {
 }
 
 impl Ring {
-    fn new(place: &Arc<Place>, stem: &str, bounds: Tracefiles) -> Self {
+    fn new(place: &Arc<TraceFolder>, stem: &str, bounds: Tracefiles) -> Self {
         let (place, stem) = (Arc::clone(place), stem.to_owned());
         Self { place, stem, bounds, number: 0, earlier: VecDeque::new(), deleted: 0 }
     }
@@ -493,7 +493,7 @@ mod tests {
     fn packets_of_a_stream_in_several_files_begin_one_after_the_other() {
         let folder = TemporaryFolder::new();
         fs::create_dir(folder.join("index")).expect("a folder");
-        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let place = Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
         let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
         let begins = |bounds: Tracefiles, name: &str| {
             let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
@@ -517,7 +517,7 @@ mod tests {
     fn a_stream_lasts_longer_where_its_file_has_room() {
         let folder = TemporaryFolder::new();
         fs::create_dir(folder.join("index")).expect("a folder");
-        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let place = Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
         let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
         let lasts = |size_bytes: u64, name: &str| {
             let bounds = Tracefiles { size_bytes, count: 1 };

@@ -9,7 +9,7 @@ use trackway_sys::thread::{rseq_area, tid};
 use trackway_window::{MappedMemory, SessionLayout, Way};
 
 use crate::window::cpus;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::slot::Slot;
 
 /// Number of attempts to switch on a CPU whose writers are quick.
@@ -19,7 +19,7 @@ const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 
 /// Opens a sub-buffer of `epoch` in every region in use. Where there is no room, the next one
 /// that a writer opens will be of the new epoch.
-pub(crate) fn switch_all(home: &Home, slot: &Slot, layout: &SessionLayout, epoch: u64) {
+pub(crate) fn switch_all(home: &WindowHandle, slot: &Slot, layout: &SessionLayout, epoch: u64) {
     let window = *home.window();
     // A recorder killed in here must be proved dead like any claimer.
     let me = window.enter_process(&trackway_sys::process::identity());
@@ -41,7 +41,13 @@ pub(crate) fn switch_all(home: &Home, slot: &Slot, layout: &SessionLayout, epoch
     });
 }
 
-fn switch_sequence(home: &Home, slot: &Slot, region: Region<'static>, cpu: u32, epoch: u64) {
+fn switch_sequence(
+    home: &WindowHandle,
+    slot: &Slot,
+    region: Region<'static>,
+    cpu: u32,
+    epoch: u64,
+) {
     let pointer = rseq_area();
     if !AVAILABLE || pointer.is_null() {
         return;
@@ -67,7 +73,7 @@ fn switch_sequence(home: &Home, slot: &Slot, region: Region<'static>, cpu: u32, 
 
 /// A switch of a region that is in use, at a place that is backed.
 fn plan(
-    home: &Home,
+    home: &WindowHandle,
     region: Region<'static>,
     epoch: u64,
 ) -> Option<(Plan, trackway_ring::SubHeader)> {

@@ -26,7 +26,7 @@ pub(crate) struct Visits {
 
 impl Visits {
     /// Begins a visit if one is requested and due; publishes that it is made.
-    pub(crate) fn look(&mut self, header: &Header, now_ns: u64) {
+    pub(crate) fn poll(&mut self, header: &Header, now_ns: u64) {
         if self.visitor.as_ref().is_some_and(|(visitor, _)| visitor.is_finished()) {
             self.end(header);
         }
@@ -60,16 +60,16 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::window::handle::Home;
+    use crate::window::handle::WindowHandle;
 
     #[test]
     fn what_was_asked_before_a_visit_is_done_after_it_and_not_too_often() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         let header = home.window().header();
         let done = || header.visits_done.load(Ordering::Relaxed);
         let mut visits = Visits::default();
-        visits.look(header, 1);
+        visits.poll(header, 1);
         assert!(visits.visitor.is_none(), "nobody asks");
         if !cpus::visit_all() {
             eprintln!("skipped, because not every CPU can be visited here");
@@ -83,26 +83,26 @@ mod tests {
             }
         };
         header.visits_asked.store(3, Ordering::Relaxed);
-        visits.look(header, 1);
+        visits.poll(header, 1);
         // Who asks now may have come too late for some CPU.
         header.visits_asked.store(4, Ordering::Relaxed);
         is_over(&visits);
-        visits.look(header, 2);
+        visits.poll(header, 2);
         assert_eq!((done(), visits.visitor.is_none()), (3, true));
-        visits.look(header, PERIOD_NS);
+        visits.poll(header, PERIOD_NS);
         assert!(visits.visitor.is_none(), "too soon");
-        visits.look(header, PERIOD_NS + 1);
+        visits.poll(header, PERIOD_NS + 1);
         is_over(&visits);
-        visits.look(header, PERIOD_NS + 2);
+        visits.poll(header, PERIOD_NS + 2);
         assert_eq!(done(), 4);
-        visits.look(header, 9 * PERIOD_NS);
+        visits.poll(header, 9 * PERIOD_NS);
         assert!(visits.visitor.is_none(), "nobody asks any more");
     }
 
     #[test]
     fn a_visit_that_did_not_come_everywhere_is_none() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         let header = home.window().header();
         for is_whole in [false, true] {
             let visitor = thread::spawn(move || is_whole);

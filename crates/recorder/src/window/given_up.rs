@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::session::{SESSIONS_MAX, Session};
 
 use crate::notices::Notices;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::shared_text;
 
 /// A recording that was given up for a new one.
@@ -46,8 +46,8 @@ impl core::fmt::Display for GivenUp {
 }
 
 /// Says which recordings had to go for a new one.
-pub(crate) fn tell(home: &Home, notices: &Notices) {
+pub(crate) fn report(home: &WindowHandle, notices: &Notices) {
     for recording in home.given_up.take() {
-        notices.say(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
+        notices.report(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
     }
 }

@@ -28,7 +28,7 @@ const OTHERS_PATIENCE_NS: u64 = 50_000_000;
 
 /// A user's window, with what a recorder needs of it.
 #[derive(Debug)]
-pub struct Home {
+pub struct WindowHandle {
     /// Hands out its memory.
     pub allocator: Allocator,
     /// The folder that it lies in.
@@ -44,7 +44,7 @@ pub struct Home {
     pub(crate) given_up: RefCell<Vec<GivenUp>>,
 }
 
-impl Home {
+impl WindowHandle {
     /// Opens the calling user's window. Makes it if there is none, and replaces one that is
     /// unusable, with a notice.
     pub fn open_or_make(notices: &Notices) -> Result<Self, RecordError> {
@@ -52,7 +52,7 @@ impl Home {
         match Self::open_in(&folder, true) {
             Err(RecordError::Window(path, OpenError::Truncated | OpenError::NotAWindow)) => {
                 let aside = set_aside(&path)?;
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "the window {} was unusable (truncated or damaged); it is now {}",
                     path.display(),
                     aside.display()
@@ -71,11 +71,11 @@ impl Home {
         }
     }
 
-    /// Calls `look` with the calling user's window; returns `None` if there is none. For commands
+    /// Calls `inspect` with the calling user's window; returns `None` if there is none. For commands
     /// that record nothing: if no other process uses the window, it is compact afterwards.
-    pub fn look<T>(look: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
+    pub fn inspect<T>(inspect: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
         let Some(home) = Self::open()? else { return Ok(None) };
-        let seen = look(home.window());
+        let seen = inspect(home.window());
         home.compact_soon();
         home.close();
         Ok(Some(seen))
@@ -188,7 +188,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for WindowHandle {
     /// Compacts a window that is not in use, so that it takes little memory.
     fn drop(&mut self) {
         // The next process that opens the window tries again.

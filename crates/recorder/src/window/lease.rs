@@ -60,12 +60,12 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::window::handle::Home;
+    use crate::window::handle::WindowHandle;
 
     #[test]
     fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         let session = home.window().session(3);
         session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
         session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);

@@ -134,7 +134,7 @@ impl Pool {
 
     fn take_granules(&mut self, allocator: &Allocator, bytes: u64) -> Result<u64, AllocateError> {
         self.check_room(allocator, bytes)?;
-        self.look_for_sandboxes(allocator.window(), bytes);
+        self.detect_sandboxes(allocator.window(), bytes);
         if self.patient {
             allocator.take(bytes, self.owner)
         } else {
@@ -144,7 +144,7 @@ impl Pool {
 
     /// Looks who is in a sandbox, where processes may have to map more of the window for so many
     /// bytes more: who is told makes no system call for that.
-    fn look_for_sandboxes(&mut self, window: &Window, bytes: u64) {
+    fn detect_sandboxes(&mut self, window: &Window, bytes: u64) {
         const PERIOD: Duration = Duration::from_secs(1);
         let is_mapped = window.usable_bytes().saturating_add(bytes) <= READABLE_BYTES;
         if is_mapped || self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
@@ -216,12 +216,12 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::window::handle::Home;
+    use crate::window::handle::WindowHandle;
 
     #[test]
     fn granules_that_are_free_go_back_and_others_stay() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         let allocator = &home.allocator;
         let mut pool = Pool::new(3, false);
         let shift = GRANULE_BYTES.ilog2() - 2;
@@ -247,7 +247,7 @@ mod tests {
         pool.put(allocator, shift, pieces[1]);
         assert_eq!(blocks(), before);
         // Another handle has the window open: the next attempt succeeds.
-        let other = Home::open_in(folder.path(), false).expect("the window");
+        let other = WindowHandle::open_in(folder.path(), false).expect("the window");
         pool.put(allocator, shift, pieces[0]);
         let locked = other.allocator.exclusively(|| pool.trim(allocator)).expect("a lock");
         assert_eq!(locked, Err(AllocateError::Locked));

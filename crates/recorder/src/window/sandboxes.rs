@@ -43,12 +43,12 @@ fn is_sandboxed(pid: u32) -> bool {
     threads.take(THREADS_MAX).any(|thread| {
         // A thread may call itself anything.
         let status = fs::read(thread.path().join("status"));
-        status.is_ok_and(|status| says_so(&String::from_utf8_lossy(&status)))
+        status.is_ok_and(|status| has_seccomp_mode(&String::from_utf8_lossy(&status)))
     })
 }
 
 /// Returns true if this text of proc_pid_status(5) names a seccomp mode.
-fn says_so(status: &str) -> bool {
+fn has_seccomp_mode(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() != "0")
 }
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn a_process_is_in_a_sandbox_if_its_status_says_so() {
-        assert!(says_so("Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
-        assert!(says_so("Seccomp:\t1\n"));
-        assert!(!says_so("Seccomp:\t0\nSeccomp_filters:\t0\n"));
-        assert!(!says_so("Name:\tSeccomp: 2\n"), "a kernel without it");
+        assert!(has_seccomp_mode("Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(has_seccomp_mode("Seccomp:\t1\n"));
+        assert!(!has_seccomp_mode("Seccomp:\t0\nSeccomp_filters:\t0\n"));
+        assert!(!has_seccomp_mode("Name:\tSeccomp: 2\n"), "a kernel without it");
     }
 }

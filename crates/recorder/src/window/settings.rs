@@ -52,7 +52,7 @@ pub struct ChannelSettings {
     pub paused: bool,
     /// True if it begins with little memory, because its size was not specified: it may be idle for
     /// long.
-    pub thrifty: bool,
+    pub starts_small: bool,
 }
 
 impl Default for ChannelSettings {
@@ -71,7 +71,7 @@ impl Default for ChannelSettings {
             processes: String::new(),
             blocking_ns: 0,
             paused: false,
-            thrifty: false,
+            starts_small: false,
         }
     }
 }

@@ -17,7 +17,7 @@ use trackway_session::{BufferPlan, Reserve};
 use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
 
 use crate::error::RecordError;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::lease::{recorder_is_dead, renew_lease, sign};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text::put;
@@ -50,7 +50,7 @@ impl Slot {
     }
 
     /// Takes a free slot: see [`longest_free`].
-    pub(crate) fn take(home: &Home) -> Result<Self, RecordError> {
+    pub(crate) fn take(home: &WindowHandle) -> Result<Self, RecordError> {
         let window = *home.window();
         let taken = home.allocator.exclusively(|| {
             let index = longest_free(&window, trackway_sys::clock::monotonic_ns())?;
@@ -64,7 +64,10 @@ impl Slot {
     }
 
     /// Takes over the session of a recorder that is dead; `None` if there is none in the slot.
-    pub(crate) fn take_over(home: &Home, index: usize) -> Result<Option<Self>, RecordError> {
+    pub(crate) fn take_over(
+        home: &WindowHandle,
+        index: usize,
+    ) -> Result<Option<Self>, RecordError> {
         let window = *home.window();
         let session = window.session(index);
         let of_the_dead =
@@ -93,7 +96,7 @@ impl Slot {
     /// Fills the session in. Writers look away until it is activated.
     pub(crate) fn build(
         &self,
-        home: &Home,
+        home: &WindowHandle,
         of: &SessionSettings,
         settings: &ChannelSettings,
         class: u32,
@@ -310,7 +313,11 @@ impl Slot {
     }
 
     /// Frees the slot. Its memory is given back if no writer can be at it.
-    pub(crate) fn free(&self, home: &Home, no_writer_of_before: bool) -> Result<(), RecordError> {
+    pub(crate) fn free(
+        &self,
+        home: &WindowHandle,
+        no_writer_of_before: bool,
+    ) -> Result<(), RecordError> {
         if no_writer_of_before {
             home.allocator
                 .give_back(granule::DATA + self.index as u8)
@@ -342,7 +349,7 @@ impl Slot {
     /// proved dead may write into its memory. Writers were excluded before.
     pub(crate) fn discard(
         &self,
-        home: &Home,
+        home: &WindowHandle,
         layout: &SessionLayout,
         no_sequence: bool,
     ) -> Result<(), RecordError> {
@@ -411,7 +418,7 @@ pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
 }
 
 /// Returns the error for memory that cannot be taken or given back.
-pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> RecordError {
+pub(crate) fn memory_error(home: &WindowHandle, bytes: u64, error: AllocateError) -> RecordError {
     match error {
         AllocateError::Locked => {
             RecordError::io("lock the window", &home.path)(std::io::Error::other(error.to_string()))
@@ -461,7 +468,7 @@ pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
 }
 
 /// Returns true if the slot's control lines are in this area, in this life or an earlier one.
-pub(crate) fn is_control_area(home: &Home, slot: usize, area: &Range<u64>) -> bool {
+pub(crate) fn is_control_area(home: &WindowHandle, slot: usize, area: &Range<u64>) -> bool {
     area.start >= DATA_OFFSET as u64
         && area.start.is_multiple_of(GRANULE_BYTES)
         && area.end <= home.window().usable_bytes()
@@ -491,7 +498,7 @@ mod tests {
     #[test]
     fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         let window = home.window();
         let session = |index: usize| window.session(index);
         let take = |now| longest_free(window, now);
@@ -528,7 +535,7 @@ mod tests {
     #[test]
     fn a_slot_that_was_freed_rests_from_then_on() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
         let first = Slot::take(&home).expect("a slot");
         let session = first.session();
         session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);

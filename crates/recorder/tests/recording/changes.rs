@@ -9,7 +9,7 @@ use trackway_recorder::{
 use trackway_session::machine::Reason;
 use trackway_window::Way;
 
-use crate::world::{World, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -21,20 +21,20 @@ fn emit(writer: &mut Writer, count: usize) {
     }
 }
 
-fn build(world: &World, channels: &[ChannelSettings]) -> Recording {
+fn build(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
     let built = Recording::build(world.home(), &world.session(), channels);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-fn metadata(world: &World) -> String {
+fn metadata(world: &TestWindow) -> String {
     std::fs::read_to_string(world.stream("metadata")).expect("a file")
 }
 
 #[test]
 fn each_channel_has_streams_and_ids_of_its_own() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("some", SMALL), channel("more", SMALL)]);
     let mut first = Writer::in_channel(&world.home(), 0);
     let mut second = Writer::in_channel(&world.home(), 1);
@@ -54,7 +54,7 @@ fn each_channel_has_streams_and_ids_of_its_own() {
 
 #[test]
 fn channels_come_and_go_while_others_record() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
     let mut first = Writer::new(&world.home());
     emit(&mut first, 5);
@@ -75,7 +75,7 @@ fn channels_come_and_go_while_others_record() {
 
 #[test]
 fn a_channel_is_replaced_bit_by_bit() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
     let mut before = Writer::new(&world.home());
     emit(&mut before, 5);
@@ -101,7 +101,7 @@ fn a_channel_is_replaced_bit_by_bit() {
 
 #[test]
 fn what_is_stopped_is_in_the_trace_and_nothing_more_until_it_is_started() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     emit(&mut writer, 5);
@@ -120,7 +120,7 @@ fn what_is_stopped_is_in_the_trace_and_nothing_more_until_it_is_started() {
 #[test]
 fn what_was_cleared_is_nowhere() {
     for buffers in [SMALL, FLIGHT] {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = world.record(buffers);
         let mut writer = Writer::new(&world.home());
         emit(&mut writer, 700);
@@ -141,7 +141,7 @@ fn what_was_cleared_is_nowhere() {
 
 #[test]
 fn losses_of_before_are_forgotten_when_it_is_cleared() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     while writer.emit(Way::Sequence) {}
@@ -158,7 +158,7 @@ fn losses_of_before_are_forgotten_when_it_is_cleared() {
 
 #[test]
 fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     while writer.emit(Way::Sequence) {}
@@ -175,7 +175,7 @@ fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
 
 #[test]
 fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     while writer.emit(Way::Sequence) {}
@@ -184,7 +184,7 @@ fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
     recording.tick(&world.notices).expect("a look");
     emit(&mut writer, 5);
     world.kill(recording);
-    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     let summary = recovered[0].result.as_ref().expect("a trace");
     assert_eq!((summary.recorded, summary.lost, summary.cut), (5, 0, 0));
     assert_eq!(world.read("channel0_0").discarded, 0);
@@ -192,7 +192,7 @@ fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
 
 #[test]
 fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
-    let world = World::new();
+    let world = TestWindow::new();
     let first = world.record(SMALL);
     let claimer = Writer::new(&world.home());
     first.finish(&|| false).expect("a trace");
@@ -215,7 +215,7 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
 
 #[test]
 fn a_snapshot_has_the_newest_and_changes_nothing() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
     let mut writer = Writer::new(&world.home());
     let (one, two) = (world.folder.join("one"), world.folder.join("two"));
@@ -236,7 +236,7 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
 
 #[test]
 fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
     let mut writer = Writer::new(&world.home());
     let mut numbers = |writer: &mut Writer, name: &str| {
@@ -258,7 +258,7 @@ fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
 
 #[test]
 fn the_last_seconds_are_what_is_newer() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
     let mut writer = Writer::new(&world.home());
     // Less than a ring: nothing is overwritten.
@@ -279,7 +279,7 @@ fn the_last_seconds_are_what_is_newer() {
 
 #[test]
 fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
     let mut writer = Writer::new(&world.home());
     emit(&mut writer, 3000);
@@ -295,7 +295,7 @@ fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
 
 #[test]
 fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("some", SMALL), channel("flight", FLIGHT)]);
     let mut first = Writer::in_channel(&world.home(), 0);
     let mut second = Writer::in_channel(&world.home(), 1);
@@ -306,7 +306,7 @@ fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
     // Between the two, while both are there.
     emit(&mut first, 5);
     world.kill(recording);
-    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     assert_eq!(recovered.len(), 1, "one session");
     let summary = recovered[0].result.as_ref().expect("a trace");
     assert_eq!(summary.recorded, 15);
@@ -317,9 +317,9 @@ fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
 
 #[test]
 fn an_idle_session_takes_little_and_what_a_cpu_needs_when_it_is_used() {
-    let world = World::new();
+    let world = TestWindow::new();
     let usual = BufferOptions { size_bytes: None, sub_buffers: None, overwrite: false };
-    let settings = ChannelSettings { thrifty: true, ..channel("channel0", usual) };
+    let settings = ChannelSettings { starts_small: true, ..channel("channel0", usual) };
     let mut recording = build(&world, &[settings]);
     let home = world.home();
     let slot = home.window().active_sessions().next().expect("a session");

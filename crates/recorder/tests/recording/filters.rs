@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use trackway_abi::session::{SESSIONS_MAX, filters_place, flag, state};
 use trackway_jit::block::Block;
 use trackway_jit::object::Object;
-use trackway_recorder::{BufferOptions, ChannelSettings, FilterSpec, Home, Recording};
+use trackway_recorder::{BufferOptions, ChannelSettings, FilterSpec, Recording, WindowHandle};
 use trackway_ring::Memory;
 use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_window::MappedMemory;
 
-use crate::world::{World, channel};
+use crate::test_window::{TestWindow, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -21,20 +21,20 @@ fn filtered(filters: &[&str]) -> ChannelSettings {
     ChannelSettings { filters, ..channel("channel0", SMALL) }
 }
 
-fn build(world: &World, settings: &ChannelSettings) -> Recording {
+fn build(world: &TestWindow, settings: &ChannelSettings) -> Recording {
     let built = Recording::build(world.home(), &world.session(), std::slice::from_ref(settings));
     built.expect("a recording")
 }
 
 /// The slot that is in this state.
-fn slot_in(home: &Home, wanted: u32) -> usize {
+fn slot_in(home: &WindowHandle, wanted: u32) -> usize {
     let is_so =
         |index: &usize| home.window().session(*index).state.load(Ordering::Relaxed) == wanted;
     (0..SESSIONS_MAX).find(is_so).expect("a slot")
 }
 
 /// Ids, rules and numbers of alternatives of the filters in a slot, as an agent finds them.
-fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
+fn filters_in(home: &WindowHandle, slot: usize) -> Vec<(u64, String, usize)> {
     let session = home.window().session(slot);
     let is_flagged = session.flags.load(Ordering::Relaxed) & flag::FILTERED != 0;
     // Nothing at a place is memory for blocks, without one.
@@ -55,7 +55,7 @@ fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
 
 #[test]
 fn filters_are_there_before_anybody_is_let_in() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &filtered(&["app: n > 5", "sample(1/10)"]));
     let home = world.home();
     let slot = slot_in(&home, state::BUILDING);
@@ -70,7 +70,7 @@ fn filters_are_there_before_anybody_is_let_in() {
 
 #[test]
 fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
-    let world = World::new();
+    let world = TestWindow::new();
     let settings = filtered(&["app: state > 5"]);
     let mut recording = build(&world, &settings);
     recording.activate();
@@ -96,7 +96,7 @@ fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
 
 #[test]
 fn events_that_are_described_meanwhile_get_alternatives() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &filtered(&["any(sizes > 5) || number > 7"]));
     recording.activate();
     let home = world.home();
@@ -121,7 +121,7 @@ fn events_that_are_described_meanwhile_get_alternatives() {
 
 #[test]
 fn one_that_makes_no_sense_leaves_nothing_behind() {
-    let world = World::new();
+    let world = TestWindow::new();
     let settings = filtered(&["app: length(n & 1) > 5"]);
     let built = Recording::build(world.home(), &world.session(), std::slice::from_ref(&settings));
     let error = built.expect_err("no filter").to_string();

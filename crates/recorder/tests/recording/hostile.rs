@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, GRANULE_MAP_OFFSET, granule};
 use trackway_recorder::{
-    BufferOptions, ChannelSettings, Home, RecordError, Recording, SessionSettings, recover_in,
+    BufferOptions, ChannelSettings, RecordError, Recording, SessionSettings, WindowHandle,
+    recover_in,
 };
 use trackway_schema::Encoder;
 use trackway_session::machine::Reason;
 use trackway_testkit::Random;
 use trackway_window::{SessionLayout, Way};
 
-use crate::world::{World, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -55,7 +56,7 @@ impl Where {
 
 /// Writes over a session, for as long as it is there.
 struct Scribbler {
-    home: Home,
+    home: WindowHandle,
     file: File,
     random: Random,
     place: Where,
@@ -189,7 +190,7 @@ fn put(into: &[AtomicU8], length: &AtomicU32, text: &str) {
 
 /// A session that is changed in every way there is, whatever comes of it.
 struct Changed<'world> {
-    world: &'world World,
+    world: &'world TestWindow,
     recording: Recording,
     classes: Vec<u32>,
     next_class: u32,
@@ -248,7 +249,7 @@ struct Other {
 impl Other {
     const FOLDER: &str = "other";
 
-    fn begin(world: &World) -> Self {
+    fn begin(world: &TestWindow) -> Self {
         let session = SessionSettings {
             uuid: [8; 16],
             path: world.folder.join(Self::FOLDER),
@@ -261,14 +262,14 @@ impl Other {
         Self { recording, writer, emitted: 0 }
     }
 
-    fn slot(home: &Home) -> (usize, u64) {
+    fn slot(home: &WindowHandle) -> (usize, u64) {
         let index = home.window().active_sessions().next().expect("the first session");
         let controls = home.window().session(index).control_offset.load(Ordering::Relaxed);
         assert!(SessionLayout::read(home.window(), index).is_some());
         (index, controls)
     }
 
-    fn go_on(&mut self, world: &World) {
+    fn go_on(&mut self, world: &TestWindow) {
         for _ in 0..50 {
             assert!(self.writer.emit(Way::Sequence));
         }
@@ -276,7 +277,7 @@ impl Other {
         self.recording.tick(&world.notices).expect("a look");
     }
 
-    fn end(self, world: &World) {
+    fn end(self, world: &TestWindow) {
         let summary = self.recording.finish(&|| false).expect("a trace");
         assert_eq!((summary.recorded, summary.lost, summary.damaged), (self.emitted, 0, 0));
         let values = world.read_snapshot(&world.folder.join(Self::FOLDER), "channel0_0").values;
@@ -287,7 +288,7 @@ impl Other {
 /// Files of the test's folder, and of the folder above that could only come from us. What cannot be
 /// recovered into the trace that a slot names, whatever its bytes are, is recovered beside it, in a
 /// folder that is new.
-fn assert_nothing_escaped(world: &World) {
+fn assert_nothing_escaped(world: &TestWindow) {
     let names = |folder: &Path| -> BTreeSet<String> {
         let entries = std::fs::read_dir(folder).expect("a folder");
         entries.map(|entry| entry.expect("one").file_name().to_string_lossy().into()).collect()
@@ -311,8 +312,8 @@ fn assert_nothing_escaped(world: &World) {
 }
 
 fn torment(seed: u64, place: Where) {
-    let _told = Told(seed, place);
-    let world = World::new();
+    let _told = SeedReport(seed, place);
+    let world = TestWindow::new();
     let mut random = Random::new(seed);
     let mut other = Other::begin(&world);
     let (slot, other_controls) = Other::slot(&world.home());
@@ -367,9 +368,9 @@ fn torment(seed: u64, place: Where) {
 const STEPS: usize = 15;
 
 /// Says which one it was when a test fails.
-struct Told(u64, Where);
+struct SeedReport(u64, Where);
 
-impl Drop for Told {
+impl Drop for SeedReport {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {}, {:?}", self.0, self.1);
@@ -386,7 +387,7 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Makes all sessions but one those of dead recorders.
-fn forsake(home: &Home, slot: usize) {
+fn forsake(home: &WindowHandle, slot: usize) {
     for index in (0..SESSIONS_MAX).filter(|index| *index != slot) {
         let session = home.window().session(index);
         if session.state.load(Ordering::Relaxed) != state::FREE {
@@ -396,7 +397,7 @@ fn forsake(home: &Home, slot: usize) {
 }
 
 /// CPU 0's first control lines of the slot in this place among the active ones.
-fn control_offset(home: &Home, place: usize) -> &'static AtomicU64 {
+fn control_offset(home: &WindowHandle, place: usize) -> &'static AtomicU64 {
     let index = home.window().active_sessions().nth(place).expect("a session");
     let window = *home.window();
     &window.session(index).control_offset
@@ -404,7 +405,7 @@ fn control_offset(home: &Home, place: usize) -> &'static AtomicU64 {
 
 #[test]
 fn what_is_recovered_is_never_another_session_s() {
-    let world = World::new();
+    let world = TestWindow::new();
     let home = world.home();
     let mut other = Other::begin(&world);
     let recording = world.record(SMALL);
@@ -428,7 +429,7 @@ fn what_is_recovered_is_never_another_session_s() {
 #[test]
 fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
     const EVENTS: u32 = 1000;
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let home = world.home();
     let window = home.window();
@@ -456,7 +457,7 @@ fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
 
 #[test]
 fn the_number_of_the_next_event_may_be_anything() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let home = world.home();
     let slot = home.window().active_sessions().next().expect("a session");
@@ -471,7 +472,7 @@ fn the_number_of_the_next_event_may_be_anything() {
 
 #[test]
 fn channels_whose_names_end_like_classes_have_files_of_their_own() {
-    let world = World::new();
+    let world = TestWindow::new();
     let channels = [channel("a-1", SMALL), channel("a", SMALL)];
     let built = Recording::build(world.home(), &world.session(), &channels);
     let mut recording = built.expect("a recording");

@@ -4,20 +4,20 @@ mod changes;
 mod filters;
 mod hostile;
 mod memory;
+mod test_window;
 mod tracefiles;
-mod world;
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use test_window::{TestWindow, Writer, channel};
 use trackway_abi::window::{DATA_OFFSET, GRANULE_MAP_OFFSET};
 use trackway_recorder::{
-    BufferOptions, Home, Line, RecordError, Recording, Stranded, recover_in, recover_in_as,
+    BufferOptions, Line, RecordError, Recording, Stranded, WindowHandle, recover_in, recover_in_as,
 };
 use trackway_testkit::{Random, TemporaryFolder, skipped};
 use trackway_window::Way;
-use world::{World, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -26,7 +26,7 @@ const DEFAULT: BufferOptions =
 
 #[test]
 fn what_is_committed_is_drained_once_and_in_order() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     for round in 0..100 {
@@ -47,23 +47,23 @@ fn what_is_committed_is_drained_once_and_in_order() {
 
 #[test]
 fn what_finds_no_room_is_counted_also_at_the_very_start() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     let emitted = 20_000;
-    let room = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
+    let accepted = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
     recording.tick(&world.notices).unwrap();
     let summary = recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
-    assert_eq!(contents.values.len(), room);
-    assert!(room > 4000, "four sub-buffers of 16 KiB hold more than {room}");
-    assert_eq!(contents.discarded, (emitted - room) as u64);
-    assert_eq!((summary.recorded, summary.lost), (room as u64, contents.discarded));
+    assert_eq!(contents.values.len(), accepted);
+    assert!(accepted > 4000, "four sub-buffers of 16 KiB hold more than {accepted}");
+    assert_eq!(contents.discarded, (emitted - accepted) as u64);
+    assert_eq!((summary.recorded, summary.lost), (accepted as u64, contents.discarded));
 }
 
 #[test]
 fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
     let ways = [Way::Sequence, Way::Claim(0)];
@@ -90,10 +90,10 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
 
 #[test]
 fn losses_without_any_record_have_a_stream() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recording = world.record(SMALL);
     let home = world.home();
-    let layout_of = |home: &Home| {
+    let layout_of = |home: &WindowHandle| {
         let window = *home.window();
         let index = window.active_sessions().next().unwrap();
         trackway_window::SessionLayout::read(&window, index).unwrap()
@@ -107,7 +107,7 @@ fn losses_without_any_record_have_a_stream() {
 
 #[test]
 fn buffers_grow_while_writers_need_it() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(DEFAULT);
     let mut writer = Writer::new(&world.home());
     let used = || world.home().allocator.bytes_in_use();
@@ -135,7 +135,7 @@ fn buffers_grow_while_writers_need_it() {
 
 #[test]
 fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(BufferOptions { overwrite: true, ..SMALL });
     let mut writer = Writer::new(&world.home());
     let emitted = 50_000_u64;
@@ -160,7 +160,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
 #[test]
 fn a_killed_recorder_s_trace_is_completed_exactly_once() {
     for cut in 0..4 {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&world.home());
         let mut emitted = 0;
@@ -196,7 +196,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
 
 #[test]
 fn only_the_named_trace_is_recovered_and_a_live_one_never() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recording = world.record(SMALL);
     let recover = |only: Option<&Path>| {
         recover_in(world.folder.path(), &world.notices, only).map(|recovered| recovered.len())
@@ -214,8 +214,8 @@ fn only_the_named_trace_is_recovered_and_a_live_one_never() {
 
 #[test]
 fn a_trace_is_marked_once_nothing_is_left_in_memory() {
-    let world = World::new();
-    let mark = |world: &World| std::fs::read_to_string(world.stream("trackway/complete")).ok();
+    let world = TestWindow::new();
+    let mark = |world: &TestWindow| std::fs::read_to_string(world.stream("trackway/complete")).ok();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
@@ -241,7 +241,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
 
 #[test]
 fn a_named_trace_is_recovered_where_it_is_now() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let recording = world.record(SMALL);
     assert!(Writer::new(&world.home()).emit(Way::Sequence));
@@ -258,7 +258,7 @@ fn a_named_trace_is_recovered_where_it_is_now() {
 
 #[test]
 fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let recording = world.record(SMALL);
     let other = TemporaryFolder::new();
@@ -288,7 +288,7 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
     if unsafe { libc::geteuid() } != 0 {
         return skipped("only root can give a folder away");
     }
-    let world = World::new();
+    let world = TestWindow::new();
     let recording = world.record(SMALL);
     assert!(Writer::new(&world.home()).emit(Way::Sequence));
     world.kill(recording);
@@ -306,7 +306,7 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
 
 #[test]
 fn a_slot_is_used_again_with_nothing_of_before() {
-    let world = World::new();
+    let world = TestWindow::new();
     for _ in 0..40 {
         let _ = std::fs::remove_dir_all(world.trace());
         let mut recording = world.record(SMALL);
@@ -322,7 +322,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
 }
 
 /// CPU 0's region of the active session.
-fn region_of(home: &Home, way: Way) -> trackway_ring::Region<'static> {
+fn region_of(home: &WindowHandle, way: Way) -> trackway_ring::Region<'static> {
     let window = *home.window();
     let index = window.active_sessions().next().unwrap();
     let layout = trackway_window::SessionLayout::read(&window, index).unwrap();
@@ -330,13 +330,13 @@ fn region_of(home: &Home, way: Way) -> trackway_ring::Region<'static> {
 }
 
 /// A claimer that cannot be proved dead: in no place of the table of processes.
-fn somebody() -> u64 {
+fn other_user() -> u64 {
     trackway_window::ProcessSlot::NONE.owner_word(1)
 }
 
 #[test]
 fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
-    let world = World::new();
+    let world = TestWindow::new();
     let home = world.home();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&home);
@@ -347,7 +347,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
     // A straggler took it after the session's end, and was stopped before it looked again.
-    control.owner.store(somebody(), Ordering::Relaxed);
+    control.owner.store(other_user(), Ordering::Relaxed);
     assert_ne!(control.commit.load(Ordering::Relaxed), 0);
 
     let record_again = |free: bool| {
@@ -384,13 +384,13 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
 
 #[test]
 fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
-    let world = World::new();
+    let world = TestWindow::new();
     let home = world.home();
     let recording = world.record(SMALL);
     let mut writer = Writer::new(&home);
     assert!(writer.emit(Way::Claim(0)));
     let control = region_of(&home, Way::Claim(0)).control;
-    control.owner.store(somebody(), Ordering::Relaxed);
+    control.owner.store(other_user(), Ordering::Relaxed);
     world.kill(recording);
     let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
     let used = || home.allocator.bytes_in_use();
@@ -408,7 +408,7 @@ fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
 #[test]
 fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
     for of_metadata in [true, false] {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&world.home());
         assert!((0..100).all(|_| writer.emit(Way::Sequence)));
@@ -440,7 +440,7 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
 
 #[test]
 fn a_path_that_recovery_could_not_read_is_refused() {
-    let world = World::new();
+    let world = TestWindow::new();
     let session = trackway_recorder::SessionSettings {
         path: world.folder.join("x/".repeat(1024)),
         ..world.session()
@@ -451,7 +451,7 @@ fn a_path_that_recovery_could_not_read_is_refused() {
 
 #[test]
 fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
-    let world = World::new();
+    let world = TestWindow::new();
     let home = world.home();
     let other = world.home();
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
@@ -478,7 +478,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
 }
 
 /// Writes random bytes over the window, as a faulty process would.
-fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
+fn scribble(home: &WindowHandle, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
         let at = from + random.below((to - from) as u64) as usize;
         // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
@@ -490,7 +490,7 @@ fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
 #[test]
 fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
     for seed in 0..60 {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut random = Random::new(seed);
         let overwrite = seed % 3 == 0;
         let mut recording = world.record(BufferOptions { overwrite, ..SMALL });
@@ -521,7 +521,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
 
 #[test]
 fn a_truncated_window_ends_the_recording_with_an_error() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     recording.tick(&world.notices).unwrap();
     let home = world.home();
@@ -535,7 +535,7 @@ fn a_truncated_window_ends_the_recording_with_an_error() {
     assert!(matches!(recording.finish(&|| false), Err(RecordError::Lost(_))));
     // The next one makes a new window, in place of this.
     assert!(matches!(
-        Home::open_in(world.folder.path(), true),
+        WindowHandle::open_in(world.folder.path(), true),
         Err(RecordError::Window(_, trackway_window::OpenError::Truncated))
     ));
 }
@@ -566,8 +566,8 @@ fn a_small_file_system_is_respected() {
     let Some(small) = SmallFileSystem::mount("16m") else {
         return skipped("a tmpfs cannot be mounted here");
     };
-    let world = World::new();
-    let home = || Home::open_in(small.0.path(), true).unwrap();
+    let world = TestWindow::new();
+    let home = || WindowHandle::open_in(small.0.path(), true).unwrap();
     let huge = BufferOptions { size_bytes: Some(256 << 20), ..DEFAULT };
     let refused = world.build(home(), huge);
     assert!(matches!(refused, Err(RecordError::Memory(bytes, ..)) if bytes >= 256 << 20));

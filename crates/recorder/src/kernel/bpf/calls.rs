@@ -33,7 +33,7 @@ pub(super) struct Side {
 
 /// Identifies one of the programs of system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct CallSlot {
     pub(super) number: u32,
     pub(super) phase: Phase,
     /// True if the number is a 32-bit one.
@@ -41,7 +41,7 @@ pub(super) struct Slot {
 }
 
 impl Side {
-    pub(super) const fn programs_of(&self, slot: Slot) -> &ProgramTable {
+    pub(super) const fn programs_of(&self, slot: CallSlot) -> &ProgramTable {
         if slot.is_compat { &self.compat } else { &self.programs }
     }
 }
@@ -77,7 +77,7 @@ impl Calls {
     /// Puts the program of a call where it is looked for, which records the event of this number.
     pub(super) fn set(
         &mut self,
-        slot: Slot,
+        slot: CallSlot,
         loaded: &LoadedProgram,
         event: usize,
     ) -> std::io::Result<()> {
@@ -90,7 +90,7 @@ impl Calls {
     }
 
     /// Takes it away.
-    pub(super) fn remove(&self, slot: Slot) {
+    pub(super) fn remove(&self, slot: CallSlot) {
         self.of(slot.phase).programs_of(slot).remove(slot.number);
     }
 

@@ -82,10 +82,10 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// Reports why the beginning took long, if it did because the kernel detaches another recorder's
 /// programs: attaching needs the same locks.
-pub(super) fn say_why_long(begun: Instant, notices: &Notices) {
+pub(super) fn report_slow_start(begun: Instant, notices: &Notices) {
     let took = begun.elapsed();
     if took >= LONG && is_another_leaving() {
-        notices.say(format_args!(
+        notices.report(format_args!(
             "to begin took {:.1} s: the kernel is letting go of the events of another recorder, \
              which has ended or was killed",
             took.as_secs_f64()

@@ -1,5 +1,5 @@
-//! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
-//! has of it, [`Drainer`] what the thread has.
+//! The kernel's buffers drained, by a thread of the recorder's; [`BpfRecording`] is what the recorder
+//! has of it, [`BpfDrain`] what the thread has.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use super::Kernel;
-use super::cpu_hotplug::Newcomers;
-use super::drainer::{Drainer, KernelCounts, works};
+use super::PreparedBpf;
+use super::cpu_hotplug::NewCpus;
+use super::drain_source::{BpfDrain, KernelCounts, works};
 use super::summary::KernelSummary;
-use crate::command::launch::Entrance;
+use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
 use crate::notices::Notices;
-use crate::recording::region::{Closed, Drain, RegionWork};
+use crate::recording::region::{CloseKind, DrainContext, RegionDrain};
 use crate::recording::snapshot;
 use crate::summary::{LOST_SHOWN_MAX, Summary};
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, Trace};
 use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
 use crate::window::cpus;
@@ -31,10 +31,10 @@ const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
-pub(crate) struct Draining {
-    pub(super) kernel: Kernel,
-    pub(super) thread: DrainThread<Drainer>,
-    newcomers: Newcomers,
+pub(crate) struct BpfRecording {
+    pub(super) kernel: PreparedBpf,
+    pub(super) thread: DrainThread<BpfDrain>,
+    new_cpus: NewCpus,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
@@ -101,11 +101,11 @@ pub(crate) struct KernelSnapshot {
     pub(crate) missing: Option<String>,
 }
 
-impl Kernel {
+impl PreparedBpf {
     /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
     fn make_trace(
         &self,
-        root: &Place,
+        root: &TraceFolder,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
@@ -134,10 +134,10 @@ impl Kernel {
     /// day is this.
     pub(crate) fn begin(
         mut self,
-        root: &Place,
+        root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
-    ) -> Result<Draining, RecordError> {
+    ) -> Result<BpfRecording, RecordError> {
         // From here on signals are read.
         self.leaving = None;
         let uuid = crate::random::random_uuid()?;
@@ -146,7 +146,7 @@ impl Kernel {
         if tracefiles.is_bounded() {
             works.iter_mut().for_each(|work| work.cut(tracefiles));
         }
-        let thread = DrainThread::start(Drainer {
+        let thread = DrainThread::start(BpfDrain {
             buffers: self.buffers,
             trace,
             begin_ts: monotonic_ns(),
@@ -158,8 +158,8 @@ impl Kernel {
             scope: self.scope.clone(),
         })?;
         let starts = self.starts;
-        let mut draining = Draining {
-            newcomers: Newcomers::new(self.buffers.cpus(), self.is_of_cpus),
+        let mut draining = BpfRecording {
+            new_cpus: NewCpus::new(self.buffers.cpus(), self.is_of_cpus),
             kernel: self,
             thread,
             uuid,
@@ -177,13 +177,13 @@ impl Kernel {
     }
 }
 
-impl Draining {
-    /// See [`Kernel::entrance`].
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
-        self.kernel.entrance()
+impl BpfRecording {
+    /// See [`PreparedBpf::pre_exec_hook`].
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
+        self.kernel.pre_exec_hook()
     }
 
-    /// See [`Kernel::files_limit`].
+    /// See [`PreparedBpf::files_limit`].
     pub(crate) fn files_limit(&self) -> Option<u64> {
         self.kernel.files_limit()
     }
@@ -228,11 +228,11 @@ impl Draining {
     /// recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop();
-        self.tell_missed()?;
-        let written = self.thread.ask(|drainer| {
+        self.note_missed()?;
+        let written = self.thread.run(|drainer| {
             drainer.turn(true, false)?;
             let is_flight = drainer.works.iter().any(|work| work.overwrite);
-            if is_flight { Ok(()) } else { drainer.close_streams(Closed::ForNow) }
+            if is_flight { Ok(()) } else { drainer.close_streams(CloseKind::ForNow) }
         })?;
         written.map_err(unwritten)
     }
@@ -241,7 +241,7 @@ impl Draining {
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop();
-        self.tell_missed()?;
+        self.note_missed()?;
         let cleared = self.thread.clear();
         self.forgotten = self.lost();
         if !was_stopped {
@@ -256,9 +256,9 @@ impl Draining {
     }
 
     /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
-        self.thread.say_news(notices);
-        self.newcomers.say(notices);
+    pub(crate) fn report_changes(&self, notices: &Notices) {
+        self.thread.report_changes(notices);
+        self.new_cpus.report(notices);
     }
 
     /// Numbers so far, and what was lost.
@@ -266,8 +266,8 @@ impl Draining {
         if !self.is_stopped {
             self.kernel.count_missed();
         }
-        let counts = self.thread.ask(|drainer| {
-            drainer.works.iter_mut().for_each(RegionWork::look);
+        let counts = self.thread.run(|drainer| {
+            drainer.works.iter_mut().for_each(RegionDrain::poll);
             drainer.counts()
         })?;
         Ok((counts, self.lost().since(&self.forgotten)))
@@ -297,30 +297,34 @@ impl Draining {
     }
 
     /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
-    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
+    pub(crate) fn begin_snapshot(
+        &self,
+        last_ns: Option<u64>,
+    ) -> Result<Vec<RegionDrain>, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.thread
-            .ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
+        self.thread.run(move |drainer| {
+            drainer.works.iter().map(|work| work.snapshot_view(since_ts)).collect()
+        })
     }
 
     /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
     /// every now and then. Streams end with their last packets, and do not last to its moment
-    /// ([`RegionWork::extend`]): the packet that was being written goes on in the next snapshot,
+    /// ([`RegionDrain::extend`]): the packet that was being written goes on in the next snapshot,
     /// and in both together an empty one that tells the moment would lie within it.
     pub(crate) fn write_snapshot(
         &self,
-        mut works: Vec<RegionWork>,
-        folder: &Place,
+        mut works: Vec<RegionDrain>,
+        folder: &TraceFolder,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
-        let begin_ts = self.thread.ask(|drainer| drainer.begin_ts)?;
+        let begin_ts = self.thread.run(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
-        works.iter_mut().for_each(RegionWork::look);
+        works.iter_mut().for_each(RegionDrain::poll);
         for work in &mut works {
-            let drained = work.drain(&mut Drain {
+            let drained = work.drain(&mut DrainContext {
                 memory: self.kernel.buffers,
                 trace: &trace,
                 begin_ts,
@@ -334,7 +338,7 @@ impl Draining {
         }
         summary.bytes += trace.metadata.bytes();
         let facts = trace.facts().map_err(fail())?;
-        completion::mark(&facts, By::Record(&summary)).map_err(fail())?;
+        completion::mark(&facts, CompletedBy::Record(&summary)).map_err(fail())?;
         let missing = snapshot::missing_of(&works);
         Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
@@ -343,7 +347,7 @@ impl Draining {
     pub(crate) fn finish(mut self) -> KernelSummary {
         self.stop();
         let keeps = self.keeps_flight_recorder;
-        let told = self.tell_missed().map_err(|error| error.to_string());
+        let told = self.note_missed().map_err(|error| error.to_string());
         let end_ts = self.stopped_ts;
         let Ended { counts, written, closed } =
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
@@ -367,7 +371,7 @@ impl Draining {
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             unknown_calls: lost.unknown_calls,
             has_calls_without_number: self.kernel.has_calls_without_number(),
-            cpus_later: self.newcomers.count(&cpus::online()),
+            cpus_later: self.new_cpus.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
@@ -392,17 +396,17 @@ impl Draining {
     }
 
     /// Tells the streams what the kernel passed over, as far as that is a loss.
-    fn tell_missed(&self) -> Result<(), RecordError> {
+    fn note_missed(&self) -> Result<(), RecordError> {
         let missed = self.missed_lost(&self.lost());
-        self.thread.ask(move |drainer| {
+        self.thread.run(move |drainer| {
             drainer.missed_lost = missed;
-            drainer.tell_besides();
+            drainer.note_uncounted_losses();
         })
     }
 
     /// Returns the losses since the beginning.
     fn lost(&self) -> Lost {
-        let Kernel { buffers, events, .. } = &self.kernel;
+        let PreparedBpf { buffers, events, .. } = &self.kernel;
         Lost {
             by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
             missed: events.iter().map(|event| event.missed).collect(),

@@ -17,8 +17,8 @@ use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 
-use super::calls::Slot;
-use super::{Kernel, refused, unknown};
+use super::calls::CallSlot;
+use super::{PreparedBpf, refused, unknown};
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
 use crate::kernel::error::failed;
@@ -42,7 +42,7 @@ pub(super) enum Program {
     /// Filters let nothing pass.
     None,
     /// A program of a system call, perhaps of several.
-    Call(Arc<LoadedProgram>, Slot),
+    Call(Arc<LoadedProgram>, CallSlot),
     /// A program of a raw tracepoint.
     Raw(LoadedProgram),
     /// A program of the tracepoint with this number.
@@ -50,7 +50,7 @@ pub(super) enum Program {
 }
 
 /// A program that records an event, not attached yet.
-pub(super) struct Made {
+pub(super) struct LoadedEvent {
     pub(super) staged: EventPlan,
     pub(super) program: Program,
 }
@@ -85,18 +85,18 @@ pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), Reco
     Err(RecordError::Kernel(why, Some(hint)))
 }
 
-impl Kernel {
+impl PreparedBpf {
     /// Loads what records an event: one that has this number, or the next one.
     pub(super) fn make(
         &self,
         number: usize,
         event: &Event,
         btf: Option<&Btf>,
-    ) -> Result<Made, RecordError> {
+    ) -> Result<LoadedEvent, RecordError> {
         let mut staged = self.staged(event, btf, self.filters.has(number));
         staged.version = self.version(number);
         let made = match (self.code(number, event, &staged)?, staged.data_source, &event.source) {
-            (None, ..) => Made { staged, program: Program::None },
+            (None, ..) => LoadedEvent { staged, program: Program::None },
             (
                 Some(code),
                 DataSource::Registers,
@@ -104,18 +104,18 @@ impl Kernel {
             ) => {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
                 let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
-                let slot = Slot { number, phase, is_compat };
+                let slot = CallSlot { number, phase, is_compat };
                 let loaded = loaded.map_err(|error| refused(event, error))?;
-                Made { staged, program: Program::Call(loaded, slot) }
+                LoadedEvent { staged, program: Program::Call(loaded, slot) }
             }
             (Some(code), DataSource::Arguments, _) => {
                 let btf_id = btf.and_then(|btf| raw_tracepoint_type(event, btf));
                 match btf_id.and_then(|btf_id| LoadedProgram::load_raw(&code, btf_id).ok()) {
-                    Some(loaded) => Made { staged, program: Program::Raw(loaded) },
+                    Some(loaded) => LoadedEvent { staged, program: Program::Raw(loaded) },
                     None => self.load_otherwise(number, event)?,
                 }
             }
-            (Some(code), ..) => Made { staged, program: tracepoint(&code, event)? },
+            (Some(code), ..) => LoadedEvent { staged, program: tracepoint(&code, event)? },
         };
         // Who reads the trace takes records for what was declared when the event was new.
         let declared = self.events.get(number).map(|known| &known.description);
@@ -184,7 +184,7 @@ impl Kernel {
         first: usize,
         events: &[Event],
         btf: Option<&Btf>,
-    ) -> Vec<Result<Made, RecordError>> {
+    ) -> Vec<Result<LoadedEvent, RecordError>> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(THREADS_MAX).min(events.len());
         if threads < 2 {

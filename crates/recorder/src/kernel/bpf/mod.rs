@@ -2,22 +2,22 @@
 //!
 //! BPF programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread
 //! of the recorder's drains them as it drains the regions of traced programs. What begins before
-//! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
-//! ([`Kernel::begin`]) does not.
+//! the recorder becomes the invoking user ([`PreparedBpf::prepare`]) needs root; what comes then
+//! ([`PreparedBpf::begin`]) does not.
 
 mod calls;
 mod cpu_hotplug;
 mod detach;
 mod drain;
-mod drainer;
+mod drain_source;
 mod load;
 mod raw_tracepoint;
 mod select;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
-use load::{Made, Program};
+pub(crate) use drain::{BpfRecording, KernelSnapshot, wait_for_those_under_way};
+use load::{LoadedEvent, Program};
 pub(crate) use summary::KernelSummary;
 
 use std::collections::{BTreeSet, HashMap};
@@ -46,8 +46,8 @@ use trackway_schema::EventDescription;
 use trackway_session::ByteCount;
 use trackway_sys::leaving::Leaving;
 
-use self::calls::{Calls, Slot};
-use crate::command::launch::Entrance;
+use self::calls::{CallSlot, Calls};
+use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::clock_check::refuse_other_clock;
 use crate::kernel::error::{failed, io_failure, unavailable};
@@ -70,7 +70,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 
 /// The kernel's events, being recorded into buffers.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct PreparedBpf {
     /// Never given back: regions are lent for as long as the process runs.
     buffers: &'static Buffers,
     attached: Attachments,
@@ -84,7 +84,7 @@ pub(crate) struct Kernel {
     contexts: Contexts,
     filters: KernelFilters,
     /// By number, which is their id in the trace; those that were switched off, too.
-    events: Vec<Known>,
+    events: Vec<RecordedEvent>,
     overwrite: bool,
     /// True if recording begins with the draining.
     starts: bool,
@@ -100,7 +100,7 @@ pub(crate) struct Kernel {
 
 /// An event that is recorded, or was.
 #[derive(Debug)]
-struct Known {
+struct RecordedEvent {
     name: EventName,
     description: EventDescription,
     /// Meanings of its fields.
@@ -112,7 +112,7 @@ struct Known {
     /// True if it has filters: the number of missed events that would have passed is unknown.
     is_filtered: bool,
     /// If it is one of the programs of system calls: which.
-    call: Option<Slot>,
+    call: Option<CallSlot>,
     is_on: bool,
     /// The latest of its programs.
     version: u32,
@@ -124,7 +124,7 @@ struct Known {
     missed_lost: u64,
 }
 
-impl Known {
+impl RecordedEvent {
     /// Takes note that these of its fields may be zero, whatever they are: of what one of its
     /// programs records.
     fn lack<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
@@ -148,7 +148,7 @@ struct Attachment {
     missed: u64,
 }
 
-impl Kernel {
+impl PreparedBpf {
     /// Makes buffers and programs, which record nothing before [`Self::begin`].
     // Longer than 70 lines: the steps have to come in this order, before anything is recorded.
     pub(crate) fn prepare(
@@ -175,7 +175,8 @@ impl Kernel {
         let events = selected(&catalogue, &spec.on)?;
         if events.is_empty() {
             let patterns = spec.on.join(",");
-            notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
+            notices
+                .report(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
         }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
@@ -216,11 +217,11 @@ impl Kernel {
             kernel.follow(&spec.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
-        omitted_fields::say(kernel.left_out(0), notices);
+        omitted_fields::report(kernel.left_out(0), notices);
         kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
         kernel.take_in(&spec.pids)?;
-        detach::say_why_long(begun, notices);
+        detach::report_slow_start(begun, notices);
         // Megabytes that go back to the kernel, which says so of each page.
         drop((events, catalogue));
         Ok(kernel)
@@ -328,8 +329,13 @@ impl Kernel {
     }
 
     /// Attaches an event's program: of the next event, which is on then, or of one that is known.
-    fn record(&mut self, number: usize, event: &Event, made: Made) -> Result<(), RecordError> {
-        let Made { staged, program } = made;
+    fn record(
+        &mut self,
+        number: usize,
+        event: &Event,
+        made: LoadedEvent,
+    ) -> Result<(), RecordError> {
+        let LoadedEvent { staged, program } = made;
         let mut of_call = None;
         match (program, &mut self.calls) {
             (Program::Call(loaded, slot), Some(calls)) => {
@@ -351,7 +357,7 @@ impl Kernel {
                 known.call = of_call.or(known.call);
                 known.lack(staged.unknown_fields());
             }
-            None => self.events.push(Known {
+            None => self.events.push(RecordedEvent {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
                 meanings: value_names::of(&staged),
@@ -460,7 +466,7 @@ impl Kernel {
 
     /// Returns the function that the command's process calls before exec: the process and its
     /// children are recorded from then on.
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
             scope.set_recorded(trackway_sys::thread::tid(), true);

@@ -10,11 +10,11 @@ use trackway_kernel::bpf_program::scope::Scope;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 
-use super::load::{self, Made, Program};
-use super::{Kernel, PAYLOAD_BYTES_MAX, unknown};
+use super::load::{self, LoadedEvent, Program};
+use super::{PAYLOAD_BYTES_MAX, PreparedBpf, unknown};
 use crate::error::RecordError;
 
-impl Kernel {
+impl PreparedBpf {
     /// Returns the plan to record an event from its arguments. `None`: they are unknown, or this
     /// kernel does not accept the program, as far as that is tried.
     pub(super) fn staged_arguments(
@@ -40,7 +40,11 @@ impl Kernel {
     /// Loads the next program of an event that reads the kernel's record instead, for a kernel that
     /// did not accept the program that reads its arguments. The contents are the same, but for
     /// arguments that the record lacks.
-    pub(super) fn load_otherwise(&self, number: usize, event: &Event) -> Result<Made, RecordError> {
+    pub(super) fn load_otherwise(
+        &self,
+        number: usize,
+        event: &Event,
+    ) -> Result<LoadedEvent, RecordError> {
         if self.filters.has(number) {
             // They read arguments, since the kernel took that when it was tried.
             return Err(unknown(event));
@@ -52,6 +56,6 @@ impl Kernel {
             Some(code) => load::tracepoint(&code, event)?,
             None => Program::None,
         };
-        Ok(Made { staged, program })
+        Ok(LoadedEvent { staged, program })
     }
 }

@@ -15,7 +15,7 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_session::FilterSpec;
 
 use super::load::Program;
-use super::{Attachment, Draining, Kernel, Known, detach, load};
+use super::{Attachment, BpfRecording, PreparedBpf, RecordedEvent, detach, load};
 use crate::error::RecordError;
 use crate::kernel::error::{failed, io_failure};
 use crate::kernel::filters::KernelFilters;
@@ -24,7 +24,7 @@ use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
 
-impl Draining {
+impl BpfRecording {
     /// Records the events that these patterns select, and no others: how many are new, and how many
     /// have gone. With `filters`, those are asked from now on, and no others. If that cannot be,
     /// nothing has changed. `meanwhile` is called every now and then.
@@ -45,21 +45,22 @@ impl Draining {
         load::check_limit(numbered.iter().filter(with_tracepoint))?;
         self.filter(&numbered, catalogue.btf())?;
         let known = self.kernel.events.len();
-        let mut others = Vec::new();
+        let mut refiltered = Vec::new();
         let mut before = None;
         if let Some(filters) = filters {
-            let (asked, events) = self.kernel.asked(filters, &numbered, &gone, &catalogue)?;
+            let (asked, events) =
+                self.kernel.compile_filters(filters, &numbered, &gone, &catalogue)?;
             before = Some(mem::replace(&mut self.kernel.filters, asked));
-            others = events;
+            refiltered = events;
         }
         let declared = self.declare(&numbered, catalogue.btf());
         let attached = declared.and_then(|()| {
             self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
-            self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)?;
+            self.kernel.attach_beside(&refiltered, catalogue.btf(), meanwhile)?;
             self.name_fields()
         });
         let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
-        let mut changed: Vec<usize> = others.iter().map(|&(number, _)| number).collect();
+        let mut changed: Vec<usize> = refiltered.iter().map(|&(number, _)| number).collect();
         changed.extend(&numbers);
         if let Err(error) = attached {
             self.kernel.let_go(&changed);
@@ -75,12 +76,12 @@ impl Draining {
         self.kernel.switch(&changed, &gone);
         changed.extend(&gone);
         self.kernel.let_go(&changed);
-        let Kernel { events, filters, .. } = &mut self.kernel;
+        let PreparedBpf { events, filters, .. } = &mut self.kernel;
         for (number, known) in events.iter_mut().enumerate() {
             known.is_filtered = filters.has(number);
         }
         self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
-        omitted_fields::say(self.kernel.left_out(known), notices);
+        omitted_fields::report(self.kernel.left_out(known), notices);
         Ok((numbers.len(), gone.len()))
     }
 
@@ -125,7 +126,7 @@ impl Draining {
             let staged = self.kernel.staged(event, btf, false);
             let meanings = value_names::of(&staged);
             self.kernel.buffers.set_version(number, None);
-            self.kernel.events.push(Known {
+            self.kernel.events.push(RecordedEvent {
                 name: name_of(event),
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
@@ -141,7 +142,7 @@ impl Draining {
             });
             declared.push((number as u32, meanings, staged.description));
         }
-        let written = self.thread.ask(move |drainer| {
+        let written = self.thread.run(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
             for (id, meanings, event) in &declared {
                 metadata.declare_meaning(0, *id, event, meanings);
@@ -154,7 +155,7 @@ impl Draining {
     /// Has the trace say which fields are empty or left out, before events that have such.
     fn name_fields(&self) -> Result<(), RecordError> {
         let remarks = self.kernel.remarks();
-        let written = self.thread.ask(move |drainer| {
+        let written = self.thread.run(move |drainer| {
             for (key, fields) in &remarks {
                 drainer.trace.metadata.name_fields(key, fields);
             }
@@ -164,7 +165,7 @@ impl Draining {
     }
 }
 
-impl Kernel {
+impl PreparedBpf {
     /// Numbers of events that are recorded, and are none of these.
     fn without(&self, events: &[Event]) -> Vec<usize> {
         let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
@@ -216,7 +217,7 @@ impl Kernel {
 
     /// Compiles these filters for all known events, and for the numbered ones. Returns also the
     /// events that stay recorded with other filters.
-    fn asked(
+    fn compile_filters(
         &self,
         filters: &[FilterSpec],
         numbered: &[(usize, &Event)],
@@ -234,28 +235,28 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let shared = self.filters.taken().shared();
+        let shared = self.filters.accepted().shared();
         let with = (self.buffers.cpus(), catalogue.btf());
         let asked = KernelFilters::new((filters, shared), &all, staged, with)?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))
         };
-        let others = all.into_iter().enumerate().filter(is_other).collect();
-        Ok((asked, others))
+        let refiltered = all.into_iter().enumerate().filter(is_other).collect();
+        Ok((asked, refiltered))
     }
 
     /// Attaches other programs of events that are recorded, beside those that record them still.
     /// Where it fails, some may be there.
     fn attach_beside(
         &mut self,
-        others: &[(usize, Event)],
+        refiltered: &[(usize, Event)],
         btf: Option<&Btf>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<(), RecordError> {
         let (mut first, mut last) = (Vec::new(), Vec::new());
         let mut without = Vec::new();
-        for (number, event) in others {
+        for (number, event) in refiltered {
             meanwhile();
             // A call has one program at a time, which the next one takes the place of: in one step,
             // and last, when nothing else can fail.
@@ -304,19 +305,19 @@ impl Kernel {
                 self.buffers.set_version_on(cpu, number, (is_on && !is_gap).then_some(version));
             }
         };
-        let mut others: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
+        let mut refiltered: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
         cpus::visit(|cpu| {
             tell(cpu as usize, false);
-            others.remove(&(cpu as usize));
+            refiltered.remove(&(cpu as usize));
         });
         // On CPUs where we may not run (cpuset(7)) there is a moment in which neither version
         // records; on CPUs that run no thread it does not matter.
-        if others.is_empty() {
+        if refiltered.is_empty() {
             return;
         }
-        others.iter().for_each(|&cpu| tell(cpu, true));
+        refiltered.iter().for_each(|&cpu| tell(cpu, true));
         super::drain::wait_for_those_under_way();
-        others.iter().for_each(|&cpu| tell(cpu, false));
+        refiltered.iter().for_each(|&cpu| tell(cpu, false));
     }
 
     /// Takes those programs of these events away that record nothing, and goes on meanwhile.

@@ -6,7 +6,7 @@ use trackway_kernel::bpf_program::plan::VARIABLE_BYTES_MAX;
 
 use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
-use crate::summary::{Summary, say_lost};
+use crate::summary::{Summary, report_lost};
 
 /// The results of a recording by BPF.
 #[derive(Debug, Clone, Default)]
@@ -51,51 +51,51 @@ pub(crate) struct KernelSummary {
 
 impl KernelSummary {
     /// Says what was recorded; in which folder, unless that was said.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+    pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let counts = self.as_summary();
-        counts.say_of_kernel(folder, notices);
-        say_lost(&self.lost_by_event, notices);
+        counts.report_kernel(folder, notices);
+        report_lost(&self.lost_by_event, notices);
         if let Some(why) = &self.unwritten {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "the trace has not all of the kernel's events: {why}; of those lost, {} were still \
                  to be written",
                 Grouped(self.lost_at_end)
             ));
         }
         if self.missed > 0 {
-            self.say_missed(notices);
+            self.report_missed(notices);
         }
         if self.too_deep > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} of those lost interrupted too many others",
                 Grouped(self.too_deep)
             ));
         }
         if self.unasked > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "up to {} more may be lost: they interrupted too many others for their filters to \
                  be asked",
                 Grouped(self.unasked)
             ));
         }
-        counts.say_deleted("kernel's events", notices);
-        self.say_unread(notices);
-        self.say_cut(notices);
-        self.say_odd(notices);
+        counts.report_deleted("kernel's events", notices);
+        self.report_unread(notices);
+        self.report_cut(notices);
+        self.report_unusual(notices);
         if self.had_no_room {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
         }
     }
 
-    fn say_missed(&self, notices: &Notices) {
+    fn report_missed(&self, notices: &Notices) {
         let while_ = "while another of its events was recorded";
         let maybe = self.missed.saturating_sub(self.missed_lost);
         if self.missed_lost > 0 {
             let missed = Grouped(self.missed_lost);
-            notices.say(format_args!("{missed} of those lost the kernel passed over {while_}"));
+            notices.report(format_args!("{missed} of those lost the kernel passed over {while_}"));
         }
         if maybe > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "up to {} more may be lost: so many, of all processes, the kernel passed over \
                  {while_}",
                 Grouped(maybe)
@@ -103,28 +103,28 @@ impl KernelSummary {
         }
     }
 
-    fn say_unread(&self, notices: &Notices) {
+    fn report_unread(&self, notices: &Notices) {
         let Some((all, named)) = most(&self.unread) else { return };
-        notices.say(format_args!(
+        notices.report(format_args!(
             "of {} something that a filter asks for was not in memory ({named}): where that \
              was a text, the filter let them pass; numbers were 0, and lists empty",
             Counted(all, "event"),
         ));
     }
 
-    fn say_cut(&self, notices: &Notices) {
+    fn report_cut(&self, notices: &Notices) {
         let Some((all, named)) = most(&self.cut) else { return };
         let texts = if all == 1 { "text or list" } else { "texts and lists" };
-        notices.say(format_args!(
+        notices.report(format_args!(
             "of {} {texts} of the kernel's only the first {VARIABLE_BYTES_MAX} bytes are recorded \
              ({named})",
             Grouped(all)
         ));
     }
 
-    fn say_odd(&self, notices: &Notices) {
+    fn report_unusual(&self, notices: &Notices) {
         if self.damaged > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} of the kernel's could not be read",
                 Counted(self.damaged, "sub-buffer")
             ));
@@ -133,7 +133,7 @@ impl KernelSummary {
         let kinds = [("numbers", at_most), ("numbers of 32 bits", "")];
         for (count, (kind, at_most)) in self.unknown_calls.into_iter().zip(kinds) {
             if count > 0 {
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "system calls by unknown {kind} are not recorded: {at_most}{} of them",
                     Grouped(count)
                 ));
@@ -141,7 +141,7 @@ impl KernelSummary {
         }
         if self.cpus_later > 0 {
             let cpus = if self.cpus_later == 1 { "CPU" } else { "CPUs" };
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} {cpus} came while the kernel's events were recorded: what happened there is \
                  neither recorded nor counted",
                 self.cpus_later
@@ -187,8 +187,8 @@ mod tests {
     #[test]
     fn what_became_of_events_is_said_in_sentences() {
         let said = |summary: &KernelSummary| {
-            let notices = Notices::kept();
-            summary.say(None, &notices);
+            let notices = Notices::in_memory();
+            summary.report(None, &notices);
             notices.lines().join("|")
         };
         let mut summary = KernelSummary { recorded: 1, missed: 1333, ..KernelSummary::default() };

@@ -4,7 +4,7 @@
 //! All of the kernel's events are known before anything begins. So each expression is compiled for
 //! each event that it is about, and what makes no sense is said then.
 
-mod asking;
+mod compiled_filter;
 pub(crate) mod routing;
 
 use trackway_filter::checked::CheckedObject;
@@ -26,7 +26,7 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{FilterSource, FilterSpec};
 
-use self::asking::Asking;
+use self::compiled_filter::CompiledFilter;
 use crate::error::RecordError;
 use crate::filters::check;
 use crate::kernel::{selection, value_names};
@@ -41,17 +41,17 @@ const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATT
 
 /// The filters on kernel events, by their evaluator.
 #[derive(Debug)]
-pub(crate) struct KernelFilters<F: Asking = Filter> {
+pub(crate) struct KernelFilters<F: CompiledFilter = Filter> {
     /// The filters of each event, all of which must pass it; `None`: one of them never does.
     events: Vec<Option<Vec<F>>>,
-    taken: TakenFilters,
+    accepted: AcceptedFilters,
     /// For as long as filters are made that use it.
     memory: Option<F::Memory>,
 }
 
 /// The filters that were taken, and what is said of them.
 #[derive(Debug, Default)]
-pub(crate) struct TakenFilters {
+pub(crate) struct AcceptedFilters {
     /// All filters, by their numbers; where events come later, for those, too.
     specs: Vec<FilterSpec>,
     /// Filters on all events whose fields no kernel event has, each with the reason.
@@ -61,20 +61,20 @@ pub(crate) struct TakenFilters {
     shared: Vec<FilterSpec>,
 }
 
-impl<F: Asking> Default for KernelFilters<F> {
+impl<F: CompiledFilter> Default for KernelFilters<F> {
     fn default() -> Self {
-        Self { events: Vec::new(), taken: TakenFilters::default(), memory: None }
+        Self { events: Vec::new(), accepted: AcceptedFilters::default(), memory: None }
     }
 }
 
 /// The kernel's events that filters are compiled for.
-struct World {
+struct EventPlans {
     names: Vec<EventName>,
     staged: Vec<EventPlan>,
     layouts: Vec<Layout>,
 }
 
-impl<F: Asking> KernelFilters<F> {
+impl<F: CompiledFilter> KernelFilters<F> {
     /// Compiles these filters for these events, by their plans.
     ///
     /// # Errors
@@ -92,13 +92,13 @@ impl<F: Asking> KernelFilters<F> {
         }
         let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::error::unavailable)?;
         let staged = events.iter().map(staged).collect();
-        let world = World::new::<F>(staged, events.iter(), &memory);
+        let plans = EventPlans::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
-        filters.taken.specs = specs.to_vec();
-        filters.taken.shared = shared.to_vec();
+        filters.accepted.specs = specs.to_vec();
+        filters.accepted.shared = shared.to_vec();
         for (number, spec) in specs.iter().enumerate() {
             let is_own = !spec.is_for_all_events() || !shared.contains(spec);
-            let about = match about(&world.names, spec) {
+            let about = match about(&plans.names, spec) {
                 Err(_) if is_own => Vec::new(),
                 about => about?,
             };
@@ -106,18 +106,18 @@ impl<F: Asking> KernelFilters<F> {
                 if is_own && !spec.is_for_all_events() {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
-                    filters.taken.hints.push(hint);
+                    filters.accepted.hints.push(hint);
                 }
                 continue;
             }
-            let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
+            let lacking = filters.add((number, spec), (&plans, 0), &about, &mut memory)?;
             if lacking == about.len() {
-                let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
+                let why = lacking_everywhere::<F>(spec, (&plans, &memory), &about);
                 if is_own {
                     return Err(RecordError::Filter(why));
                 }
                 // Perhaps a program's has it.
-                filters.taken.unmet.push((spec.clone(), why));
+                filters.accepted.unmet.push((spec.clone(), why));
             }
         }
         filters.memory = Some(memory);
@@ -136,18 +136,18 @@ impl<F: Asking> KernelFilters<F> {
         events: &[&Event],
         staged: impl Fn(&Event) -> EventPlan,
     ) -> Result<(), RecordError> {
-        self.taken.hints.clear();
+        self.accepted.hints.clear();
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
         let staged = events.iter().map(|event| staged(event)).collect();
-        let world = World::new::<F>(staged, events.iter().copied(), &memory);
+        let plans = EventPlans::new::<F>(staged, events.iter().copied(), &memory);
         // Such as could not be recorded are not known.
         self.events.truncate(known);
         self.events.resize_with(known + events.len(), || Some(Vec::new()));
         let mut made = Ok(());
-        for (number, spec) in self.taken.specs.clone().iter().enumerate() {
+        for (number, spec) in self.accepted.specs.clone().iter().enumerate() {
             // What none of them is called may be what others are.
-            let about = about(&world.names, spec).unwrap_or_default();
-            let added = self.add((number, spec), (&world, known), &about, &mut memory);
+            let about = about(&plans.names, spec).unwrap_or_default();
+            let added = self.add((number, spec), (&plans, known), &about, &mut memory);
             made = made.and(added.map(drop));
         }
         self.memory = Some(memory);
@@ -159,18 +159,18 @@ impl<F: Asking> KernelFilters<F> {
     fn add(
         &mut self,
         (number, spec): (usize, &FilterSpec),
-        (world, first): (&World, usize),
+        (plans, first): (&EventPlans, usize),
         about: &[usize],
         memory: &mut F::Memory,
     ) -> Result<usize, RecordError> {
         let mut lacking = Vec::new();
         let mut warnings = Vec::new();
         for &event in about {
-            let staged = &world.staged[event];
+            let staged = &plans.staged[event];
             let is_unknown = |need: &Need| {
                 need.place.root == Root::Field && F::may_be_unknown(staged, &need.place.name)
             };
-            let objects = objects_of(spec, (&world.layouts[event], &is_unknown), &mut warnings)?;
+            let objects = objects_of(spec, (&plans.layouts[event], &is_unknown), &mut warnings)?;
             let make = |object: Vec<u8>| F::make(&object, number, staged, memory);
             let made: Result<Option<Vec<F>>, FilterError> =
                 objects.map_or(Ok(None), |objects| objects.into_iter().map(make).collect());
@@ -187,16 +187,18 @@ impl<F: Asking> KernelFilters<F> {
             }
         }
         warnings.truncate(HINTS_MAX);
-        self.taken.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
+        self.accepted
+            .hints
+            .extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
         if !lacking.is_empty() {
-            let name = |&event: &usize| world.layouts[event].event.as_str();
+            let name = |&event: &usize| plans.layouts[event].event.as_str();
             let named: Vec<&str> = lacking.iter().take(HINTS_MAX).map(name).collect();
             let more = match lacking.len().saturating_sub(HINTS_MAX) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
             let named = named.join(", ");
-            self.taken.hints.push(format!(
+            self.accepted.hints.push(format!(
                 "not recorded, for want of what the filter '{spec}' asks for: {named}{more}"
             ));
         }
@@ -214,8 +216,8 @@ impl<F: Asking> KernelFilters<F> {
     }
 
     /// The filters that were taken.
-    pub(crate) const fn taken(&self) -> &TakenFilters {
-        &self.taken
+    pub(crate) const fn accepted(&self) -> &AcceptedFilters {
+        &self.accepted
     }
 
     /// Takes the filters of the event with this number out, in the form of [`Self::of`], for their
@@ -228,7 +230,7 @@ impl<F: Asking> KernelFilters<F> {
     }
 }
 
-impl TakenFilters {
+impl AcceptedFilters {
     /// Returns true if a filter is about all events, and some kernel events have its fields.
     pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
         spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
@@ -247,15 +249,15 @@ impl TakenFilters {
     }
 
     /// Says what is perhaps not meant.
-    pub(crate) fn say(&self, notices: &Notices) {
+    pub(crate) fn report(&self, notices: &Notices) {
         for hint in &self.hints {
-            notices.say(format_args!("{hint}"));
+            notices.report(format_args!("{hint}"));
         }
     }
 }
 
-impl World {
-    fn new<'a, F: Asking>(
+impl EventPlans {
+    fn new<'a, F: CompiledFilter>(
         staged: Vec<EventPlan>,
         events: impl Iterator<Item = &'a Event>,
         memory: &F::Memory,
@@ -294,7 +296,7 @@ pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>
 }
 
 /// Returns the fields and contexts of an event that filters can use.
-fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
+fn layout_of<F: CompiledFilter>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
@@ -302,14 +304,14 @@ fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     };
     let context = |context: Context| Member {
         name: context.name.to_owned(),
-        of: match F::hidden(memory, context.name) {
+        of: match F::missing_context(memory, context.name) {
             Some((instead, _)) => Type::Other(instead),
             None => context.scalar().map_or(Type::String, Type::from),
         },
     };
     Layout {
         event: staged.description.name.clone(),
-        fields: fields.zip(F::withheld(staged)).map(field).collect(),
+        fields: fields.zip(F::unusable_fields(staged)).map(field).collect(),
         contexts: Context::filterable().map(context).collect(),
         applications: Vec::new(),
     }
@@ -317,17 +319,18 @@ fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
 
 /// Returns the available contexts, if an expression names one that is not, with the reason, if
 /// known.
-fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
+fn contexts_instead<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
         if Context::filterable().any(|context| context.name == name) {
-            return F::hidden(memory, &name).map(|(_, why)| why);
+            return F::missing_context(memory, &name).map(|(_, why)| why);
         }
         Some(None)
     };
     let why = tokens(text).ok()?.into_iter().find_map(missing)?;
     let why = why.map_or_else(String::new, |why| format!("{why}; "));
-    let there = Context::filterable().filter(|context| F::hidden(memory, context.name).is_none());
+    let there =
+        Context::filterable().filter(|context| F::missing_context(memory, context.name).is_none());
     let there: Vec<String> = there.map(|context| format!("$ctx.{}", context.name)).collect();
     Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
@@ -379,12 +382,12 @@ fn objects_of(
 }
 
 /// Returns the message for a filter whose fields no event has.
-fn lacking_everywhere<F: Asking>(
+fn lacking_everywhere<F: CompiledFilter>(
     spec: &FilterSpec,
-    (world, memory): (&World, &F::Memory),
+    (plans, memory): (&EventPlans, &F::Memory),
     about: &[usize],
 ) -> String {
-    let layouts: Vec<Layout> = about.iter().map(|&event| world.layouts[event].clone()).collect();
+    let layouts: Vec<Layout> = about.iter().map(|&event| plans.layouts[event].clone()).collect();
     match &spec.source {
         FilterSource::Expression(text) => match check_for(text, &layouts).err() {
             Some(mut error) => {

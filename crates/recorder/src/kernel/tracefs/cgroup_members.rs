@@ -5,7 +5,7 @@
 //! found it: one that moves between groups may be missing in one scan. A member may start a thread
 //! directly in another group (clone3(2) with CLONE_INTO_CGROUP), or a thread may be moved there
 //! before a scan finds it. The kernel follows such threads, which are in no list of our groups: so
-//! every few scans its own list of threads is read ([`Looking::find_strangers`]). The number of
+//! every few scans its own list of threads is read ([`CgroupScan::find_strangers`]). The number of
 //! moves and the longest interval between scans are reported at the end: moves within an interval
 //! are not observed.
 
@@ -56,7 +56,7 @@ pub(super) struct Follower {
 }
 
 /// The state of the scanning thread.
-struct Looking {
+struct CgroupScan {
     shared: Arc<Shared>,
     folders: CgroupFolders,
     /// Known members, and those among them that the latest scan did not find.
@@ -84,15 +84,15 @@ impl Follower {
         let shared = Arc::clone(shared);
         let (known, absent) = (HashSet::new(), HashSet::new());
         let until_asked = STRANGERS_EVERY;
-        let mut looking =
-            Looking { shared, folders, known, absent, has_left_out: false, until_asked };
+        let mut scan =
+            CgroupScan { shared, folders, known, absent, has_left_out: false, until_asked };
         // Who came before anything is recorded has missed nothing.
-        let looked = looking.look(&mut Moves::default());
-        looked.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
+        let scanned = scan.scan(&mut Moves::default());
+        scanned.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
         let moves = Arc::new(Mutex::new(Moves::default()));
         let (end, ended) = mpsc::channel();
         let noted = Arc::clone(&moves);
-        let run = move || looking.run(&ended, &noted);
+        let run = move || scan.run(&ended, &noted);
         let thread = std::thread::Builder::new().name("trackway-cgroup".into()).spawn(run);
         let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
         Ok(Self { end, thread, moves })
@@ -107,15 +107,15 @@ impl Follower {
     }
 }
 
-impl Looking {
+impl CgroupScan {
     /// Scans until the handle of the thread is dropped.
     fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<Moves>) {
         let mut moves = Moves::default();
         let (mut before, mut rest) = (Instant::now(), PERIOD);
         while ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
             let begun = Instant::now();
-            let looked = self.look(&mut moves);
-            if let Err(error) = looked {
+            let scanned = self.scan(&mut moves);
+            if let Err(error) = scanned {
                 moves.failed = Some(IoError::text(&error));
             }
             // Who has come since the look before may not have been recorded until this one's end.
@@ -127,7 +127,7 @@ impl Looking {
     }
 
     /// Takes in who has come, and leaves out who has gone.
-    fn look(&mut self, moves: &mut Moves) -> io::Result<()> {
+    fn scan(&mut self, moves: &mut Moves) -> io::Result<()> {
         let (threads, read) = self.folders.threads();
         read?;
         let now: HashSet<u32> = threads.into_iter().collect();

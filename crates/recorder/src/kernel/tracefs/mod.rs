@@ -3,7 +3,7 @@
 //!
 //! A thread reads the pages of an instance of ours ([`trackway_kernel::tracefs`]), makes packets of
 //! them, and counts what the kernel says it lost ([`drain`], [`packets`]). As by BPF, what needs
-//! root is done in [`ByTracefs::prepare`]: later the open files do.
+//! root is done in [`PreparedTracefs::prepare`]: later the open files do.
 
 mod cgroup_members;
 mod drain;
@@ -28,21 +28,21 @@ use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
 use self::cgroup_members::Follower;
-use self::drain::{Drainer, SeenCpu};
+use self::drain::{CpuContents, TracefsDrain};
 use self::packets::Output;
 use self::summary::Counts;
 pub(crate) use self::summary::Summary;
-use crate::command::launch::Entrance;
+use crate::command::launch::PreExecHook;
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
 use crate::kernel::error::{failed, io_failure};
-use crate::kernel::filters::{KernelFilters, TakenFilters};
+use crate::kernel::filters::{AcceptedFilters, KernelFilters};
 use crate::kernel::request::KernelRequest;
 use crate::kernel::{bpf, clock_check, omitted_fields, processes, selection, value_names};
 use crate::notices::Notices;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, Trace};
 use crate::trace::metadata;
 
@@ -53,18 +53,18 @@ const BUFFERS_BYTES: u64 = 256 << 20;
 
 /// The kernel's events, ready to be recorded.
 #[derive(Debug)]
-pub(crate) struct ByTracefs {
+pub(crate) struct PreparedTracefs {
     shared: Arc<Shared>,
     converter: Converter,
     filters: KernelFilters<Filter>,
-    events: Vec<Known>,
+    events: Vec<SelectedEvent>,
     /// Control groups whose threads are recorded.
     folders: Option<CgroupFolders>,
 }
 
 /// An event that was selected, by number in the order in which they were.
 #[derive(Debug)]
-struct Known {
+struct SelectedEvent {
     name: EventName,
     /// Its number in the trace, if its records can be turned.
     number: Option<u16>,
@@ -88,12 +88,12 @@ struct Shared {
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
-pub(crate) struct Draining {
+pub(crate) struct TracefsRecording {
     shared: Arc<Shared>,
     converter: Arc<Converter>,
     filters: KernelFilters<Filter>,
-    events: Vec<Known>,
-    thread: DrainThread<Drainer>,
+    events: Vec<SelectedEvent>,
+    thread: DrainThread<TracefsDrain>,
     /// The follower of control groups, if they select the recorded threads.
     follower: Option<Follower>,
     uuid: [u8; 16],
@@ -108,10 +108,10 @@ pub(crate) struct Draining {
     keeps_flight_recorder: bool,
 }
 
-/// A flight recorder's contents at some moment, to be written by [`Draining::write_snapshot`].
+/// A flight recorder's contents at some moment, to be written by [`TracefsRecording::write_snapshot`].
 #[derive(Debug)]
-pub(crate) struct Seen {
-    cpus: Vec<SeenCpu>,
+pub(crate) struct TracefsContents {
+    cpus: Vec<CpuContents>,
     since_ts: u64,
 }
 
@@ -164,7 +164,7 @@ impl From<InstanceError> for RecordError {
     }
 }
 
-impl ByTracefs {
+impl PreparedTracefs {
     /// Makes the buffers and enables the events; nothing is recorded yet.
     pub(crate) fn prepare(request: &KernelRequest<'_>) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
@@ -194,7 +194,7 @@ impl ByTracefs {
         let mut converter = Converter::with_filters(iter::empty(), common, payload_max, contexts);
         let asked = events.iter().enumerate();
         let asked = asked.map(|(at, event)| add(&mut converter, event, filters.take(at)));
-        let mut events: Vec<Known> = asked.collect();
+        let mut events: Vec<SelectedEvent> = asked.collect();
         for known in events.iter_mut().filter(|known| known.can_be) {
             instance.set_event_enabled(&known.name, true)?;
             known.is_on = true;
@@ -213,8 +213,8 @@ impl ByTracefs {
     }
 
     /// Returns the filters on its events.
-    pub(crate) const fn filters(&self) -> &TakenFilters {
-        self.filters.taken()
+    pub(crate) const fn filters(&self) -> &AcceptedFilters {
+        self.filters.accepted()
     }
 
     /// Bytes of a CPU's buffer.
@@ -232,19 +232,19 @@ impl ByTracefs {
     }
 
     /// Says what of the events will not be in the trace.
-    pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
-        say_what_is_missing(&self.converter.missing_events, &self.converter.empty_fields, notices);
-        omitted_fields::say(names(&self.converter.omitted_fields), notices);
+    pub(crate) fn report_missing_data(&self, notices: &Notices) {
+        report_missing_data(&self.converter.missing_events, &self.converter.empty_fields, notices);
+        omitted_fields::report(names(&self.converter.omitted_fields), notices);
     }
 
     /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
     /// day is this, in such files.
     pub(crate) fn begin(
         self,
-        root: &Place,
+        root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
-    ) -> Result<Draining, RecordError> {
+    ) -> Result<TracefsRecording, RecordError> {
         let Self { shared, converter, filters, events, folders } = self;
         let uuid = crate::random::random_uuid()?;
         let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
@@ -252,14 +252,14 @@ impl ByTracefs {
         let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);
         let of = (begin_ts, shared.overwrite.then_some(shared.cpu_bytes));
         let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
-        let thread = DrainThread::start(Drainer::new(Arc::clone(&shared), output))?;
+        let thread = DrainThread::start(TracefsDrain::new(Arc::clone(&shared), output))?;
         let is_stopped = shared.is_stopped;
         let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
         if !shared.is_of_command && !is_stopped {
             let error = |error| io_failure("cannot record kernel events", error);
             shared.instance.set_recording(true).map_err(error)?;
         }
-        Ok(Draining {
+        Ok(TracefsRecording {
             shared,
             converter,
             filters,
@@ -278,25 +278,30 @@ impl ByTracefs {
 }
 
 /// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
-fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
+fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> SelectedEvent {
     let number = filters.and_then(|filters| converter.add(event, filters));
-    Known { name: selection::name_of(event), number, can_be: number.is_some(), is_on: false }
+    SelectedEvent {
+        name: selection::name_of(event),
+        number,
+        can_be: number.is_some(),
+        is_on: false,
+    }
 }
 
 /// Says which events tracefs does not have, and which fields of others are empty.
-fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
+fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
     if let [first, ..] = left_out {
         let count = Grouped(left_out.len() as u64);
-        notices.say(format_args!(
+        notices.report(format_args!(
             "tracefs does not have {count} of the kernel's events, such as {first}"
         ));
     }
     match empty {
         [] => {}
-        [(event, field)] => notices.say(format_args!(
+        [(event, field)] => notices.report(format_args!(
             "tracefs does not give all that is known by BPF: {field} of {event} is empty"
         )),
-        [(event, field), ..] => notices.say(format_args!(
+        [(event, field), ..] => notices.report(format_args!(
             "tracefs does not give all that is known by BPF: {} fields are empty, such as \
              {field} of {event}",
             Grouped(empty.len() as u64)
@@ -323,7 +328,7 @@ fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
 /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
 fn make_trace(
     converter: &Converter,
-    root: &Place,
+    root: &TraceFolder,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
 ) -> Result<Trace, RecordError> {
@@ -358,14 +363,14 @@ fn names(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     fields.iter().map(|(event, field)| (&**event, &**field))
 }
 
-impl Draining {
+impl TracefsRecording {
     /// Returns the function that the command's process calls before exec, from where on it is
     /// recorded.
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let shared = Arc::clone(&self.shared);
         shared
             .is_of_command
-            .then(|| Box::new(move || shared.instance.add_current_and_start()) as Entrance)
+            .then(|| Box::new(move || shared.instance.add_current_and_start()) as PreExecHook)
     }
 
     /// Records again.
@@ -395,7 +400,7 @@ impl Draining {
         if self.shared.overwrite {
             return Ok(());
         }
-        self.thread.ask(Drainer::write_all)?.map_err(unwritten)
+        self.thread.run(TracefsDrain::write_all)?.map_err(unwritten)
     }
 
     /// Forgets what was recorded and lost; it is stopped while that is done.
@@ -413,13 +418,13 @@ impl Draining {
     }
 
     /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
-        self.thread.say_news(notices);
+    pub(crate) fn report_changes(&self, notices: &Notices) {
+        self.thread.report_changes(notices);
     }
 
     /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
-        let counts = self.thread.ask(Drainer::counts).ok()?;
+        let counts = self.thread.run(TracefsDrain::counts).ok()?;
         Some(KernelStatus {
             spec,
             events: self.events.iter().filter(|known| known.is_on).count(),
@@ -444,22 +449,25 @@ impl Draining {
     }
 
     /// Returns the contents of a flight recorder; `None` if this is none.
-    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
+    pub(crate) fn begin_snapshot(
+        &self,
+        last_ns: Option<u64>,
+    ) -> Result<Option<TracefsContents>, RecordError> {
         if !self.shared.overwrite {
             return Ok(None);
         }
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let cpus = self.thread.ask(Drainer::look_beside)?;
+        let cpus = self.thread.run(TracefsDrain::begin_snapshot)?;
         let cpus = cpus.map_err(|error| io_failure("cannot read kernel events", error))?;
-        Ok(Some(Seen { cpus, since_ts }))
+        Ok(Some(TracefsContents { cpus, since_ts }))
     }
 
-    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
+    /// Writes what [`Self::begin_snapshot`] saw to the trace in `folder`: how many events and bytes
     /// that is.
     pub(crate) fn write_snapshot(
         &self,
-        seen: &Seen,
-        folder: &Place,
+        contents: &TracefsContents,
+        folder: &TraceFolder,
     ) -> Result<(u64, u64), RecordError> {
         let trace = make_trace(&self.converter, folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
@@ -467,10 +475,10 @@ impl Draining {
         let cpus = self.shared.instance.cpus().iter().map(|cpu| cpu.number);
         let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());
         let mut output = Output::new(trace, converter, of, bounds, cpus);
-        drain::write_seen(&mut output, &seen.cpus, seen.since_ts).map_err(fail())?;
+        drain::write_contents(&mut output, &contents.cpus, contents.since_ts).map_err(fail())?;
         let counts = Counts::of(&output);
         let facts = output.trace.facts().map_err(fail())?;
-        completion::mark(&facts, By::Record(&counts.as_summary())).map_err(fail())?;
+        completion::mark(&facts, CompletedBy::Record(&counts.as_summary())).map_err(fail())?;
         Ok((counts.recorded, counts.bytes))
     }
 

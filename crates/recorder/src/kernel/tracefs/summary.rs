@@ -51,22 +51,22 @@ pub(crate) struct Summary {
     pub(super) moves: Option<Moves>,
 }
 
-fn say_moves(moves: &Moves, notices: &Notices) {
+fn report_moves(moves: &Moves, notices: &Notices) {
     let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
-    notices.say(format_args!(
+    notices.report(format_args!(
         "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \
          {} came in meanwhile, and what they did until they were seen is missing, as is all of who \
          came and went unseen",
         Counted(moves.came, "thread")
     ));
     if moves.kept > 0 {
-        notices.say(format_args!(
+        notices.report(format_args!(
             "{} left the control groups and were recorded all the same: that takes Linux 5.7",
             Counted(moves.kept, "thread")
         ));
     }
     if let Some(why) = &moves.failed {
-        notices.say(format_args!("not all who came or went could be followed: {why}"));
+        notices.report(format_args!("not all who came or went could be followed: {why}"));
     }
 }
 
@@ -97,24 +97,24 @@ impl Summary {
     }
 
     /// Says what was recorded; in which folder, unless that was said.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+    pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { lost, overwritten, damaged, .. } = self.counts;
         let counts = self.counts.as_summary();
-        counts.say_of_kernel(folder, notices);
+        counts.report_kernel(folder, notices);
         if let Some(why) = &self.unwritten {
-            notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
+            notices.report(format_args!("the trace has not all of the kernel's events: {why}"));
         }
         if let Some(moves) = &self.moves {
-            say_moves(moves, notices);
+            report_moves(moves, notices);
         }
         if self.is_filtered && (lost, overwritten) != (0, 0) {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "filters were not asked about those lost or overwritten: perhaps fewer were meant"
             ));
         }
-        counts.say_deleted("kernel's events", notices);
+        counts.report_deleted("kernel's events", notices);
         if damaged > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} pages or records of the kernel's made no sense",
                 Grouped(damaged)
             ));

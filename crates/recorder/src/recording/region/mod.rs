@@ -28,7 +28,7 @@ pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
 /// A region and what we know of it. Progress is kept here, not believed from the window.
 #[derive(Debug)]
-pub(crate) struct RegionWork {
+pub(crate) struct RegionDrain {
     pub(crate) region: RegionRef,
     names: Arc<StreamNames>,
     pub(crate) cpu: u32,
@@ -58,14 +58,14 @@ pub(crate) struct RegionWork {
     /// Counts of records from before the latest clear, which its numbers exclude.
     pub(crate) forgotten: Forgotten,
     /// Losses that no control line counts, so far: the stream tells them as its own.
-    pub(crate) lost_besides: u64,
+    pub(crate) lost_uncounted: u64,
     /// Number of these losses that were committed, and will not be written.
     unwritten: u64,
     /// Losses over time, by the control line and in addition to it.
     losses: Losses<(u64, u64)>,
     /// Its progress is not published: that of a snapshot, which looks beside the recording, or of a
     /// trace beside the one that was recorded, which is nothing before it is complete.
-    is_beside: bool,
+    is_unpublished: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
     /// True if the part to be copied last was overwritten before it was copied.
@@ -96,7 +96,7 @@ pub(crate) struct Forgotten {
 
 /// The state of a region after it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub(crate) enum CloseKind {
     /// Never.
     ForGood,
     /// The next record may be one of the sub-buffer that is open: its packet begins where the one
@@ -141,7 +141,7 @@ impl core::fmt::Debug for RegionRef {
 }
 
 /// Context of draining, in addition to the region.
-pub(crate) struct Drain<'a, M> {
+pub(crate) struct DrainContext<'a, M> {
     pub(crate) memory: &'a M,
     pub(crate) trace: &'a Trace,
     /// Time at which the session began, ns.
@@ -154,7 +154,7 @@ pub(crate) struct Drain<'a, M> {
     pub(crate) buffer: &'a mut Vec<u8>,
 }
 
-impl RegionWork {
+impl RegionDrain {
     pub(crate) fn new(
         region: Region<'static>,
         names: Arc<StreamNames>,
@@ -189,10 +189,10 @@ impl RegionWork {
                 discarded: region.control.forgotten.load(Ordering::Relaxed),
                 ..Forgotten::default()
             },
-            lost_besides: 0,
+            lost_uncounted: 0,
             losses: Losses::default(),
             unwritten: 0,
-            is_beside: false,
+            is_unpublished: false,
             since_ts: 0,
             is_overtaken: false,
             shortage: Shortage::default(),
@@ -203,16 +203,16 @@ impl RegionWork {
 
     /// The same region, to be read beside the recording: from where the recording is, what is
     /// newer than `since_ts` (ns).
-    pub(crate) fn beside(&self, since_ts: u64) -> Self {
+    pub(crate) fn snapshot_view(&self, since_ts: u64) -> Self {
         let Self { region: RegionRef(region), cpu, way, overwrite, .. } = *self;
         let beside = Self::new(region, Arc::clone(&self.names), cpu, way, overwrite);
         let drained = Drained { file_bytes: 0, packets: 0, file: 0, ..self.drained };
         let (given_up, forgotten) = (self.given_up, self.forgotten);
-        let lost_besides = self.lost_besides;
+        let lost_uncounted = self.lost_uncounted;
         // So a sub-buffer's packet has the same number in all snapshots.
         let missing = region.geometry.index_of(drained.position);
-        let of_ours = Self { drained, given_up, forgotten, missing, lost_besides, ..beside };
-        Self { is_beside: true, since_ts, ..of_ours }
+        let of_ours = Self { drained, given_up, forgotten, missing, lost_uncounted, ..beside };
+        Self { is_unpublished: true, since_ts, ..of_ours }
     }
 
     /// Cuts its stream into such files; also recorded for recovery.
@@ -242,17 +242,17 @@ impl RegionWork {
 
     /// Goes on behind what a dead recorder has written, in a stream of a new trace. The progress in
     /// the window stays that in the stream of the other one.
-    pub(crate) fn begin_beside(&mut self) {
+    pub(crate) fn begin_new_trace(&mut self) {
         self.drained = self.region.0.control.drained();
         self.stream = None;
         // Where the other one's stream cannot be continued, a new one can be begun.
         (self.given_up, self.damaged) = (false, 0);
-        self.is_beside = true;
+        self.is_unpublished = true;
     }
 
     /// Leaves all records to the next recovery into another trace, if this one cannot be written.
     pub(crate) fn put_back(&self) {
-        if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_beside) {
+        if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_unpublished) {
             lockless.put_back();
         }
     }
@@ -260,7 +260,7 @@ impl RegionWork {
     /// Passes over all that is there, after writers were kept out, as if it had never been, and
     /// lets go of the stream.
     pub(crate) fn forget(&mut self) {
-        self.look();
+        self.poll();
         self.shortage = Shortage::since(self.lost_for_room());
         self.forgotten_hopeless = self.hopeless_ever();
         self.region.0.control.oversized_bytes.store(0, Ordering::Relaxed);
@@ -346,7 +346,7 @@ impl RegionWork {
     }
 
     /// Copies the region's state. A head that no writer can have reached ends the region, for us.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn poll(&mut self) {
         self.snapshot = None;
         if self.given_up || self.is_foreign() {
             return;
@@ -373,7 +373,7 @@ impl RegionWork {
     }
 
     /// Moves what is complete (or everything, if partial) from the ring to the stream.
-    pub(crate) fn drain<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+    pub(crate) fn drain<M: Memory>(&mut self, with: &mut DrainContext<'_, M>) -> io::Result<()> {
         if self.lockless.is_some() {
             return self.drain_lockless(with);
         }
@@ -384,11 +384,11 @@ impl RegionWork {
             if drained.is_err() || !self.is_missed() {
                 break;
             }
-            self.look();
+            self.poll();
             snapshot = self.snapshot.unwrap_or(snapshot);
             drained = self.drain_to(&snapshot, with);
         }
-        self.losses.see((snapshot.discarded, self.lost_besides));
+        self.losses.observe((snapshot.discarded, self.lost_uncounted));
         let geometry = self.region.0.geometry;
         let size_bytes = geometry.sub_count() << geometry.sub_shift();
         self.shortage.look(BufferLook {
@@ -410,7 +410,7 @@ impl RegionWork {
     fn drain_to<M: Memory>(
         &mut self,
         snapshot: &Snapshot,
-        with: &mut Drain<'_, M>,
+        with: &mut DrainContext<'_, M>,
     ) -> io::Result<()> {
         let region = self.region.0;
         if self.overwrite {
@@ -421,7 +421,7 @@ impl RegionWork {
             let found = region.piece(with.memory, &self.drained, snapshot, with.partial);
             let taken = match found {
                 Ok(None) => return Ok(()),
-                Ok(Some(piece)) => self.take(&piece, with)?,
+                Ok(Some(piece)) => self.write_packet(&piece, with)?,
                 Err(damage) => Err(damage),
             };
             let index = region.geometry.index_of(self.drained.position);
@@ -450,7 +450,7 @@ impl RegionWork {
 
     /// Returns true if no part could be copied for the snapshot, because writers overwrote it.
     pub(crate) fn is_missed(&self) -> bool {
-        self.is_beside && self.is_overtaken && self.written == 0
+        self.is_unpublished && self.is_overtaken && self.written == 0
     }
 
     fn skip_overwritten(&mut self, oldest: u64) {
@@ -463,10 +463,10 @@ impl RegionWork {
     }
 
     /// Writes one piece as a packet and publishes the progress.
-    fn take<M: Memory>(
+    fn write_packet<M: Memory>(
         &mut self,
         piece: &Piece,
-        with: &mut Drain<'_, M>,
+        with: &mut DrainContext<'_, M>,
     ) -> io::Result<Result<(), Damage>> {
         let region = self.region.0;
         let index = region.geometry.index_of(piece.start);
@@ -521,7 +521,7 @@ impl RegionWork {
     fn lost_before_end_of(&mut self, piece: &Piece) -> u64 {
         let (discarded, besides) = if self.overwrite {
             // It always has room; and it is read at one moment, often without a packet behind.
-            (piece.discarded, self.lost_besides)
+            (piece.discarded, self.lost_uncounted)
         } else {
             let (discarded, besides) = self.losses.until(piece.end_ts);
             (piece.discarded_before.max(discarded), besides)
@@ -548,7 +548,7 @@ impl RegionWork {
 
     /// Publishes the progress, for recovery.
     pub(crate) fn publish(&mut self) {
-        if self.is_beside {
+        if self.is_unpublished {
             return;
         }
         if let Some(stream) = &self.stream {
@@ -563,7 +563,7 @@ impl RegionWork {
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded
             .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
-            .saturating_add(self.lost_besides)
+            .saturating_add(self.lost_uncounted)
             .saturating_sub(self.forgotten.discarded)
     }
 
@@ -595,7 +595,7 @@ impl RegionWork {
         if let Some(lockless) = &self.lockless {
             return lockless.lost_full();
         }
-        let lost = self.discarded().saturating_sub(self.lost_besides);
+        let lost = self.discarded().saturating_sub(self.lost_uncounted);
         lost.saturating_sub(self.hopeless().events)
     }
 
@@ -607,18 +607,18 @@ impl RegionWork {
 
     /// Counts committed records that are not in the stream as lost: no recovery will read them.
     /// Returns their number.
-    pub(crate) fn lose_the_rest(&mut self) -> u64 {
+    pub(crate) fn count_unwritten_as_lost(&mut self) -> u64 {
         let gone = self.written.saturating_add(self.overwritten);
         let rest = self.committed().saturating_sub(gone);
         let more = rest.saturating_sub(self.unwritten);
-        self.lost_besides = self.lost_besides.saturating_add(more);
+        self.lost_uncounted = self.lost_uncounted.saturating_add(more);
         self.unwritten = self.unwritten.max(rest);
         self.unwritten
     }
 
     /// Gives the last packet of its stream up, which makes room: its records are to be counted as
     /// lost then. Whether it had one.
-    pub(crate) fn give_last_up(&mut self) -> bool {
+    pub(crate) fn drop_last_packet(&mut self) -> bool {
         let events = self.stream.as_mut().and_then(Stream::cut_last);
         self.written = self.written.saturating_sub(events.unwrap_or(0));
         events.is_some()
@@ -634,7 +634,12 @@ impl RegionWork {
     }
 
     /// Adds an empty packet if records were lost after the last one.
-    pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64, how: Closed) -> io::Result<()> {
+    pub(crate) fn close(
+        &mut self,
+        trace: &Trace,
+        begin_ts: u64,
+        kind: CloseKind,
+    ) -> io::Result<()> {
         let discarded = self.discarded();
         let told = self.stream.as_ref().map_or(0, |stream| stream.discarded);
         if discarded <= told || self.given_up {
@@ -643,9 +648,9 @@ impl RegionWork {
         let Drained { position, last_ts, .. } = self.drained;
         let is_open = self.region.0.geometry.within(position) != 0;
         let stream = self.open_stream(trace, begin_ts)?;
-        let end_ts = match how {
-            Closed::ForNow if is_open => last_ts,
-            Closed::ForNow | Closed::ForGood => trackway_sys::clock::monotonic_ns(),
+        let end_ts = match kind {
+            CloseKind::ForNow if is_open => last_ts,
+            CloseKind::ForNow | CloseKind::ForGood => trackway_sys::clock::monotonic_ns(),
         };
         let end_ts = end_ts.max(stream.end_ts);
         let mut empty = vec![0; PACKET_HEADER_BYTES];

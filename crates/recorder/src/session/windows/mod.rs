@@ -6,12 +6,12 @@
 //! session's.
 //!
 //! Main invariant: a part that cannot go on is told of and let go, and no other part notices. What
-//! a part that comes later has to be is what [`Parts`] remembers, never what stands in a window.
+//! a part that comes later has to be is what [`SessionWindows`] remembers, never what stands in a window.
 //!
 //! [`machine`]: trackway_session::machine
 
 mod channels;
-mod part;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStat
 use trackway_sys::clock::{monotonic_ns, realtime_ns};
 use trackway_sys::wait::Awaited;
 
-use self::part::{Part, finish};
+use self::window::{SessionWindow, finish};
 use crate::control::RunFolder;
-use crate::control::origin_file::{Kept, Origin};
+use crate::control::origin_file::{Origin, OriginFile};
 use crate::elf::Reach;
 use crate::error::RecordError;
 use crate::filters::{check, publish};
 use crate::notices::Notices;
-use crate::recording::{PartPlace, Recording};
-use crate::session::crash_watch::Crashes;
-use crate::session::snapshot_quota::{Reasons, Unasked};
-use crate::session::window_watch::{Finder, Scope};
-use crate::session::write_stall::Stall;
+use crate::recording::{Recording, TraceLocation};
+use crate::session::crash_watch::CrashWatch;
+use crate::session::snapshot_quota::{SnapshotQuota, SnapshotTriggers};
+use crate::session::window_watch::{Scope, WindowFinder};
+use crate::session::write_stall::WriteStall;
 use crate::summary::Summary;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::WindowFolder;
-use crate::trace::prepare::Room;
-use crate::window::handle::Home;
+use crate::trace::prepare::PreparedFolder;
+use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// Time until the next poll if no window needs it sooner, in ns.
@@ -52,24 +52,24 @@ const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
 
 /// A session in all the windows that it records.
 #[derive(Debug)]
-pub(crate) struct Parts {
-    finder: Finder,
+pub(crate) struct SessionWindows {
+    finder: WindowFinder,
     session: SessionSettings,
     /// The folder of its trace.
-    root: Arc<Place>,
+    root: Arc<TraceFolder>,
     run: RunFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in all parts' traces, however late they
     /// come, so that their times compare.
     realtime_offset_ns: i64,
     /// The channels as they are now, with the classes of their streams.
     channels: Vec<(ChannelSettings, u32)>,
-    parts: Vec<Part>,
+    parts: Vec<SessionWindow>,
     /// Results of windows that ended before the session.
     ended: Summary,
     /// Number of windows that each user has had.
     numbers: BTreeMap<u32, u32>,
     watches_crashes: bool,
-    unasked: Unasked,
+    snapshot_quota: SnapshotQuota,
     removed_due_ns: u64,
     /// The removed window that is checked next.
     removed_turn: usize,
@@ -77,31 +77,31 @@ pub(crate) struct Parts {
 
 /// The treatment of a request that succeeds in some windows and fails in others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum FailurePolicy {
     /// It is done if any could: the others go on without.
-    Any,
+    AnyOk,
     /// It is not done if one could not, but for those that are let go.
-    Each,
+    AllOk,
 }
 
 /// Returns true if kernel events accept a filter, too.
 pub(crate) type IsTaken<'a> = &'a dyn Fn(&FilterSpec) -> bool;
 
-impl Parts {
+impl SessionWindows {
     /// Begins a session with these channels; writers are let in unless they are paused. Filters
     /// that are taken need not be such as programs' events are for: the kernel's are.
     pub(crate) fn begin(
         scope: Scope,
-        (session, root): (SessionSettings, Arc<Place>),
+        (session, root): (SessionSettings, Arc<TraceFolder>),
         (channels, is_taken): (Vec<(ChannelSettings, u32)>, IsTaken<'_>),
         watches_crashes: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         if scope == Scope::Own {
-            let home = Home::open_or_make(notices)?;
+            let home = WindowHandle::open_or_make(notices)?;
             for (channel, _) in &channels {
                 let hints = check::check(channel, home.window(), &Reach::default(), is_taken)?;
-                hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+                hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
             }
             return Self::begin_own(home, (session, root), channels, watches_crashes);
         }
@@ -109,14 +109,14 @@ impl Parts {
         let mut failure = None;
         for (uid, opened) in parts.finder.make(monotonic_ns(), notices) {
             if let Err(error) = opened.and_then(|home| parts.add(home)) {
-                notices.say(format_args!("user {uid} is not recorded: {error}"));
+                notices.report(format_args!("user {uid} is not recorded: {error}"));
                 failure.get_or_insert(error);
             }
         }
-        parts.look_for_windows(notices);
+        parts.find_windows(notices);
         // A turn takes some only.
         while parts.finder.is_waiting() {
-            parts.look_for_windows(notices);
+            parts.find_windows(notices);
         }
         match failure {
             Some(error) if parts.parts.is_empty() => Err(error),
@@ -126,8 +126,8 @@ impl Parts {
 
     /// Begins a session of the calling user alone, in this window.
     pub(crate) fn begin_own(
-        home: Home,
-        session: (SessionSettings, Arc<Place>),
+        home: WindowHandle,
+        session: (SessionSettings, Arc<TraceFolder>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
@@ -140,19 +140,19 @@ impl Parts {
 
     /// Begins a session that records nothing of programs.
     pub(crate) fn begin_without(
-        session: (SessionSettings, Arc<Place>),
+        session: (SessionSettings, Arc<TraceFolder>),
     ) -> Result<Self, RecordError> {
-        Self::without_parts(Scope::Nobody, session, Vec::new(), false)
+        Self::without_parts(Scope::NoUser, session, Vec::new(), false)
     }
 
     fn without_parts(
         scope: Scope,
-        (session, root): (SessionSettings, Arc<Place>),
+        (session, root): (SessionSettings, Arc<TraceFolder>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
         Ok(Self {
-            finder: Finder::new(scope)?,
+            finder: WindowFinder::new(scope)?,
             session,
             root,
             run: RunFolder::new(),
@@ -162,7 +162,7 @@ impl Parts {
             ended: Summary::default(),
             numbers: BTreeMap::new(),
             watches_crashes,
-            unasked: Unasked::default(),
+            snapshot_quota: SnapshotQuota::default(),
             removed_due_ns: 0,
             removed_turn: 0,
         })
@@ -194,38 +194,38 @@ impl Parts {
     }
 
     /// Returns true if it records no user events.
-    pub(crate) fn is_nobodys(&self) -> bool {
-        *self.finder.scope() == Scope::Nobody
+    pub(crate) fn has_no_users(&self) -> bool {
+        *self.finder.scope() == Scope::NoUser
     }
 
-    fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> PartPlace {
-        PartPlace { root: Arc::clone(&self.root), folder, realtime_offset_ns }
+    fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> TraceLocation {
+        TraceLocation { root: Arc::clone(&self.root), folder, realtime_offset_ns }
     }
 
-    fn enter(&mut self, mut recording: Recording, kept: Option<Kept>) {
+    fn enter(&mut self, mut recording: Recording, kept: Option<OriginFile>) {
         recording.drops_flight_recorders = true;
         recording.activate();
-        let crashes = self.watches_crashes.then(|| Crashes::of(recording.home.uid()));
+        let crashes = self.watches_crashes.then(|| CrashWatch::of(recording.home.uid()));
         let snapshot_requests = recording.snapshot_requests();
         let stuck = BTreeMap::new();
-        self.parts.push(Part {
+        self.parts.push(SessionWindow {
             recording,
             kept,
             stuck,
             crashes,
             snapshot_requests,
-            stall: Stall::default(),
+            stall: WriteStall::default(),
         });
     }
 
     /// Begins to record a window.
-    fn add(&mut self, home: Home) -> Result<(), RecordError> {
+    fn add(&mut self, home: WindowHandle) -> Result<(), RecordError> {
         let (uid, file) = (home.uid(), home.file());
         let number = self.numbers.get(&uid).copied().unwrap_or_default() + 1;
         let folder = WindowFolder { uid, number };
         let uuid = crate::random::random_uuid()?;
         let origin = Origin { uuid, folder, root: self.session.path.clone() };
-        let kept = Kept::new(&self.run, origin)?;
+        let kept = OriginFile::new(&self.run, origin)?;
         // Neither its name nor its place is the window's user's business.
         let session = SessionSettings { name: String::new(), token: None, uuid, path: "".into() };
         let place = self.place(folder, Some(self.realtime_offset_ns));
@@ -246,24 +246,24 @@ impl Parts {
     }
 
     /// Says which recordings of before had to go for this one.
-    pub(crate) fn tell_given_up(&self, notices: &Notices) {
+    pub(crate) fn report_given_up(&self, notices: &Notices) {
         self.parts
             .iter()
-            .for_each(|part| crate::window::given_up::tell(&part.recording.home, notices));
+            .for_each(|part| crate::window::given_up::report(&part.recording.home, notices));
     }
 
     /// Records windows that have appeared, and ends the parts of those that have gone.
-    pub(crate) fn look_for_windows(&mut self, notices: &Notices) {
+    pub(crate) fn find_windows(&mut self, notices: &Notices) {
         if self.is_own() {
-            return self.look_for_own(notices);
+            return self.find_own_window(notices);
         }
         let now = monotonic_ns();
         let files: Vec<_> = self.parts.iter().map(|part| part.recording.home.file()).collect();
-        for (uid, opened) in self.finder.look(now, &|file| files.contains(&file)) {
+        for (uid, opened) in self.finder.poll(now, &|file| files.contains(&file)) {
             let added = opened.and_then(|home| self.add(home).map_err(|error| error.to_string()));
             match added {
-                Ok(()) => notices.say(format_args!("user {uid} is recorded, too")),
-                Err(why) => notices.say(format_args!("user {uid} is not recorded: {why}")),
+                Ok(()) => notices.report(format_args!("user {uid} is recorded, too")),
+                Err(why) => notices.report(format_args!("user {uid} is not recorded: {why}")),
             }
             self.keep_alive();
         }
@@ -275,7 +275,7 @@ impl Parts {
 
     /// Says, once, that the window of the session's own user was removed. Programs that come make
     /// another one, and nothing else would tell that they are not recorded.
-    fn look_for_own(&mut self, notices: &Notices) {
+    fn find_own_window(&mut self, notices: &Notices) {
         let now = monotonic_ns();
         let Some(part) = self.parts.first().filter(|_| now >= self.removed_due_ns) else { return };
         self.removed_due_ns = now.saturating_add(REMOVED_PERIOD_NS);
@@ -284,7 +284,7 @@ impl Parts {
             return;
         }
         self.removed_due_ns = u64::MAX;
-        notices.say(format_args!(
+        notices.report(format_args!(
             "the window {} was removed: programs that start from now on are not recorded, until \
              this session is destroyed and made again (systemd removes what a user has there when \
              he has logged out, unless he lingers: RemoveIPC= in logind.conf(5))",
@@ -312,7 +312,7 @@ impl Parts {
         let (summary, error) = finish(part, &|| false);
         self.ended.add_part(summary);
         if let Some(error) = error {
-            notices.say(format_args!("user {uid}: {error}"));
+            notices.report(format_args!("user {uid}: {error}"));
         }
         self.keep_alive();
     }
@@ -320,9 +320,9 @@ impl Parts {
     /// Does something in each part; parts that are lost by it are let go.
     fn each(
         &mut self,
-        rule: Rule,
+        policy: FailurePolicy,
         notices: &Notices,
-        what: &mut dyn FnMut(&mut Part) -> Result<(), RecordError>,
+        what: &mut dyn FnMut(&mut SessionWindow) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         if self.is_own() {
             let own = self.parts.first_mut();
@@ -336,9 +336,9 @@ impl Parts {
                 Ok(()) => done += 1,
                 Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
                 Err(error) => {
-                    if rule == Rule::Any {
+                    if policy == FailurePolicy::AnyOk {
                         let uid = part.uid();
-                        notices.say(format_args!("not done for user {uid}: {error}"));
+                        notices.report(format_args!("not done for user {uid}: {error}"));
                     }
                     failure.get_or_insert(error);
                 }
@@ -347,7 +347,7 @@ impl Parts {
         }
         self.let_go(lost, notices);
         match failure {
-            Some(error) if rule == Rule::Each || done == 0 => Err(error),
+            Some(error) if policy == FailurePolicy::AllOk || done == 0 => Err(error),
             _ => Ok(()),
         }
     }
@@ -357,7 +357,7 @@ impl Parts {
         for (place, error) in lost.into_iter().rev() {
             let part = self.parts.remove(place);
             let uid = part.uid();
-            notices.say(format_args!("user {uid} is not recorded any more: {error}"));
+            notices.report(format_args!("user {uid} is not recorded any more: {error}"));
             self.ended.add_part(part.recording.summary());
             self.finder.refuse(uid, part.recording.home.file(), monotonic_ns());
         }
@@ -376,35 +376,35 @@ impl Parts {
     /// Keeps writers out.
     pub(crate) fn stop(&mut self, notices: &Notices) -> Result<(), RecordError> {
         self.set_paused(true);
-        self.each(Rule::Each, notices, &mut |part| part.recording.stop())
+        self.each(FailurePolicy::AllOk, notices, &mut |part| part.recording.stop())
     }
 
     /// The events that are known in the windows of all parts.
     pub(crate) fn known(&self) -> Vec<EventDescription> {
-        let of_part = |part: &Part| publish::known(part.recording.home.window(), "*");
+        let of_part = |part: &SessionWindow| publish::known(part.recording.home.window(), "*");
         self.parts.iter().flat_map(of_part).collect()
     }
 
     /// Forgets what was recorded.
     pub(crate) fn clear(&mut self, record: bool, notices: &Notices) -> Result<(), RecordError> {
         self.ended.forget_counts();
-        self.each(Rule::Each, notices, &mut |part| part.recording.clear(record))
+        self.each(FailurePolicy::AllOk, notices, &mut |part| part.recording.clear(record))
     }
 
     /// Writes what is in flight recorders to what `prepare` makes, which is to be settled when all
     /// is in it.
     pub(crate) fn snapshot(
         &mut self,
-        prepare: impl FnOnce() -> Result<Room, RecordError>,
+        prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
         snapshot: &Snapshot,
         notices: &Notices,
-    ) -> Result<(SnapshotFacts, Room), RecordError> {
+    ) -> Result<(SnapshotFacts, PreparedFolder), RecordError> {
         let (last_ns, reason) = (snapshot.last_ns, &snapshot.reason);
         if self.is_own() {
             let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.snapshot_in(prepare, last_ns, reason);
         }
-        if self.parts.is_empty() && !self.is_nobodys() {
+        if self.parts.is_empty() && !self.has_no_users() {
             let why = "none of the session's users has run a program with events";
             return Err(RecordError::Refused(Refusal::new(why)));
         }
@@ -413,18 +413,20 @@ impl Parts {
 
     fn snapshot_each(
         &mut self,
-        prepare: impl FnOnce() -> Result<Room, RecordError>,
+        prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
         last_ns: Option<u64>,
         reason: &Reason,
         notices: &Notices,
-    ) -> Result<(SnapshotFacts, Room), RecordError> {
+    ) -> Result<(SnapshotFacts, PreparedFolder), RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let room = prepare()?;
-        let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
-        self.each(Rule::Any, notices, &mut |part| match part
-            .recording
-            .snapshot_into(&room, since_ts, reason)
-        {
+        let prepared_folder = prepare()?;
+        let mut facts =
+            SnapshotFacts { folder: prepared_folder.path.clone(), ..SnapshotFacts::default() };
+        self.each(FailurePolicy::AnyOk, notices, &mut |part| match part.recording.snapshot_into(
+            &prepared_folder,
+            since_ts,
+            reason,
+        ) {
             Ok(more) => {
                 facts.events += more.events;
                 facts.bytes += more.bytes;
@@ -435,7 +437,7 @@ impl Parts {
                 Err(error)
             }
         })?;
-        Ok((facts, room))
+        Ok((facts, prepared_folder))
     }
 
     /// Ends the session: what is in the buffers goes into the traces. When `interrupted` says so,
@@ -456,7 +458,8 @@ impl Parts {
                 None => {}
                 Some(error) if is_own => return Err(error),
                 Some(error) => {
-                    notices.say(format_args!("the trace of user {uid} is not complete: {error}"));
+                    notices
+                        .report(format_args!("the trace of user {uid} is not complete: {error}"));
                     if !matches!(error, RecordError::Lost(_)) {
                         failure.get_or_insert(error);
                     }
@@ -491,8 +494,8 @@ impl Parts {
     }
 
     /// Copies the state of all regions, for a status request.
-    pub(crate) fn look(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.look());
+    pub(crate) fn poll(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.recording.poll());
     }
 
     /// Does the work that is due however long something else takes.
@@ -507,26 +510,26 @@ impl Parts {
 
     /// Reasons for a snapshot that processes have given since this was asked last, as far as it is
     /// time for another one of their users.
-    pub(crate) fn take_reasons(&mut self) -> Reasons {
+    pub(crate) fn take_reasons(&mut self) -> SnapshotTriggers {
         for part in &mut self.parts {
             let requests = part.recording.snapshot_requests();
             let is_asked = std::mem::replace(&mut part.snapshot_requests, requests) != requests;
             let recording = &part.recording;
             let crashes = part.crashes.as_mut().map(|crashes| {
-                crashes.look(recording.home.window());
+                crashes.poll(recording.home.window());
                 crashes.take(&recording.process_rules())
             });
-            let reasons = Reasons { is_asked, crashes: crashes.unwrap_or_default() };
-            self.unasked.want(part.recording.home.uid(), reasons);
+            let reasons = SnapshotTriggers { is_asked, crashes: crashes.unwrap_or_default() };
+            self.snapshot_quota.request(part.recording.home.uid(), reasons);
         }
-        self.unasked.due(monotonic_ns())
+        self.snapshot_quota.due(monotonic_ns())
     }
 
     /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
         let crashes = self.parts.iter().filter_map(|part| part.crashes.as_ref());
         let names = self.finder.fd().map(Awaited::readable);
-        crashes.flat_map(Crashes::awaited).chain(names)
+        crashes.flat_map(CrashWatch::awaited).chain(names)
     }
 
     /// Returns the results of the session so far.
@@ -571,6 +574,6 @@ impl Parts {
 
     /// Users who are not recorded because there are too many.
     pub(crate) fn users_beyond(&self) -> usize {
-        self.finder.beyond()
+        self.finder.excess_users()
     }
 }

@@ -1,7 +1,7 @@
 //! Records of tracefs, written as the packets of a trace: turned, asked about, put in order.
 //!
 //! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
-//! the trace would: so records wait in queues until no earlier one can arrive ([`Output::settle`]).
+//! the trace would: so records wait in queues until no earlier one can arrive ([`Output::process_until`]).
 //! Without such filters no record waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
@@ -83,19 +83,19 @@ pub(super) struct CpuStream {
     pub(super) unwritten: u64,
     pub(super) written: u64,
     pub(super) damaged: u64,
-    held: Held,
+    held: HeldPackets,
     /// The part of [`Self::lost`] that packets report.
     losses: Losses<u64>,
 }
 
 /// Packets of a flight recorder, the oldest first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held {
+pub(super) struct HeldPackets {
     packets: VecDeque<Arc<HeldPacket>>,
     /// Number of the next.
     number: u64,
     /// Number of overwritten events when the latest packet was added.
-    told: u64,
+    reported_overwritten: u64,
     /// Bytes that the kernel wrote for these records.
     raw_bytes: u64,
     pub(super) bytes: u64,
@@ -158,7 +158,7 @@ impl Output {
 
     /// Has records from now on asked what this asks of them; those from before, which may be read
     /// later, are asked what was asked until now.
-    pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
+    pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
         let (memory, until_ts) = (converter.new_state(), monotonic_ns());
         self.is_ordered |= converter.has_state();
         let converter = mem::replace(&mut self.converter, converter);
@@ -169,13 +169,13 @@ impl Output {
         self.former.push_back(Former { until_ts, converter, memory });
     }
 
-    /// Takes the latest [`Self::ask_anew`] back: before, this was asked. Where that is forgotten,
+    /// Takes the latest [`Self::replace_filters`] back: before, this was asked. Where that is forgotten,
     /// what it remembers begins anew.
-    pub(super) fn ask_as_before(&mut self, converter: Arc<Converter>) {
+    pub(super) fn restore_filters(&mut self, converter: Arc<Converter>) {
         let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
         match self.former.pop_back_if(is_it) {
             Some(former) => (self.converter, self.memory) = (former.converter, former.memory),
-            None => self.ask_anew(converter),
+            None => self.replace_filters(converter),
         }
     }
 
@@ -260,7 +260,7 @@ impl Output {
     /// # Errors
     ///
     /// As of [`Self::page`].
-    pub(super) fn settle(&mut self, until_ts: u64) -> io::Result<()> {
+    pub(super) fn process_until(&mut self, until_ts: u64) -> io::Result<()> {
         let next = |(place, stream): (usize, &CpuStream)| {
             stream.queue.waiting.front().map(|waiting| Reverse((waiting.timestamp, place)))
         };
@@ -336,7 +336,7 @@ impl Output {
             missing,
             events: packet.events,
         };
-        stream.losses.see(stream.lost());
+        stream.losses.observe(stream.lost());
         self.open(place, packet.begin_ts)?.append(&mut packet.bytes, &fields)?;
         self.streams[place].written += packet.events;
         Ok(())
@@ -347,7 +347,7 @@ impl Output {
     pub(super) fn write_held(
         &mut self,
         place: usize,
-        held: &Held,
+        held: &HeldPackets,
         since_ts: u64,
     ) -> io::Result<()> {
         let mut next = 0;
@@ -367,7 +367,7 @@ impl Output {
     }
 
     /// Returns the packets that are held of the CPU in this place.
-    pub(super) fn held(&self, place: usize) -> &Held {
+    pub(super) fn held_packets(&self, place: usize) -> &HeldPackets {
         &self.streams[place].held
     }
 
@@ -386,7 +386,7 @@ impl Output {
 
     /// Counts what waits of the CPU's, here and in the kernel's buffer, as lost: it can be written
     /// nowhere, and it is the end.
-    pub(super) fn lose_the_rest(&mut self, place: usize) {
+    pub(super) fn count_unwritten_as_lost(&mut self, place: usize) {
         let stream = &mut self.streams[place];
         let waiting = mem::take(&mut stream.queue).waiting.len() as u64;
         let rest = [stream.packet.take().events, waiting, stream.stats.entries];
@@ -395,7 +395,7 @@ impl Output {
 
     /// Takes the largest of the streams' last packets out of the trace again, so that there is room
     /// for what says what was lost: whether there was one. Its events are lost.
-    pub(super) fn give_largest_up(&mut self) -> bool {
+    pub(super) fn drop_largest_packet(&mut self) -> bool {
         let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_bytes();
         let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
         let Some(events) = of.stream.as_mut().and_then(Stream::cut_last) else { return false };
@@ -454,10 +454,11 @@ impl CpuStream {
     }
 }
 
-impl Held {
+impl HeldPackets {
     fn add(&mut self, packet: PacketBuffer, overwritten: u64, bytes_max: u64) {
         // The number of packets that they would have filled is unknown.
-        self.number += u64::from(overwritten > mem::replace(&mut self.told, overwritten));
+        self.number +=
+            u64::from(overwritten > mem::replace(&mut self.reported_overwritten, overwritten));
         self.raw_bytes += packet.raw_bytes;
         self.bytes += packet.bytes.len() as u64;
         self.events += packet.events;

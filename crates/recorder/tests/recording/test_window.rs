@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_recorder::{
-    BufferOptions, ChannelSettings, Home, Notices, RecordError, Recording, SessionSettings,
+    BufferOptions, ChannelSettings, Notices, RecordError, Recording, SessionSettings, WindowHandle,
 };
 use trackway_ring::claim::Claim;
 use trackway_ring::{Memory, Refusal, write_header};
@@ -17,16 +17,16 @@ use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 /// Size of the fake event's payload.
 const BODY_BYTES: usize = 8;
 
-pub(crate) struct World {
+pub(crate) struct TestWindow {
     pub(crate) folder: TemporaryFolder,
     pub(crate) notices: Notices,
 }
 
-impl World {
+impl TestWindow {
     pub(crate) fn new() -> Self {
         Self {
             folder: TemporaryFolder::below(std::path::Path::new("/dev/shm")),
-            notices: Notices::kept(),
+            notices: Notices::in_memory(),
         }
     }
 
@@ -34,8 +34,8 @@ impl World {
         self.folder.join("trace")
     }
 
-    pub(crate) fn home(&self) -> Home {
-        Home::open_in(self.folder.path(), true).expect("a window")
+    pub(crate) fn home(&self) -> WindowHandle {
+        WindowHandle::open_in(self.folder.path(), true).expect("a window")
     }
 
     pub(crate) fn session(&self) -> SessionSettings {
@@ -45,7 +45,7 @@ impl World {
     /// Builds a session with one channel.
     pub(crate) fn build(
         &self,
-        home: Home,
+        home: WindowHandle,
         buffers: BufferOptions,
     ) -> Result<Recording, RecordError> {
         Recording::build(home, &self.session(), &[channel("channel0", buffers)])
@@ -171,12 +171,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// A writer of `app:value`, in the one session that is active, or the first.
-    pub(crate) fn new(home: &Home) -> Self {
+    pub(crate) fn new(home: &WindowHandle) -> Self {
         Self::in_channel(home, 0)
     }
 
     /// A writer of `app:value` in the active slot number `place`, counted from the first.
-    pub(crate) fn in_channel(home: &Home, place: usize) -> Self {
+    pub(crate) fn in_channel(home: &WindowHandle, place: usize) -> Self {
         let window = *home.window();
         let index = window.active_sessions().nth(place).expect("an active session");
         let layout = SessionLayout::read(&window, index).expect("its layout");
@@ -228,7 +228,7 @@ impl Writer {
     }
 
     /// Says that memory is needed, as who finds none does; the value that is emitted next.
-    pub(crate) fn ask(&self) -> u64 {
+    pub(crate) fn request_memory(&self) -> u64 {
         let region = self.layout.region(&self.window, 0, Way::Sequence).expect("CPU 0");
         assert!(region.has_no_memory());
         region.control.wants_memory.store(1, Ordering::Relaxed);

@@ -2,33 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use crate::control::origin_file::Kept;
+use crate::control::origin_file::OriginFile;
 use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::recording::Recording;
-use crate::session::crash_watch::Crashes;
-use crate::session::write_stall::Stall;
+use crate::session::crash_watch::CrashWatch;
+use crate::session::write_stall::WriteStall;
 use crate::summary::Summary;
 use crate::window::settings::ChannelSettings;
 
 /// A session in one window.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SessionWindow {
     pub(super) recording: Recording,
     /// The origin file, for recovery; `None` if the window itself has the path of the trace.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<OriginFile>,
     /// Channels that could not be replaced here: what the session calls the new one, and the one
     /// that goes on in its place.
     pub(super) stuck: BTreeMap<u32, u32>,
-    pub(super) crashes: Option<Crashes>,
+    pub(super) crashes: Option<CrashWatch>,
     /// Requests of programs for snapshots, when they were looked at last.
     pub(super) snapshot_requests: u32,
     /// The error that keeps its trace from being written, if any: other windows do not wait for
     /// that.
-    pub(super) stall: Stall,
+    pub(super) stall: WriteStall,
 }
 
-impl Part {
+impl SessionWindow {
     /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
     /// it is left alone for a while.
     pub(super) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
@@ -37,17 +37,17 @@ impl Part {
             self.recording.keep_alive();
             return Ok(self.stall.rest_ns());
         }
-        let (who, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
+        let (prefix, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
         let bytes = self.recording.totals().bytes;
         match ticked {
             Ok(period_ns) => {
-                self.stall.look(bytes, &who, notices);
+                self.stall.note_success(bytes, &prefix, notices);
                 Ok(period_ns)
             }
             Err(error @ RecordError::Lost(_)) => Err(error),
             Err(error) => {
                 self.recording.keep_alive();
-                self.stall.begin(&error, bytes, &who, notices);
+                self.stall.begin(&error, bytes, &prefix, notices);
                 Ok(self.stall.rest_ns())
             }
         }
@@ -92,8 +92,11 @@ impl Part {
 }
 
 /// Ends a part: what there was. Where it cannot be ended, what is left is for `trackway recover`.
-pub(super) fn finish(part: Part, interrupted: &dyn Fn() -> bool) -> (Summary, Option<RecordError>) {
-    let Part { recording, kept, .. } = part;
+pub(super) fn finish(
+    part: SessionWindow,
+    interrupted: &dyn Fn() -> bool,
+) -> (Summary, Option<RecordError>) {
+    let SessionWindow { recording, kept, .. } = part;
     recording.home.limit_patience();
     let before = recording.summary();
     match recording.finish(interrupted) {

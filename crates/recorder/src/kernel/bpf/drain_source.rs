@@ -12,12 +12,12 @@ use trackway_kernel::bpf_program::scope::Scope;
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
-use crate::kernel::drain_thread::{Drains, Ended};
+use crate::kernel::drain_thread::{DrainSource, Ended};
 use crate::recording::changes;
-use crate::recording::region::{Closed, Drain, RegionWork, StreamNames};
+use crate::recording::region::{CloseKind, DrainContext, RegionDrain, StreamNames};
 use crate::summary::Summary;
 use crate::trace::layout::{self, Trace};
-use crate::trace::progress_file::Live;
+use crate::trace::progress_file::ProgressFile;
 
 /// Period at which open sub-buffers are written as far as they are filled: readers that follow the
 /// trace see events that much later at most, and a recorder that is killed loses no more.
@@ -41,14 +41,14 @@ pub(super) struct KernelCounts {
 
 /// The thread's.
 #[derive(Debug)]
-pub(super) struct Drainer {
+pub(super) struct BpfDrain {
     pub(super) buffers: &'static Buffers,
     pub(super) trace: Trace,
     pub(super) begin_ts: u64,
-    pub(super) works: Vec<RegionWork>,
+    pub(super) works: Vec<RegionDrain>,
     pub(super) buffer: Vec<u8>,
     /// Present while a reader follows.
-    pub(super) live: Option<Live>,
+    pub(super) live: Option<ProgressFile>,
     /// When open sub-buffers were written last.
     pub(super) flushed: Instant,
     /// Events lost because the kernel passed over programs.
@@ -57,7 +57,7 @@ pub(super) struct Drainer {
 }
 
 /// Returns the notice about a control group that replaced another one.
-fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
+fn replaced_cgroup_notice((folder, renewed): (&Path, io::Result<()>)) -> String {
     let what = format!("the cgroup {} was made anew: what is in the new one is", folder.display());
     match renewed {
         Ok(()) => format!("{what} recorded, too"),
@@ -65,9 +65,13 @@ fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
     }
 }
 
-impl Drains for Drainer {
+impl DrainSource for BpfDrain {
     fn news(&mut self) -> Vec<String> {
-        self.scope.iter().flat_map(|scope| scope.refresh_cgroups()).map(anew).collect()
+        self.scope
+            .iter()
+            .flat_map(|scope| scope.refresh_cgroups())
+            .map(replaced_cgroup_notice)
+            .collect()
     }
 
     fn regular_turn(&mut self) -> io::Result<()> {
@@ -84,43 +88,43 @@ impl Drains for Drainer {
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        self.works.iter_mut().for_each(RegionWork::forget);
+        self.works.iter_mut().for_each(RegionDrain::forget);
         changes::remove_streams(&self.trace.channel)
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.close_streams(Closed::ForGood)
+        self.close_streams(CloseKind::ForGood)
     }
 
-    fn give_largest_up(&mut self) -> bool {
-        let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+    fn drop_largest_packet(&mut self) -> bool {
+        let largest = |work: &&mut RegionDrain| work.stream.as_ref()?.last_bytes();
         let work = self.works.iter_mut().max_by_key(largest);
-        let is_given_up = work.is_some_and(RegionWork::give_last_up);
+        let is_given_up = work.is_some_and(RegionDrain::drop_last_packet);
         if is_given_up {
-            self.lose_the_rest();
+            self.count_unwritten_as_lost();
         }
         is_given_up
     }
 
-    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
         (&self.trace, &mut self.live)
     }
 }
 
-impl Drainer {
+impl BpfDrain {
     /// Moves what is complete (or all, if `partial`) to the trace, and gives programs the room; of
     /// flight recorders if it `is_last`.
     pub(super) fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
-        self.tell_besides();
+        self.note_uncounted_losses();
         let mut written = Ok(());
         for work in &mut self.works {
-            work.look();
+            work.poll();
             let is_left_to_the_end = work.overwrite && !is_last;
             if is_left_to_the_end {
                 continue;
             }
             // What one stream finds no room for another one may.
-            let drained = work.drain(&mut Drain {
+            let drained = work.drain(&mut DrainContext {
                 memory: self.buffers,
                 trace: &self.trace,
                 begin_ts: self.begin_ts,
@@ -141,25 +145,25 @@ impl Drainer {
 
     /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
     /// others; and what the kernel passed over, which it does not say of each CPU, in CPU 0's.
-    pub(super) fn tell_besides(&mut self) {
+    pub(super) fn note_uncounted_losses(&mut self) {
         for work in self.works.iter_mut().step_by(LEVELS) {
             let missed = if work.cpu == 0 { self.missed_lost } else { 0 };
             let too_deep = self.buffers.too_deep_on(work.cpu as usize);
-            work.lost_besides = work.lost_besides.max(too_deep.saturating_add(missed));
+            work.lost_uncounted = work.lost_uncounted.max(too_deep.saturating_add(missed));
         }
     }
 
     /// Counts as lost what was committed and is in no stream; how much that is.
-    pub(super) fn lose_the_rest(&mut self) -> u64 {
-        self.works.iter_mut().map(RegionWork::lose_the_rest).sum()
+    pub(super) fn count_unwritten_as_lost(&mut self) -> u64 {
+        self.works.iter_mut().map(RegionDrain::count_unwritten_as_lost).sum()
     }
 
     /// Says in the trace what was lost at its end.
-    pub(super) fn close_streams(&mut self, how: Closed) -> io::Result<()> {
+    pub(super) fn close_streams(&mut self, kind: CloseKind) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
         for work in works {
-            closed = closed.and(work.close(trace, *begin_ts, how));
+            closed = closed.and(work.close(trace, *begin_ts, kind));
         }
         closed
     }
@@ -169,14 +173,14 @@ impl Drainer {
     pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
-            self.works.iter_mut().for_each(RegionWork::look);
+            self.works.iter_mut().for_each(RegionDrain::poll);
             (Ok(()), Ok(()), 0)
         } else {
             let written = self.turn(true, true);
-            self.lose_the_rest();
+            self.count_unwritten_as_lost();
             // Where there is no room for a sub-buffer there may be some for empty packets.
             let closed = self.close_at_end();
-            (written, closed, self.lose_the_rest())
+            (written, closed, self.count_unwritten_as_lost())
         };
         // Of what little room is left on a full disk, the mark of the trace needs some.
         if written.is_ok() && closed.is_ok() {
@@ -191,7 +195,7 @@ impl Drainer {
         let mut summary = Summary::default();
         self.works.iter().for_each(|work| work.add_to(&mut summary));
         KernelCounts {
-            recorded: self.works.iter().map(RegionWork::committed).sum(),
+            recorded: self.works.iter().map(RegionDrain::committed).sum(),
             overwritten: summary.overwritten,
             deleted: summary.deleted,
             damaged: summary.damaged,
@@ -202,7 +206,7 @@ impl Drainer {
 }
 
 /// The regions of all CPUs and levels.
-pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWork> {
+pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
     let cpus = buffers.cpus();
     let streams_of_a_level = (cpus * Way::ALL.len()) as u64;
     let names = |level: usize| {
@@ -215,7 +219,7 @@ pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWor
     all.filter_map(|(cpu, level)| {
         let region = buffers.region(cpu, level)?;
         let names = Arc::clone(&names[level]);
-        Some(RegionWork::new(region, names, cpu as u32, Way::Sequence, overwrite))
+        Some(RegionDrain::new(region, names, cpu as u32, Way::Sequence, overwrite))
     })
     .collect()
 }
