@@ -29,7 +29,7 @@ pub enum RecordError {
     Tracefiles(TracefilesError),
     /// Words that mean nothing.
     Option(OptionError),
-    /// Something that the system refused: what was done, to what.
+    /// An error of the system: the operation, and its object.
     Io(&'static str, PathBuf, IoError),
     /// The trace folder exists and is not only an earlier trace.
     FolderInUse(PathBuf),
@@ -64,17 +64,17 @@ pub enum RecordError {
     SessionExists(String),
     /// There is no session of this name.
     NoSession(String),
-    /// The recorder of this session is dead; what it had to say is in this file.
+    /// The recorder of this session is dead; this file is its log.
     SessionDead(String, PathBuf),
     /// The recorder of this session, with this process id, is stopped.
     SessionStopped(String, u32),
     /// The specification of a session is invalid.
     Spec(SpecError),
-    /// A filter that makes no sense: the lines that say why, with the place in it.
+    /// An invalid filter: lines of text with the reason and the place in the filter.
     Filter(String),
-    /// A recorder refused what it was asked.
+    /// A recorder refused a request.
     Refused(Refusal),
-    /// The kernel's events cannot be recorded: why, and what helps.
+    /// Kernel events cannot be recorded: the reason, and the remedy.
     Kernel(String, Option<String>),
     /// Kernel events need rights that this process does not have: the error, and the advice.
     NoKernelRights(String, Option<String>),

@@ -1,7 +1,7 @@
 //! Properties of this machine on which recorders rely, for commands that explain them.
 //!
-//! Each function asks what the recorder itself asks, so that the explanation and what happens
-//! cannot differ. Nothing is changed, in the window or elsewhere.
+//! Each function makes the same checks as the recorder, so that the explanation and the behaviour
+//! cannot differ. No function changes anything, in the window or elsewhere.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Looks; the calling thread runs on each of them for a moment.
+    /// Reads the properties; the calling thread runs on each CPU for a moment.
     pub fn detect() -> Self {
         let online = cpus::online();
         let mut withheld = online.clone();

@@ -1,9 +1,9 @@
 //! Records sessions: finds or makes the user's window, makes regions in it, drains them into a
-//! trace, keeps the clock, starts the traced command, and recovers what dead recorders left.
+//! trace, keeps the clock, starts the traced command, and recovers sessions of dead recorders.
 //!
-//! Main invariant: what the stream files hold up to the progress that stands in the window is a
-//! valid trace, at any moment, so a recorder may be killed at any instruction; and what other
-//! processes write into the window can make records wrong, but neither crash nor hang us.
+//! Main invariant: the stream files up to the progress in the window are a valid trace, at any
+//! moment, so a recorder may be killed at any instruction. Bytes that other processes write into
+//! the window can make records wrong, but neither crash nor hang the recorder.
 //!
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
 //!

@@ -59,7 +59,7 @@ impl Notices {
         self.recent.borrow().clone()
     }
 
-    /// The same as lines.
+    /// Returns the notices so far, or the newest, as lines.
     pub fn lines(&self) -> Vec<String> {
         self.recent.borrow().iter().map(Notice::to_string).collect()
     }
@@ -94,12 +94,12 @@ impl Notices {
         recent[recent.len() - new..].to_vec()
     }
 
-    /// Says one line.
+    /// Reports one line.
     pub fn report(&self, text: Arguments<'_>) {
         self.report_with_loss(text, "");
     }
 
-    /// Says one line, a part of which tells of a loss: terminals show that part in its colour.
+    /// Reports one line with a part about a loss, which terminals show in its colour.
     pub(crate) fn report_with_loss(&self, text: Arguments<'_>, loss: &str) {
         let text = text.to_string();
         if self.are_printed() && !self.quiet {
@@ -115,7 +115,7 @@ impl Notices {
         self.keep(Notice::Info(text));
     }
 
-    /// Adds advice to what was said.
+    /// Adds a hint to the latest notice.
     pub fn hint(&self, text: Arguments<'_>) {
         let notice = Notice::hint(text.to_string());
         if self.are_printed() && !self.quiet {

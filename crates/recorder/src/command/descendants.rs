@@ -1,8 +1,8 @@
 //! The command's descendants that cannot be traced: static programs, other users' processes, those
 //! whose library is of another version.
 //!
-//! Sampled from /proc by a thread of its own, so that buffers are drained meanwhile, however many
-//! there are. A short-lived one may be missed: what we say is "at least".
+//! Sampled from /proc by a thread of its own, so that buffers are drained at the same time, however
+//! many there are. A short-lived one may be missed: the numbers are reported as "at least".
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -26,9 +26,9 @@ const FIRST: Duration = Duration::from_millis(10);
 const PERIOD_MIN: Duration = Duration::from_millis(50);
 /// A sample may take at most one part in so many of the time.
 const SHARE: u32 = 50;
-/// Most processes that a sample looks at.
+/// Most processes that a sample examines.
 const PROCESSES_SAMPLED_MAX: usize = 4096;
-/// Most processes that are kept as untraced; further ones are not looked at.
+/// Most processes that are kept as untraced; further ones are not examined.
 const UNTRACED_MAX: usize = 1 << 16;
 
 /// Why a process cannot be traced.
@@ -63,7 +63,7 @@ struct Untraced {
 /// The thread that samples the descendants of one process.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Nothing is sent: it ends when this is gone.
+    /// Nothing is sent: the thread ends when this is dropped.
     end: Option<Sender<()>>,
     /// None where there can be no thread.
     thread: Option<JoinHandle<Descendants>>,
@@ -88,7 +88,8 @@ impl Watch {
         Self { end: Some(end), thread: thread.ok() }
     }
 
-    /// Ends it, after the sample that it is at: what it has found. Nothing, the second time.
+    /// Ends the thread, after its current sample; returns its findings. The second call returns
+    /// none.
     pub(crate) fn finish(&mut self) -> Descendants {
         self.end = None;
         let found = self.thread.take().and_then(|thread| thread.join().ok());
@@ -149,7 +150,7 @@ impl Descendants {
         self.untraced.insert(pid, Untraced { name: name_of(pid), reason });
     }
 
-    /// Why a process cannot be traced; `None`: it can be, or is gone.
+    /// Returns the reason why a process cannot be traced; `None`: it can be, or has ended.
     fn reason(&mut self, pid: u32, folder: &Path) -> Option<Reason> {
         if fs::metadata(folder).ok()?.uid() != crate::common::user::user() {
             return Some(Reason::OtherUser);
@@ -165,8 +166,8 @@ impl Descendants {
         self.windows.other_version_of(pid).map(Reason::Library)
     }
 
-    /// Says who could not be traced. Static programs whose processes are among `traced` ran
-    /// something that was.
+    /// Reports processes that could not be traced. Static programs whose processes are among
+    /// `traced` ran another program that was.
     pub(crate) fn report(&self, traced: &HashSet<u32>, notices: &Notices) {
         const NAMED_MAX: usize = 8;
         let is_untraced = |(pid, untraced): &(&u32, &Untraced)| {
@@ -203,7 +204,7 @@ impl Descendants {
     }
 }
 
-/// The process and its descendants, as far as a sample looks at them.
+/// Returns the process and its descendants, as far as a sample examines them.
 pub(crate) fn family(root: u32) -> BTreeSet<u32> {
     let mut open = vec![root];
     let mut family = BTreeSet::new();

@@ -43,7 +43,7 @@ pub(crate) struct Executable {
 }
 
 impl Executable {
-    /// Looks for the command as execvp(3) does.
+    /// Finds the command as execvp(3) does.
     pub(crate) fn find(words: &[OsString]) -> Result<Self, RecordError> {
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
         let file = find_program(name)?;
@@ -70,7 +70,7 @@ impl Executable {
         ]
     }
 
-    /// Starts it, with what it is to find as it was. Without libraries it does not take part.
+    /// Starts it, with the inherited state restored. Without libraries it does not take part.
     pub(crate) fn start(
         &self,
         token: u64,
@@ -78,7 +78,7 @@ impl Executable {
         inherited: InheritedState,
         pre_exec_hook: Option<PreExecHook>,
     ) -> Result<Child, RecordError> {
-        // As it was found: else it would be looked for again, which is recorded.
+        // By its path: else it would be searched again, which is recorded.
         let mut command = Command::new(&self.file);
         command
             .arg0(&self.words[0])
@@ -87,8 +87,8 @@ impl Executable {
             .envs(libraries.into_iter().flat_map(|some| self.tracing_environment(token, some)));
         let InheritedState { signals, ignores_size_limit, files_limit } = inherited;
         // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
-        // which are async-signal-safe, or a system call and no more; and what enters, which writes
-        // to shared memory or to files.
+        // which are async-signal-safe, or a system call and no more; and the hook, which writes to
+        // shared memory or to files.
         unsafe {
             command.pre_exec(move || {
                 signals.make_current();
@@ -112,7 +112,7 @@ impl Executable {
                 RecordError::Kernel(format!("cannot record the command: {why}"), None)
             }
             (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
-            // What we lack to get as far as exec, which says nothing of the command.
+            // A lack of resources before exec, which is no fault of the command.
             (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {
                 RecordError::io("start", &self.file)(error)
             }
@@ -222,7 +222,7 @@ impl ForwardedSignal {
     }
 }
 
-/// The value of `variable` with `value` added: in front, or behind.
+/// Returns the value of `variable` with `value` added: in front, or at the end.
 fn joined(variable: &str, in_front: bool, value: OsString) -> OsString {
     let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return value;

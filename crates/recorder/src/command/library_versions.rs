@@ -77,7 +77,8 @@ impl Windows {
         self.other_version_in(&read_proc(&format!("/proc/{pid}/maps")).ok()?)
     }
 
-    /// The same in proc_pid_maps(5). A process that has our window as well can be traced.
+    /// Returns the other version in proc_pid_maps(5). A process that has our window as well can be
+    /// traced.
     fn other_version_in(&self, maps: &str) -> Option<u32> {
         let mut other = None;
         for version in self.versions_in(maps) {

@@ -93,13 +93,12 @@ impl Session {
         })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     ///
     /// # Errors
     ///
-    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile; if it
-    /// has not answered after a minute what is done in a moment; or if after five it has not read
-    /// what is asked.
+    /// If the recorder refuses ([`RecordError::Refused`]), is stopped, or dies; if it has not
+    /// answered a short request after a minute; or if it has not read a long one after five.
     pub fn request(&mut self, request: Request) -> Result<Answer, RecordError> {
         let limit = match may_take_long(&request) {
             true => Limit { patience: self.read_patience, until_read: true },
@@ -111,7 +110,7 @@ impl Session {
         line.push(b'\n');
         let line = match self.stream.get_mut().write_all(&line) {
             Ok(()) => self.read_line(limit)?,
-            // Who was let go at once has been told why, before it could ask.
+            // A client that was refused at once has an answer before it could send a request.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(limit)?,
             Err(error) => return Err(self.connection_error(error)),
         };
@@ -122,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Waits until the recorder has gone, once it has ended the session: its name is free then. One
-    /// that does not go is not waited for without end.
+    /// Waits until the recorder has exited, once it has ended the session: its name is free then.
+    /// The wait is bounded.
     pub fn wait_for_end(mut self) {
         let mut byte = [0];
         for _ in 0..END_LOOKS_MAX {
@@ -219,7 +218,7 @@ const fn may_take_long(request: &Request) -> bool {
 /// Returns true if a process is stopped, by a signal or a debugger: proc_pid_stat(5).
 fn is_stopped(pid: u32) -> bool {
     let status = read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything.
+    // After the name, which may contain anything.
     let state = status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))
 }

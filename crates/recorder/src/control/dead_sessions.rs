@@ -1,8 +1,8 @@
-//! Sessions whose recorders are dead: what they were, and whether something of them is left.
+//! Sessions whose recorders are dead: their identity, and their remains.
 //!
-//! A recorder writes into the lock file of its name which trace it records. The file stays when the
-//! recorder is killed, so that who finds the name knows what to recover; it goes with the name once
-//! nothing of the session is in memory any more.
+//! A recorder writes the identity of its trace into the lock file of its name. The file stays when
+//! the recorder is killed, so that the name leads to the trace to be recovered; it is removed with
+//! the name once no event of the session is in memory any more.
 //!
 //! ```text
 //! uuid=0123…cdef      identity of the trace, and of the session in the user's own window
@@ -83,13 +83,13 @@ struct Memory {
 }
 
 impl Memory {
-    /// Looks into the user's window in the folder `windows`, and at what is kept in `run`.
+    /// Reads the user's window in the folder `windows`, and the origin files in `run`.
     fn read(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
         let kept = origin_file::left_behind(run)?;
         let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
         let home = match WindowHandle::open_for(windows, crate::common::user::user(), false) {
             Ok(home) => home,
-            // What was in it is gone.
+            // Its contents are lost.
             Err(RecordError::Window(
                 _,
                 OpenError::Absent | OpenError::Truncated | OpenError::NotAWindow,
@@ -113,8 +113,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it cannot be known, as where the user's window cannot be opened, or the folder is another
-    /// user's: what stands there is not to be believed.
+    /// If it cannot be known, as when the user's window cannot be opened, or the folder is another
+    /// user's: its contents are not to be believed.
     pub fn left_of(&self, name: &str) -> Result<Dead, RecordError> {
         self.check()?;
         let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
@@ -123,8 +123,8 @@ impl RunFolder {
         Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
-    /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
-    /// Whether there was any.
+    /// Completes the kernel parts of dead sessions, as far as possible, and reports that. Returns
+    /// true if there was any.
     pub(crate) fn complete_kernel_parts(&self, notices: &Notices) -> bool {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();
         let dead = names.iter().filter(|name| !self.is_alive(name));
@@ -133,8 +133,8 @@ impl RunFolder {
         settled.count() > 0
     }
 
-    /// Removes the names of dead sessions of which nothing is in memory any more, in the user's
-    /// window in the folder `windows` or in others', and whose traces are complete.
+    /// Removes the names of dead sessions without events in memory, in the user's window in the
+    /// folder `windows` or in others', whose traces are complete.
     pub(crate) fn clean_recovered(&self, windows: &Path) -> Result<(), RecordError> {
         self.check()?;
         let mut names = self.names()?;

@@ -1,7 +1,7 @@
 //! Locations of users' run folders, and the sessions that root may control in addition to its own.
 //!
-//! Main invariant: in a folder that is another user's, root asks, and does nothing else: it makes,
-//! locks and removes no file there, and believes no path that is written there. Who answers must be
+//! Main invariant: in another user's folder, root only sends requests: it makes, locks and removes
+//! no file there, and believes no path that is written there. The answering process must belong to
 //! that user.
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ impl RunFolder {
     pub fn new() -> Self {
         let user = crate::common::user::user();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);
-        // Of a root who became this user it may be there still.
+        // The environment of a root process that became this user may still name root's.
         let is_ours = |folder: &OsString| {
             fs::symlink_metadata(folder).map_or(true, |status| status.uid() == user)
         };
@@ -35,8 +35,8 @@ impl RunFolder {
         std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
     }
 
-    /// The calling user's, and behind it, under sudo(8), that of the user who called it: there are
-    /// the sessions of `sudo trackway record`, which records as that user.
+    /// Returns the calling user's, and after it, under sudo(8), that of the user who called it: it
+    /// has the sessions of `sudo trackway record`, which records as that user.
     pub fn all() -> Vec<Self> {
         let caller = sudo_user().filter(|_| crate::common::user::user() == 0 && !Self::is_named());
         let others = caller.map(|caller| {
@@ -64,8 +64,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If others could answer in the place of a session: it is not this user's alone. Root may ask
-    /// in a folder that is another user's alone.
+    /// If others could answer in the place of a session, because the folder is not this user's
+    /// alone. Root may send requests in a folder that is another user's alone.
     pub(crate) fn owner(&self) -> Result<Option<u32>, RecordError> {
         let refused = match self.check() {
             Ok(is_there) => return Ok(is_there.then(crate::common::user::user)),

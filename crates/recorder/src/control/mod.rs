@@ -35,7 +35,7 @@ pub use request_parser::Requests;
 use crate::common::files::open_regular;
 use crate::error::RecordError;
 
-/// Environment variable that says where control sockets are.
+/// Environment variable with the folder of control sockets.
 const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
 const SOCKET: &str = "sock";
 const LOCK: &str = "lock";
@@ -97,7 +97,7 @@ impl RunFolder {
         Ok(true)
     }
 
-    /// Names of the sessions that have a socket, in order; their recorders may be gone.
+    /// Returns the names of the sessions that have a socket, in order; their recorders may be dead.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl RunFolder {
             || self.is_answered(name)
     }
 
-    /// Removes what a dead recorder left; what may be a living one's stays.
+    /// Removes the files of a dead recorder; those that may be a living one's stay.
     pub fn clean(&self, name: &str) {
         if !self.is_own() {
             return;
@@ -169,13 +169,13 @@ impl RunFolder {
 
     /// Removes the files of session `name`, which is ours.
     fn remove(&self, name: &str) {
-        // The lock last: until it is gone, the name is taken. What stays is no harm.
+        // The lock last: until it is removed, the name is taken. Files that stay are harmless.
         for kind in [SOCKET, LOG, LOCK] {
             let _ = fs::remove_file(self.file(name, kind));
         }
     }
 
-    /// Takes the name of a session, for as long as what is returned lives.
+    /// Takes the name of a session, for the lifetime of the result.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl RunFolder {
                     self.leave_to_the_living(name);
                     break;
                 }
-                // Until we write down our own, what the dead one wrote stays.
+                // The dead session's identity stays until ours is written down.
                 let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
                 let (folder, name) = (self.clone(), name.to_owned());
                 return Ok(Claimed { folder, name, lock, identity: None, is_of_the_dead });
@@ -214,7 +214,7 @@ impl RunFolder {
     }
 }
 
-/// Writes `text` in the place of what a file has.
+/// Replaces the contents of a file by `text`.
 fn write_anew(file: &File, text: &[u8]) -> io::Result<()> {
     // From its begin: it may have been written before.
     file.set_len(0).and_then(|()| file.write_all_at(text, 0))
@@ -233,8 +233,8 @@ impl Default for RunFolder {
     }
 }
 
-/// The name of a session that is ours. Its files go with it, unless they say of a dead session, of
-/// which something is left, what it was.
+/// The name of a session of ours. Its files are removed with it, unless they have the identity of a
+/// dead session that is not recovered.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
@@ -242,7 +242,7 @@ pub(crate) struct Claimed {
     lock: File,
     /// The identity that was written down.
     identity: Option<Identity>,
-    /// The lock file still says which trace a dead recorder recorded.
+    /// The lock file still has the identity of a dead recorder's trace.
     is_of_the_dead: Cell<bool>,
 }
 
@@ -287,7 +287,7 @@ impl Claimed {
         true
     }
 
-    /// Opens the log, anew.
+    /// Opens the log, empty.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
         let mut options = fs::OpenOptions::new();
@@ -433,8 +433,8 @@ mod tests {
         assert!(!is_at(&before, &path) && before.try_lock().is_ok());
     }
 
-    /// Sessions of one name that come and go, while it is cleaned all the time. Each finds what is
-    /// its own as long as it lives.
+    /// Sessions of one name begin and end, while it is cleaned all the time. Each keeps its files
+    /// as long as it lives.
     #[test]
     fn cleaning_takes_nothing_from_those_who_come_and_go() {
         let temporary = TemporaryFolder::new();

@@ -77,14 +77,14 @@ impl OriginFile {
         Ok(Self { origin, _file: file, path })
     }
 
-    /// Forgets it: nothing of it is in the window any more.
+    /// Removes the file: no event of the session is in the window any more.
     pub(crate) fn forget(self) {
         // A file that stays is found to be of no session by the next recovery.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The origins whose recorders are dead, ours as long as they live here.
+/// Returns the origin files of dead recorders, locked by this process as long as they live here.
 ///
 /// # Errors
 ///

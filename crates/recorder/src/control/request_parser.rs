@@ -11,15 +11,15 @@ pub struct Requests {
     bytes: Vec<u8>,
     /// Start of the next line.
     begin: usize,
-    /// Up to where there is no line's end behind `begin`.
+    /// End of the bytes after `begin` that contain no line end.
     searched: usize,
-    /// A line was too long: nothing behind it is looked at.
+    /// A line was too long: later bytes are ignored.
     is_over: bool,
 }
 
 impl Requests {
-    /// Takes in what has come. Kept is what [`Self::next_request`] has not given out: who wants to
-    /// hold little asks for all of that first.
+    /// Adds received bytes. They are kept until [`Self::next_request`] has returned their requests:
+    /// a caller that wants to hold little takes those first.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.is_over {
             return;
@@ -61,7 +61,7 @@ impl Requests {
         self.is_over
     }
 
-    /// Goes on to the end of the line, or of what there is.
+    /// Searches for the end of the line, up to the end of the bytes.
     fn search(&mut self) {
         let rest = &self.bytes[self.searched..];
         self.searched += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
@@ -73,7 +73,7 @@ fn parse(line: &[u8]) -> Result<Request, Refusal> {
     let message: Message = match serde_json::from_slice(line) {
         Ok(message) => message,
         Err(error) => {
-            // Of another version it may say what is unknown here.
+            // A request of another version may have unknown parts.
             return Err(match version_of(line) {
                 Some(version) if version != PROTOCOL_VERSION => other_version(version),
                 _ => Refusal::new(format!("this is no request: {error}")),

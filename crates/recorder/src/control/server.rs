@@ -19,9 +19,9 @@ use trackway_sys::wait::{self, Awaited};
 use super::{Claimed, Identity, Requests};
 use crate::error::RecordError;
 
-/// Most clients at a time; more are told so, and let go.
+/// Most clients at a time; further ones are refused.
 pub(super) const CLIENTS_MAX: usize = 64;
-/// Most bytes that wait for a client to read them; who reads too little is let go.
+/// Most bytes that wait for a client to read them; a client that reads too little is disconnected.
 const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
 const TURN_BYTES: usize = 64 << 10;
@@ -42,7 +42,7 @@ pub(crate) struct Server {
     /// First, so that it goes first: who sees its connection end may take the name.
     name: Claimed,
     pub(super) listener: UnixListener,
-    /// A descriptor that is kept for when no other is left: who waits then is told so.
+    /// A descriptor in reserve, to refuse a waiting client when no other is left.
     pub(super) reserve: Option<File>,
     /// End of the pause of accepting.
     pub(super) pause: Option<Instant>,
@@ -67,7 +67,7 @@ pub(super) struct Connection {
 }
 
 impl Server {
-    /// Opens the socket of the session whose name this is.
+    /// Opens the socket of the session of this name.
     pub(crate) fn open(name: Claimed) -> Result<Self, RecordError> {
         let path = name.folder.socket(&name.name);
         // A dead recorder's: the name is ours now.
@@ -111,7 +111,7 @@ impl Server {
             match (connection.waiting.is_empty(), connection.is_ending) {
                 (true, _) => Awaited::readable(fd),
                 (false, false) => Awaited::readable_or_writable(fd),
-                // Whose end has come is always readable.
+                // After its end it is always readable.
                 (false, true) => Awaited::writable(fd),
             }
         };
@@ -201,7 +201,7 @@ impl Server {
             let hint = "raise its limit: prlimit --nofile=SOFT:HARD --pid PID";
             connection.answer(&Answer::Refused(Refusal::new(why).with_hint(hint)));
         }
-        // Behind the connection, whose place it takes.
+        // After the connection is closed, whose descriptor it reuses.
         self.reserve = reserve();
         is_told
     }
@@ -222,7 +222,7 @@ impl Server {
         }
     }
 
-    /// Notes that a client wants events at once, as long as it is there.
+    /// Notes that a client follows, as long as it is connected.
     pub(crate) fn follow(&mut self, client: Client) {
         if let Some(connection) = self.clients.iter_mut().find(|one| one.client == client) {
             connection.is_following = true;
@@ -243,12 +243,13 @@ impl Server {
         }
     }
 
-    /// Gives clients what waits for them, at the end: as far as they read it in a moment.
+    /// Sends clients their answers, at the end, as far as they read them in a moment.
     pub(crate) fn flush(&mut self) {
         let end = Instant::now() + END_PATIENCE;
         loop {
             self.clients.iter_mut().for_each(Connection::write);
-            // Who has read all stays: the end of the connection says that the name is free.
+            // A client that has read all stays: the end of the connection shows that the name is
+            // free.
             self.clients.retain(|connection| !connection.is_gone);
             let slow = self.clients.iter().filter(|connection| !connection.waiting.is_empty());
             let of = |connection: &Connection| Awaited::writable(connection.stream.as_raw_fd());
@@ -301,7 +302,7 @@ impl Connection {
 
     /// The next request, or why it is none, if a line has come whole.
     fn read(&mut self) -> Option<Result<Request, Refusal>> {
-        // What it asked before its end is asked all the same, but not by who is gone.
+        // Requests from before its end are served, unless the client has disconnected.
         if !self.has_request() && !self.is_ending && !self.is_gone {
             self.receive();
         }
@@ -339,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// Nothing more comes from it; what it asked for is still answered.
+    /// No more bytes come from it; its requests are still answered.
     fn end(&mut self) {
         self.is_ending = true;
         self.is_gone |= self.waiting.is_empty();
@@ -392,7 +393,7 @@ fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
         Answer::Snapshot(facts) => {
             Answer::Snapshot(SnapshotFacts { folder: shown(&facts.folder), ..facts.clone() })
         }
-        // Where it goes is said anew whenever it is used.
+        // The output folder is specified again at each use.
         Answer::Spec(spec) => {
             Answer::Spec(Box::new(SessionSpec { output: None, ..SessionSpec::clone(spec) }))
         }

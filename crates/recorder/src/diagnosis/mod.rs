@@ -101,7 +101,7 @@ pub fn diagnose(selection: &Selection) -> Vec<Reason> {
     diagnose_by(selection, |window| Some(window))
 }
 
-/// The same of a session in the background. Where it records into another window than this
+/// Finds the reasons for a session in the background. If it records into another window than this
 /// process's, nothing is claimed about windows.
 pub fn diagnose_session(session: &str, selection: &Selection) -> Vec<Reason> {
     diagnose_by(selection, |window| Some(window).filter(|window| has_session(window, session)))
@@ -127,7 +127,7 @@ fn has_session(window: &Window, name: &str) -> bool {
     })
 }
 
-/// Finds out the same with a window that is open already; `None`: there is none to look into.
+/// Finds the reasons with a window that is open already; `None`: there is none.
 pub(crate) fn diagnose_in(
     selection: &Selection,
     window: Option<&Window>,
@@ -140,7 +140,7 @@ pub(crate) fn diagnose_in(
 }
 
 /// Finds those of the rules that select no event which programs of this user have registered.
-/// Programs that start later may have what is meant.
+/// Programs that start later may have matching ones.
 pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
     // Where the window cannot be opened, there is nothing to compare with.
     let Ok(names) = WindowHandle::inspect(registered_names) else { return Vec::new() };
@@ -235,7 +235,7 @@ impl Facts {
                 return;
             }
         };
-        // What one channel has of events, and another one of processes, selects nothing.
+        // The events of one channel and the processes of another one select nothing together.
         if fates.iter().all(|fate| *fate == Fate::Unselected) {
             return;
         }
@@ -250,7 +250,8 @@ impl Facts {
         });
     }
 
-    /// Reasons in the order in which they help: what to correct first, then who is not covered.
+    /// Returns reasons in the order in which they help: first mistakes to correct, then processes
+    /// that are not covered.
     fn reasons(&self, selection: &Selection, covered: &[u32]) -> Vec<Reason> {
         let mut reasons: Vec<Reason> =
             unmatched_patterns(selection.patterns(), &self.names).collect();

@@ -72,8 +72,8 @@ impl ProcessName {
     }
 }
 
-/// Full names of events, with the levels that their descriptions have; none: it is not known.
-/// What `--kernel` takes for a pattern that kernel events match, as far as this user may read them.
+/// Full names of events, with the levels of their descriptions; none if unknown. Returns the
+/// pattern for `--kernel` that matches kernel events, as far as this user may read them.
 fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
@@ -237,10 +237,10 @@ impl Reason {
         }
     }
 
-    /// Reports it with what to do about it.
+    /// Reports it with the remedy.
     pub(crate) fn report(&self, notices: &Notices) {
         match (self, self.hint()) {
-            // The summary before says what happened: the whole of these is advice.
+            // The summary before has the event; these lines are the hint.
             (Self::CommandWithoutEvents, Some(hint)) => {
                 notices.hint(format_args!("{self} {hint}"));
             }

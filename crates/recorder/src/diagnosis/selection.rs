@@ -20,7 +20,7 @@ struct ChannelSelection {
     patterns: Vec<String>,
     /// Event rules, as [`Rules`] reads them.
     rules: String,
-    /// Rules that select the events of each filter, likewise.
+    /// Rules that select the events of each filter, in the same form.
     filtered: Vec<String>,
     /// Process rules, as [`ProcessRules`] reads them.
     processes: String,
@@ -90,7 +90,7 @@ impl Selection {
         self.best(takes, event, levels)
     }
 
-    /// The same, whatever the process rules are.
+    /// Returns the treatment of an event, whatever the process rules are.
     pub(super) fn fate_in_any_process(&self, event: &str, levels: &[u8]) -> Fate {
         self.best(|_| true, event, levels)
     }

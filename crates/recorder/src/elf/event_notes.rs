@@ -1,8 +1,8 @@
-//! Events that an ELF file describes: what the header, and the crate, left in its data
+//! Events that an ELF file describes: the data of the header and of the crate
 //! (`include/trackway/abi/abi.h`), read without running it.
 //!
-//! So filters are checked against what a program has before it has ever run, and after it was
-//! built anew. Files are hostile: whatever makes no sense is not described.
+//! So filters are checked against a program before it has ever run, and after it was rebuilt. Files
+//! are hostile: invalid data describes no event.
 
 use std::collections::HashMap;
 

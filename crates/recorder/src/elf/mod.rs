@@ -1,9 +1,9 @@
 //! Properties of an ELF file: whether it is static, which libraries it needs, which instrumentation
 //! points it carries.
 //!
-//! Only what is asked for is read of a file: programs of 100 MB are looked into while their first
-//! events fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and a
-//! file that makes no sense has simply nothing to say.
+//! Only needed parts of a file are read: programs of 100 MB are examined while their first events
+//! fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and an invalid
+//! file has no properties.
 
 pub(crate) mod event_notes;
 
@@ -17,13 +17,13 @@ use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 use trackway_schema::EventDescription;
 
-/// Largest file that is looked into, in bytes.
+/// Largest file that is examined, in bytes.
 const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Most sections of instrumentation points that are looked into; a linker makes one of them.
+/// Most sections of instrumentation points that are examined; a linker makes one of them.
 const NOTES_MAX: usize = 16;
 /// Largest of them, in bytes: some ten thousand points.
 const NOTES_BYTES_MAX: u64 = 4 << 20;
-/// Most libraries of a program that are looked into.
+/// Most libraries of a program that are examined.
 const LIBRARIES_MAX: usize = 256;
 
 /// Debian's subfolder for libraries of this machine.
@@ -160,7 +160,7 @@ pub struct Reach {
     pub registers: bool,
 }
 
-/// Looks into `files` and the libraries that they need.
+/// Examines `files` and the libraries that they need.
 pub fn reach(files: &[PathBuf]) -> Reach {
     let usual = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
     let usual = usual.iter().map(String::as_str).chain(["/lib64", "/usr/lib", "/usr/local/lib"]);
@@ -198,7 +198,7 @@ pub fn sanitizer(path: &Path) -> Option<String> {
     read(path)?.needed.into_iter().find(|name| name.starts_with("libasan.so"))
 }
 
-/// The interpreter of a script: what follows `#!`.
+/// Returns the interpreter of a script: the text after `#!`.
 pub fn interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut head = [0; 256];

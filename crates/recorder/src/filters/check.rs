@@ -18,12 +18,12 @@ use crate::filters::publish::{GENERIC_BYTES_MAX, known, layouts_of, selects};
 use crate::filters::scope::names_kernel_context;
 use crate::window::settings::ChannelSettings;
 
-/// Most things that are said of a filter that is taken.
+/// Most hints about an accepted filter.
 const HINTS_MAX: usize = 4;
 
-/// Checks the filters of a channel that is to be, where `program` is what is to be traced, if that
-/// is known; what is perhaps not meant, for people. Of a filter that is taken anyway, nothing need
-/// be known: the kernel's events have what it asks for.
+/// Checks the filters of a new channel, where `program` is the program to be traced, if it is
+/// known. Returns probable mistakes, as text. Filters that `is_taken` accepts are not checked:
+/// kernel events have their fields.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub(crate) fn check(
     check_some(&open.cloned().collect::<Vec<_>>(), &settings.rules, window, program)
 }
 
-/// The same of filters of a channel with these rules.
+/// Checks filters of a channel with these rules.
 pub(crate) fn check_some(
     filters: &[FilterSpec],
     rules: &str,
@@ -53,7 +53,7 @@ pub(crate) fn check_some(
         program.events.iter().filter(|event| selects(rules, event)).cloned().collect();
     let mut hints = Vec::new();
     for filter in filters {
-        // What the file says is so now; what is in the window may be of an earlier build.
+        // The file is current; events in the window may be of an earlier build.
         let mut layouts = layouts_of(filter, &of_program);
         let are_own = !layouts.is_empty();
         if !are_own {

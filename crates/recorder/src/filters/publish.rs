@@ -7,7 +7,7 @@
 //! does: a half is overwritten only after the generation was raised past its block, and a process
 //! that has copied bytes checks the generation again.
 //!
-//! While the slot is free, the word says where that memory is ([`Filters::leave`]).
+//! While the slot is free, the word has the place of that memory ([`Filters::leave`]).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -42,10 +42,10 @@ const _: () =
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     list: Vec<Compiled>,
-    /// The channel's rules, as `trackway_schema::Rules` reads them: what they do not select no
-    /// filter need be compiled for.
+    /// The channel's rules, as `trackway_schema::Rules` reads them: no filter need be compiled for
+    /// events that they do not select.
     rules: String,
-    /// Events that are to come, besides those in the window.
+    /// Events that are to come, in addition to those in the window.
     expected: Vec<EventDescription>,
     /// Offset of the two halves in the window; `None`: there was no filter yet.
     area: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct Filters {
     next_half: u64,
 }
 
-/// A filter, and what was made of it.
+/// A filter, with its compiled form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Compiled {
     spec: FilterSpec,
@@ -76,7 +76,7 @@ impl Filters {
         control: &Range<u64>,
     ) -> Self {
         let area = filters_place(word).map(|(offset, _)| offset / AREA_BYTES * AREA_BYTES);
-        // Control lines of another kind of session may have taken what lies behind the old ones.
+        // Control lines of another kind of session may have taken the memory after the old ones.
         let is_ours = |area: &u64| {
             let place = *area..*area + AREA_BYTES;
             let is_apart = place.end <= control.start || control.end <= place.start;
@@ -85,7 +85,7 @@ impl Filters {
         Self { area: area.filter(is_ours), ..Self::default() }
     }
 
-    /// Goes on with the ids of another channel's, in whose place this one comes.
+    /// Continues the ids of the channel that this one replaces.
     pub(crate) fn inherit(&mut self, other: &Self) {
         self.list.clone_from(&other.list);
         self.expected.clone_from(&other.expected);
@@ -132,12 +132,12 @@ impl Filters {
         &self.rules
     }
 
-    /// Looks at the events that there are once more, for a channel with these rules: what no
-    /// alternative of a filter serves has one afterwards.
+    /// Compiles filters for the events that are registered by now, for a channel with these rules:
+    /// an event that no alternative of a filter serves has one afterwards.
     ///
     /// # Errors
     ///
-    /// If a filter cannot serve them all. What was in force stays.
+    /// If a filter cannot serve them all. The block in force stays.
     pub(crate) fn refresh(
         &mut self,
         home: &WindowHandle,
@@ -314,8 +314,9 @@ fn too_large() -> RecordError {
 /// Writes a block to `place`, in bytes of the window, where no block that is in force is, and puts
 /// it into force.
 fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
-    // ORDERING: Release: who sees a byte of what follows (and looks behind an Acquire fence) sees
-    // the generation that was raised when the block that was here went out of force.
+    // ORDERING: Release: a reader that loads a byte of the new block (and loads again after an
+    // Acquire fence) finds the generation that was raised when the previous block went out of
+    // force.
     fence(Ordering::Release);
     for (word, bytes) in words_at(window, place, block.len()).zip(block.chunks(WORD_BYTES)) {
         let mut whole = [0; WORD_BYTES];
@@ -331,7 +332,7 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
     slot::raise_generation(session);
 }
 
-/// Takes the last block out of force; the word says where the memory is.
+/// Takes the last block out of force; the word keeps the place of the memory.
 fn withdraw(session: &Session, area: Option<u64>) {
     // ORDERING: SeqCst, as in `publish`. First the flag: no process finds it without a block.
     session.flags.fetch_and(!flag::FILTERED, Ordering::SeqCst);
@@ -347,9 +348,9 @@ fn words_at(window: &Window, place: u64, bytes: usize) -> impl Iterator<Item = &
     let is_there = end <= window.usable_bytes() && place.is_multiple_of(WORD_BYTES as u64);
     let base = window.base();
     (0..if is_there { count } else { 0 }).map(move |index| {
-        // SAFETY: the place is mapped for good and backed (looked at above), and its offset a
+        // SAFETY: the place is mapped for good and backed (checked above), and its offset a
         // multiple of a word's size from a page boundary; atomics are valid with any bytes, and
-        // writes of other processes meanwhile are defined.
+        // concurrent writes of other processes are defined.
         unsafe { &*base.add(place as usize).cast::<AtomicU64>().add(index) }
     })
 }
@@ -368,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    /// A slot that is ours, and what is in force there.
+    /// A slot that is ours, and the block in force there.
     struct TestChannel {
         _folder: TemporaryFolder,
         home: WindowHandle,
@@ -541,7 +542,7 @@ mod tests {
         let (_, somebody) = channel.block().expect("a block");
         assert!(somebody != nobody);
         assert_eq!(channel.entries()[0].0, before[0].0, "its state goes on");
-        // What means something else has one beside it, and each only its own events.
+        // A field with another meaning gets an alternative, and each serves only its own events.
         channel.describe("write", "sizes", Scalar::I8);
         channel.filters.refresh(&channel.home, &channel.slot, "*").expect("both");
         assert_eq!(channel.entries()[0].2, 2);
@@ -582,7 +583,7 @@ mod tests {
         let again = |word: u64, control: &Range<u64>| {
             Filters::of_slot(&channel.home, &channel.slot, word, control).area
         };
-        // As who was killed leaves it, and as who has taken the last filter away does.
+        // As after a kill, and as after the last filter was removed.
         assert_eq!(again(session.filters.load(Ordering::Relaxed), &nowhere), Some(place));
         channel.filters.set(&channel.home, &channel.slot, &[], "*").expect("no filters");
         channel.filters.leave(session);
@@ -592,7 +593,7 @@ mod tests {
         let specs = [FilterSpec::new("size > 7")];
         next.set(&channel.home, &channel.slot, &specs, "*").expect("filters");
         assert_eq!(channel.home.allocator.bytes_in_use(), taken);
-        // What stands there may be anything.
+        // A hostile process may write anything there.
         for forged in [0, u64::MAX, filters_word(0, 8), filters_word(place + AREA_BYTES, 8)] {
             assert_eq!(again(forged, &nowhere), None, "{forged:#x}");
         }

@@ -1,7 +1,7 @@
 //! Patterns of filters that mean no event that is known: mostly a name is misspelt then.
 //!
-//! A filter about nothing lets everything pass, and so must not go unsaid. All of the kernel's
-//! events are known; programs that are started later may bring what is meant.
+//! A filter without events lets everything pass, and so must be reported. All kernel events are
+//! known; programs that are started later may bring matching user events.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use trackway_session::FilterSpec;
 
 use crate::error::RecordError;
 
-/// A filter about none of the kernel's events that are recorded, but perhaps about a program's.
+/// A filter on none of the recorded kernel events, but perhaps on user events.
 #[derive(Debug)]
 pub(crate) struct UnmatchedFilter {
     pub(crate) filter: FilterSpec,
-    /// Why it was meant for one of the kernel's, if it was, and what to do.
+    /// The reason why it was probably meant for a kernel event, with the remedy.
     of_kernel: Option<(String, String)>,
 }
 
 impl UnmatchedFilter {
-    /// Returns why it was meant for a kernel event; else the filter.
+    /// Returns the error of a filter meant for a kernel event; otherwise the filter.
     pub(crate) fn into_kernel_error(self) -> Result<RecordError, FilterSpec> {
         let (why, hint) = self.of_kernel.ok_or(self.filter)?;
         Ok(RecordError::Kernel(why, Some(hint)))
@@ -68,7 +68,7 @@ enum PatternTarget {
     Recorded,
     /// None of the kernel's, as far as can be seen.
     UserEvents,
-    /// The kernel's, none of which are recorded: why, and what to do.
+    /// Kernel events that are not recorded: the reason, and the remedy.
     UnrecordedKernelEvents(String, String),
 }
 
@@ -105,8 +105,8 @@ fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> PatternT
     }
 }
 
-/// Refuses the first of these that is about none of programs' events that are known, and was meant
-/// for the kernel's; what is to be said of the others.
+/// Refuses the first of these that applies to no known user event and was meant for kernel events.
+/// Returns warnings about the others.
 ///
 /// # Errors
 ///
@@ -170,7 +170,7 @@ fn suggest_for_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     if pattern.contains(':') {
         return near_pattern(pattern, names);
     }
-    // A name alone stands for a provider, but may be meant for an event.
+    // A bare name is a provider's, but may be meant for an event.
     let whole = |meant: String| match meant.strip_prefix("*:") {
         Some(name) => names.iter().find(|full| full.ends_with(&format!(":{name}"))).cloned(),
         None => Some(meant),
@@ -201,7 +201,7 @@ fn like<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str
     let most = (part.len() / 3).max(1);
     let changes = strsim::levenshtein(&part.to_lowercase(), &there.to_lowercase());
     let is_like = !part.contains('*') && changes <= most;
-    // Of another case only, it is another one nevertheless.
+    // A name in another case is another name.
     is_like.then_some((changes.max(1), there))
 }
 

@@ -33,13 +33,13 @@ pub struct KernelBackends {
 }
 
 impl KernelBackends {
-    /// Looks, and changes nothing.
+    /// Detects the backends, without side effects.
     pub fn detect() -> Self {
         Self { bpf: support::check_support(), tracefs: instance::check_support() }
     }
 }
 
-/// The kernel's events, ready to be recorded.
+/// Kernel events, ready to be recorded.
 #[derive(Debug)]
 pub(crate) enum PreparedKernel {
     Bpf(Box<bpf::PreparedBpf>),
@@ -61,7 +61,8 @@ pub(crate) enum Summary {
 }
 
 impl PreparedKernel {
-    /// Prepares the recording: by the way that is wanted, or by the first one that is open.
+    /// Prepares the recording: by the backend that is specified, or by the first one that is
+    /// available.
     pub(crate) fn prepare(
         request: &KernelRequest<'_>,
         notices: &Notices,
@@ -103,7 +104,7 @@ impl PreparedKernel {
         }
     }
 
-    /// Says it where buffers are not of the size that was asked for, or not of the usual one.
+    /// Reports buffers that differ from the specified size, or from the usual one.
     fn report_size(&self, size_bytes: u64, notices: &Notices) {
         let (cpu_bytes, sizes) = match self {
             Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::PreparedBpf::sizes()),
@@ -112,7 +113,7 @@ impl PreparedKernel {
         report_other_size(size_bytes, cpu_bytes, &sizes, notices);
     }
 
-    /// Writes what is recorded to the trace at `root`.
+    /// Starts writing recorded events to the trace at `root`.
     pub(crate) fn begin(
         self,
         root: &TraceFolder,
@@ -134,8 +135,8 @@ impl PreparedKernel {
     }
 }
 
-/// Says it if a CPU's buffers are not of the size that was asked for (0: none was), and which there
-/// can be.
+/// Reports a CPU's buffers that differ from the specified size (0: none was), with the possible
+/// sizes.
 fn report_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
     let wanted_bytes = if size_bytes == 0 { bpf::CPU_BYTES } else { size_bytes };
     if cpu_bytes != wanted_bytes {
@@ -154,9 +155,9 @@ pub(crate) enum FlightContents {
 }
 
 impl KernelRecording {
-    /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. With `filters`, those are asked from now on. `meanwhile` is called every now and
-    /// then.
+    /// Records the events that these patterns select, and no others. Returns the number of added
+    /// and of removed events. With `filters`, those apply from now on. `meanwhile` is called every
+    /// now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -199,7 +200,7 @@ impl KernelRecording {
         }
     }
 
-    /// Says what happened since it was looked at last.
+    /// Reports changes since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         match self {
             Self::Bpf(draining) => draining.report_changes(notices),
@@ -225,7 +226,7 @@ impl KernelRecording {
         }
     }
 
-    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         match self {
             Self::Bpf(draining) => draining.drop_flight_recorder(),
@@ -233,8 +234,8 @@ impl KernelRecording {
         }
     }
 
-    /// Records nothing any more. Where that fails, what comes behind ([`Self::stop_and_write`],
-    /// [`Self::finish`]) tries it again, and tells.
+    /// Stops recording. If that fails, later calls ([`Self::stop_and_write`], [`Self::finish`]) try
+    /// again, and report it.
     pub(crate) fn stop(&mut self) {
         match self {
             Self::Bpf(draining) => draining.stop(),
@@ -251,7 +252,8 @@ impl KernelRecording {
         Ok(())
     }
 
-    /// The same as [`Self::stop`]; and what was recorded is in the trace then, as far as it can be.
+    /// Stops as [`Self::stop`] does, and writes the recorded events to the trace, as far as
+    /// possible.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.stop_and_write(),
@@ -259,7 +261,7 @@ impl KernelRecording {
         }
     }
 
-    /// Forgets what was recorded and lost.
+    /// Discards the recorded events and the counts of losses.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.clear(),
@@ -284,8 +286,8 @@ impl KernelRecording {
         }
     }
 
-    /// Writes what [`Self::begin_snapshot`] saw to the trace in `folder`: how many events and bytes
-    /// that is. `meanwhile` is called every now and then.
+    /// Writes the contents from [`Self::begin_snapshot`] to the trace in `folder`. Returns the
+    /// number of events and bytes. `meanwhile` is called every now and then.
     pub(crate) fn write_snapshot(
         &self,
         contents: FlightContents,
@@ -304,7 +306,7 @@ impl KernelRecording {
         }
     }
 
-    /// Ends it, and writes what is left.
+    /// Ends the recording, and writes the rest.
     pub(crate) fn finish(self) -> Summary {
         match self {
             Self::Bpf(draining) => Summary::Bpf(Box::new(draining.finish())),
@@ -314,7 +316,7 @@ impl KernelRecording {
 }
 
 impl Summary {
-    /// Says what was recorded; and where, if nothing else says it.
+    /// Reports the results, with the folder if no other line has it.
     pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         match self {
             Self::Bpf(summary) => summary.report(folder, notices),
@@ -355,7 +357,7 @@ mod tests {
         let with = "the kernel's buffers have";
         let said_of =
             |is: &str, not: &str| format!("{with} {is} for each CPU, not {not}: as there are");
-        // Of many CPUs, as of a size that is no power of two.
+        // Of many CPUs, and of a size that is no power of two.
         assert_eq!(said(0, 2 << 20), said_of("2.0 MiB", "8.0 MiB"));
         assert_eq!(said(300 << 10, 256 << 10), said_of("256.0 KiB", "300.0 KiB"));
     }

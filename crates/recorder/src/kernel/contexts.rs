@@ -1,6 +1,7 @@
 //! The contexts of user events and of kernel events, from one list that names both.
 //!
-//! A name that both know is for both; one that only the kernel knows leaves programs as they are.
+//! A name that both have selects both; a name that only kernel events have leaves user events with
+//! their default.
 
 use trackway_kernel::bpf_program::contexts::{ALL, Context};
 use trackway_session::{ContextList, OptionError, parse_contexts};
@@ -10,7 +11,7 @@ use crate::error::RecordError;
 /// Default context of user events.
 const DEFAULT_CONTEXT: &str = "vtid";
 
-/// A list of contexts, with whose they are.
+/// Contexts of a list, by the kind of events that have them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextLists {
     /// Contexts of user events.
@@ -47,7 +48,7 @@ impl std::fmt::Display for ContextsError {
 
 impl std::error::Error for ContextsError {}
 
-/// Contexts of the kernel's events, by their names.
+/// Parses contexts of kernel events, by their names.
 ///
 /// # Errors
 ///
@@ -62,12 +63,12 @@ pub(crate) fn of_kernel(list: &[String]) -> Result<Vec<Context>, RecordError> {
     list.iter().map(known).collect()
 }
 
-/// All contexts of the kernel's events, for people.
+/// Returns the names of all contexts of kernel events, as text.
 fn names() -> String {
     ALL.map(|context| context.name).join(", ")
 }
 
-/// Reads such a list; none: what is usual.
+/// Parses such a list; `None` selects the defaults.
 ///
 /// # Errors
 ///

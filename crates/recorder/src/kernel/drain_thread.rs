@@ -1,9 +1,8 @@
 //! The thread that drains the kernel's buffers, whichever way they are filled.
 //!
-//! What the recorder wants done with what is drained it sends as a closure, and waits for the
-//! answer: so all that concerns it happens in one thread. That thread goes on whatever happens:
-//! where nothing can be written, it says so once and tries again, and what finds no room meanwhile
-//! is counted.
+//! The recorder sends work as a closure, and waits for the result: so everything about the buffers
+//! happens in one thread. The thread survives errors: if writing fails, it reports that once and
+//! retries, and events that find no space in between are counted.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -41,35 +40,35 @@ pub(crate) struct Ended<C> {
 
 /// Buffers that the thread drains.
 pub(crate) trait DrainSource: Send + Sized + 'static {
-    /// Moves what there is to the trace.
+    /// Moves buffered events to the trace.
     ///
     /// # Errors
     ///
     /// If it cannot be written now.
     fn regular_turn(&mut self) -> io::Result<()>;
 
-    /// Forgets what was recorded and lost; it is stopped.
+    /// Discards recorded events and counts of losses, while stopped.
     ///
     /// # Errors
     ///
-    /// If what is in the trace cannot be removed.
+    /// If files of the trace cannot be removed.
     fn clear(&mut self) -> io::Result<()>;
 
     /// Returns the trace, and the file of its written extent while a reader follows.
     fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>);
 
-    /// Says in the trace what was lost at its end.
+    /// Writes the losses at the trace's end.
     ///
     /// # Errors
     ///
-    /// If there is a stream that cannot say it; all others do.
+    /// If a stream cannot be written; all others are.
     fn close(&mut self) -> io::Result<()>;
 
-    /// Takes the largest of the streams' last packets out of the trace again, whose events are lost
-    /// then: whether there was one.
+    /// Removes the largest of the streams' last packets from the trace; its events are lost.
+    /// Returns true if there was one.
     fn drop_largest_packet(&mut self) -> bool;
 
-    /// The same as [`Self::close`], where there may be no room for that.
+    /// Closes as [`Self::close`] does, on a disk that may have no space for that.
     ///
     /// # Errors
     ///
@@ -143,7 +142,8 @@ impl<D: DrainSource> DrainThread<D> {
         answer.recv().map_err(|_| gone())
     }
 
-    /// Has it write what is left, by `end`; if it has ended, nothing is known of it.
+    /// Calls `end` in the thread to write the rest; if the thread has ended, its results are
+    /// unknown.
     pub(crate) fn write_end<C: Default + Send + 'static>(
         &self,
         end: impl FnOnce(&mut D) -> Ended<C> + Send + 'static,
@@ -154,7 +154,7 @@ impl<D: DrainSource> DrainThread<D> {
         })
     }
 
-    /// Marks the trace as whole. Where that cannot be, who reads it is told that it may not be.
+    /// Marks the trace as complete. If that fails, readers report that it may not be.
     pub(crate) fn mark(&self, summary: Summary) {
         let _ = self.run(move |drainer| {
             let facts = drainer.live().0.facts()?;
@@ -175,12 +175,12 @@ impl<D: DrainSource> DrainThread<D> {
         cleared.map_err(|error| io_failure("cannot remove what was recorded of the kernel", error))
     }
 
-    /// Says what happened since it was looked at last.
+    /// Reports changes since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         self.news.try_iter().for_each(|news| notices.report(format_args!("{news}")));
     }
 
-    /// Ends it: it has done what it was to do.
+    /// Ends the thread after its work.
     pub(crate) fn end(self) {
         drop(self.orders);
         let _ = self.thread.join();

@@ -1,4 +1,4 @@
-//! Errors of recording the kernel's events, with hints.
+//! Errors of recording kernel events, with hints.
 
 use trackway_console::IoError;
 use trackway_kernel::bpf_program::cgroup::CgroupError;
@@ -6,7 +6,7 @@ use trackway_kernel::catalogue::error::CatalogueError;
 
 use crate::error::RecordError;
 
-/// Returns the error of something that failed with the kernel's events.
+/// Returns the error of a failed operation on kernel events.
 pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }

@@ -1,13 +1,13 @@
-//! Fields of the kernel's events that are not recorded: more than an event may have, or of a kind
-//! that we do not know. They are said when it begins, and stand in the trace's `env`.
+//! Fields of kernel events that are not recorded: beyond the limit of an event, or of an unknown
+//! kind. They are reported at the beginning, and named in the trace's `env`.
 
 use crate::common::numbers::Counted;
 use crate::notices::Notices;
 
-/// Most that are named when it is said.
+/// Most fields that are named in the notice.
 const NAMED_MAX: usize = 4;
 
-/// Says which are not recorded, the first ones by name.
+/// Reports fields that are not recorded, the first ones by name.
 pub(crate) fn report<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>, notices: &Notices) {
     let all: Vec<(&str, &str)> = fields.into_iter().collect();
     if all.is_empty() {

@@ -10,7 +10,8 @@ pub(crate) fn each_thread(
     pid: u32,
     mut take_in: impl FnMut(u32) -> bool,
 ) -> Result<(), RecordError> {
-    /// Most looks at threads that make others all the time, who are in it as they are made.
+    /// Most scans for threads that are created all the time; new ones are members from their
+    /// creation.
     const LOOKS_MAX: usize = 100;
     for look in 0..LOOKS_MAX {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));

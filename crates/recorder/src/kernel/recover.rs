@@ -1,8 +1,8 @@
 //! Recovery of kernel events after their recorder was killed.
 //!
-//! Their buffers were its own, and the kernel forgot them with it: nothing can be completed, but
-//! what is in the trace is made whole, and it is said that the rest is lost. Of a stream, the index
-//! says what was written: it gets an entry once the packet is there.
+//! The buffers were the recorder's, and the kernel freed them with it. So lost events cannot be
+//! recovered, but the trace is made valid, and the loss is reported. The index of a stream shows
+//! what was written: it gets an entry once the packet is there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -28,7 +28,7 @@ pub(crate) fn complete(root: &Path, notices: &Notices) -> bool {
     }
     // Who has it may just be completing it.
     let Ok(Some(lock)) = prepare::lock(root) else { return false };
-    // What is at its path from here on may be another one.
+    // Another folder may be at its path from here on.
     let Ok(open) = TraceFolder::of(lock, root).open_below(&[KERNEL]) else { return false };
     let Ok(kernel) = open.now() else { return false };
     let facts = kernel.join(FACTS);
@@ -106,7 +106,7 @@ fn cut(folder: &Path) -> io::Result<u64> {
     Ok(latest)
 }
 
-/// The same of one stream.
+/// Cuts one stream. Returns the latest time in it, in ns.
 fn cut_stream(index: &File, data: &File) -> io::Result<u64> {
     let mut header = [0; INDEX_HEADER_BYTES];
     let mut reader = index;

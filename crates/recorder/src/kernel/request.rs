@@ -1,4 +1,4 @@
-//! A request to record kernel events: what a session specifies, and what its recorder adds.
+//! A request to record kernel events: the session's specification, and additions of its recorder.
 
 use trackway_kernel::bpf_program::contexts::Context;
 use trackway_session::{FilterSpec, KernelSpec, Mode};

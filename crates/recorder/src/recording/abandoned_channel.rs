@@ -43,7 +43,7 @@ impl AbandonedChannel {
             slot.free(home, no_sequence).inspect_err(|_| slot.abandon())?;
             return Ok(None);
         }
-        // What lies elsewhere is another session's, whatever the slot says.
+        // Memory elsewhere belongs to another session, whatever the slot's content is.
         let is_of_another = home.uid() != crate::common::user::user();
         let is_its = |layout: &SessionLayout| {
             // Each CPU takes memory of ours.

@@ -50,8 +50,8 @@ impl Recording {
         Ok(())
     }
 
-    /// A channel that no writer has been let in to, in the place of one of ours or not; readers
-    /// know of its streams.
+    /// Makes a channel that is not open to writers yet, as a replacement of an existing one or not;
+    /// readers find its streams.
     fn make_channel(
         &mut self,
         settings: &ChannelSettings,
@@ -71,8 +71,8 @@ impl Recording {
         Ok(channel)
     }
 
-    /// Ends the channel of class `class`: what is in its buffers goes into the trace. If it cannot,
-    /// that is left for `trackway recover`.
+    /// Ends the channel of class `class`, and writes its buffers to the trace. If that fails, they
+    /// are left for `trackway recover`.
     pub fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let mut ending = vec![self.channels.remove(place)];
@@ -127,8 +127,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Keeps writers out of all channels until [`Self::start`]; what they wrote goes into the
-    /// trace, but for flight recorders, which keep it.
+    /// Excludes writers from all channels until [`Self::start`], and writes their records to the
+    /// trace, except for flight recorders, which keep them.
     pub fn stop(&mut self) -> Result<(), RecordError> {
         self.check_window()?;
         self.pause();
@@ -156,8 +156,8 @@ impl Recording {
         self.channels.iter().for_each(|channel| channel.slot.resume(&channel.layout));
     }
 
-    /// Forgets what was recorded: the buffers, and the streams in the trace. Writers are let in
-    /// afterwards if `record` says so.
+    /// Discards recorded events: the buffers, and the streams in the trace. Admits writers
+    /// afterwards if `record` is set.
     pub fn clear(&mut self, record: bool) -> Result<(), RecordError> {
         self.check_window()?;
         self.pause();
@@ -195,13 +195,13 @@ pub(crate) fn remove_streams(channel: &TraceFolder) -> io::Result<()> {
 /// Name of the file beside a trace's calibrations that is there while the trace is cleared.
 const CLEARING: &str = "clearing";
 
-/// Takes away the mark of a trace that was being cleared when its recorder was killed; whether
+/// Removes the mark of a trace that was being cleared when its recorder was killed; returns true if
 /// there was one.
 pub(crate) fn was_cleared(facts: &Path) -> bool {
     fs::remove_file(facts.join(CLEARING)).is_ok()
 }
 
-/// Removes the files in a folder whose names are such.
+/// Removes the files in a folder whose names satisfy `is_such`.
 fn remove_files(folder: &Path, is_such: &dyn Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

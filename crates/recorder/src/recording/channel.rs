@@ -1,7 +1,7 @@
 //! A channel under way: its slot in the window, its regions, their memory.
 //!
-//! To writers a channel is a session by itself; what several channels share, the trace and the
-//! clock, is [`Recording`](crate::recording::Recording)'s.
+//! For writers a channel is a session by itself; the state that channels share, the trace and the
+//! clock, is in [`Recording`](crate::recording::Recording).
 //!
 //! Longer than 600 lines: every step of a channel's life changes the same private state.
 
@@ -35,7 +35,8 @@ use crate::window::{clock_epoch, cpus, lease, shared_text};
 
 /// Longest wait at the end for claims of live writers.
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
-/// Least sub-buffers that a region gets whose first record found no memory: more will come.
+/// Least number of sub-buffers for a region whose first record found no memory: more records will
+/// come.
 const ASKED_SUBS_MIN: u64 = 4;
 /// Most ids that are declared of a channel: an event has one. Further ids come from a process that
 /// overwrites the table; metadata must not grow with each.
@@ -52,15 +53,15 @@ pub(crate) struct Channel {
     /// Names of its streams.
     pub(crate) names: Arc<StreamNames>,
     pub(crate) pool: Pool,
-    /// Memory could not be had: said once.
+    /// True if a lack of memory was reported.
     pool_dry: bool,
     pub(crate) begin_ts: u64,
-    /// When what is not needed is given back; `None`: it is kept.
+    /// The schedule of giving unused memory back; `None`: it is kept.
     pub(crate) memory_return: Option<MemoryReturn>,
     pub(crate) filters: Filters,
-    /// Why they cannot be made good for events that came later, as it was said last.
+    /// The latest report of filters that could not be compiled for later events.
     filters_said: Option<String>,
-    /// Sub-buffers that a region gets whose first record found no memory.
+    /// Number of sub-buffers for a region whose first record found no memory.
     asked_subs: u64,
     /// Ids of events, as far as they were seen: by event.
     ids_seen: Vec<u32>,
@@ -81,7 +82,7 @@ pub(crate) struct PollResult {
 pub(crate) struct WriterExclusion {
     /// No sequence of before can be alive.
     no_sequence: bool,
-    /// A claimer that may be alive has not let go.
+    /// A claimer that may be alive has not released its claim.
     claimed: bool,
 }
 
@@ -94,7 +95,7 @@ pub(crate) enum DrainEnd {
     Interrupted,
 }
 
-/// Returns what is particular to the trace of these channels, of the calling user's window.
+/// Returns the properties of the trace of these channels, of the calling user's window.
 pub(crate) fn trace_properties(uuid: [u8; 16], channels: &[Channel]) -> TraceProperties {
     let offset = |channel: &Channel| {
         channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
@@ -110,7 +111,7 @@ pub(crate) fn trace_properties(uuid: [u8; 16], channels: &[Channel]) -> TracePro
 
 impl Channel {
     /// Builds a channel in a free slot, with streams of this class; writers may come in as soon as
-    /// it is activated. What filters remember it goes on with where it was `before`.
+    /// it is activated. The state of its filters continues that of `before`.
     pub(crate) fn build(
         home: &WindowHandle,
         session: &SessionSettings,
@@ -255,8 +256,8 @@ impl Channel {
             let checked = self.pool.check_all(&home.allocator, needed);
             checked.map_err(|error| slot::memory_error(home, needed, error))?;
         }
-        // First a little for every region, then what is wanted: where memory is short, no CPU
-        // may take it all. By default a little will do.
+        // First a little for every region, then the full amount: if memory is short, no CPU may
+        // take it all. By default a little suffices.
         for least_only in [true, false] {
             for &number in &used {
                 let (least, wanted) = match self.regions[number].way {
@@ -276,8 +277,8 @@ impl Channel {
                 }
             }
         }
-        // What they need later is lent; where no region takes others' records, each that was ever
-        // used keeps a little.
+        // Further memory is lent later; if no region takes others' records, each region that was
+        // ever used keeps a little.
         let least = if initial.spare_cpus == 0 { 2 } else { 0 };
         self.regions.iter_mut().for_each(|work| work.backing.keep_from_here_on(least));
         if !plan.whole && !self.is_lockless() && !self.is_overwriting() {
@@ -329,7 +330,7 @@ impl Channel {
         result
     }
 
-    /// Says when its streams begin: what is lost before the first record is counted from there.
+    /// Sets the begin of its streams: losses before the first record are counted from there.
     pub(crate) fn begin_at(&mut self, time_ns: u64) {
         self.begin_ts = time_ns;
     }
@@ -366,8 +367,7 @@ impl Channel {
         self.filters.refresh(home, &self.slot, rules)
     }
 
-    /// Makes its filters good for the events that have come since; where they cannot be, that is
-    /// said, once.
+    /// Compiles its filters for events that were registered since; reports a failure once.
     pub(crate) fn compile_for_new_events(&mut self, home: &WindowHandle, notices: &Notices) {
         let rules = self.filters.rules().to_owned();
         let failure = self.filters.refresh(home, &self.slot, &rules).err();
@@ -380,9 +380,9 @@ impl Channel {
         self.filters_said = said;
     }
 
-    /// Says that the recorder is alive; writers that took it for dead switched their events off.
+    /// Renews the lease; writers that took the recorder for dead switched their events off.
     pub(crate) fn renew_lease(&self, window: &Window) {
-        // Of one that is being replaced, the bits are its successor's by now.
+        // In a channel that is being replaced, the bits are its successor's by now.
         let is_replaced = self.session().successor.load(Ordering::Relaxed) != 0;
         if lease::renew_lease(self.session()) && !is_replaced {
             slot::enable_selected(window, &self.layout);
@@ -407,7 +407,7 @@ impl Channel {
         found
     }
 
-    /// Writes what [`Self::poll`] saw: first the declarations of events, then the packets.
+    /// Writes the state of [`Self::poll`]: first the declarations of events, then the packets.
     pub(crate) fn drain(
         &mut self,
         home: &WindowHandle,
@@ -487,13 +487,14 @@ impl Channel {
         }
     }
 
-    /// Begins a clock epoch: no packet has times of two. Writers ask the system meanwhile.
+    /// Begins a clock epoch: no packet has times of two. Writers read the system's clock in
+    /// between.
     pub(crate) fn begin_epoch(&self, home: &WindowHandle, epoch: u64) {
         self.lockless().for_each(Lockless::switch);
         clock_epoch::switch_all(home, &self.slot, &self.layout, epoch);
     }
 
-    /// Takes regions in whose claimers of before have let go.
+    /// Adds regions whose earlier claimers have released them.
     pub(crate) fn adopt_regions(&mut self, home: &WindowHandle) {
         if self.is_lockless() {
             return;
@@ -510,8 +511,8 @@ impl Channel {
         }
     }
 
-    /// Frees claim regions whose owner is proved dead: looked at when the same owner was there at
-    /// the last look. Whether others are held that may write into the channel's memory.
+    /// Frees claim regions whose owner is proved dead; checked if the same owner was there at the
+    /// previous check. Returns true if others are held that may write into the channel's memory.
     pub(crate) fn free_claims_of_the_dead(&mut self, window: &Window) -> bool {
         let mut held = false;
         for work in self.regions.iter_mut().filter(|work| work.way != Way::Sequence) {
@@ -557,8 +558,8 @@ impl Channel {
         }
     }
 
-    /// Drains everything, open sub-buffers too, after writers were kept out. When `interrupted`
-    /// says so, what is left stays.
+    /// Drains everything, open sub-buffers too, after writers were excluded. When `interrupted`
+    /// returns true, the rest stays.
     pub(crate) fn drain_remaining(
         &mut self,
         home: &WindowHandle,

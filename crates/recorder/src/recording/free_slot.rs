@@ -18,10 +18,10 @@ const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// Period between two checks for a free slot.
 const ENDING_PERIOD: Duration = Duration::from_millis(5);
 
-/// Takes a free slot of the window; where there is none, gives up the recording of a dead recorder,
-/// the oldest first, which [`given_up::report`](crate::window::given_up::tell) reports later. Parts
-/// of sessions over several users go last: the records are their recorders' users'. Not in another
-/// user's window: what is there is that user's.
+/// Takes a free slot of the window. If there is none, gives up the recording of a dead recorder,
+/// the oldest first, which [`given_up::report`](crate::window::given_up::report) reports later.
+/// Windows of sessions over several users go last: the records belong to the recorder's user. In
+/// another user's window nothing is given up: it belongs to that user.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub(crate) fn take_slot(home: &WindowHandle) -> Result<Slot, RecordError> {
             None => false,
         };
         if !is_given_up {
-            // Another command may look at what is left just now: it holds all of it for a moment.
+            // Another command may examine the remains just now: it holds all of them for a moment.
             if !is_ending(home) || begun.elapsed() >= ENDING_PATIENCE {
                 return Err(RecordError::NoSlot);
             }
@@ -58,8 +58,8 @@ fn is_ending(home: &WindowHandle) -> bool {
     (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))
 }
 
-/// The recording whose dead recorder began first, and its identity: one of the window's user, if
-/// there is one. One that is complete is nothing to give up, but its place may be free by now.
+/// Returns the recording whose dead recorder began first, with its identity: one of the window's
+/// user, if there is one. A complete one need not be given up, but its slot may be free by now.
 fn oldest_dead(home: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
     let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
     let dead = sessions.filter(|session| {
@@ -74,8 +74,8 @@ fn oldest_dead(home: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
     Some((uuid_of(oldest), recording))
 }
 
-/// Gives up the channels of a recording, as far as its recorder is dead. Whether any was given up
-/// by this process: two that do this at once take each place over once.
+/// Gives up the channels of a recording, as far as its recorder is dead. Returns true if this
+/// process gave up any: of two that do this at once, only one takes over each slot.
 fn give_up(home: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
     let mut is_given_up = false;
     for index in 0..SESSIONS_MAX {

@@ -18,7 +18,7 @@ use trackway_window::{SlotMemory, Window};
 use crate::recording::region::{DrainContext, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionDrain};
 use crate::trace::stream::Packet;
 
-/// A lockless buffer and what we know of it.
+/// A lockless buffer, with the recorder's state for it.
 pub(crate) struct Lockless {
     buffer: Buffer<'static>,
     window: Window,
@@ -118,7 +118,7 @@ impl Lockless {
 
     /// Ends the sub-buffer that is open, if there is anything in it.
     pub(crate) fn switch(&self) {
-        // SAFETY: so much is mapped and backed, as the window says.
+        // SAFETY: the window's usable bytes are mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), self.window.usable_bytes()) };
         self.buffer.force_switch(&memory, monotonic_ns);
     }
@@ -133,8 +133,8 @@ impl Lockless {
         self.buffer.counters.read_count.load(Ordering::Relaxed)
     }
 
-    /// Has what was taken since this was opened read once more. Only where all was taken in place,
-    /// and no writer is left, so that it is still there.
+    /// Makes the sub-buffers that were taken since this was opened readable again. Only if all were
+    /// taken in place, and no writer is left, so that they are still there.
     pub(crate) fn put_back(&self) {
         self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
     }
@@ -208,7 +208,7 @@ impl RegionDrain {
             lockless.switch();
         }
         let mut result = Ok(());
-        // Twice round is more than there can be to take before others look at the clock again.
+        // Twice round is more than can be taken before the recorder reads the clock again.
         for _ in 0..2 * lockless.buffer.geometry.sub_count() {
             let Some((got, records)) = lockless.next(with) else { break };
             let end = got.position.wrapping_add(lockless.buffer.geometry.sub_bytes());
@@ -228,8 +228,8 @@ impl RegionDrain {
             lockless.buffer.put(got);
         }
         if with.is_last {
-            // What was committed and not read: in holes and in what made no sense, also in those
-            // that a recorder before us passed over.
+            // Records that were committed and not read: in holes and in damaged sub-buffers, also
+            // in those that an earlier recorder passed over.
             let unread = lockless.buffer.records().saturating_sub(self.drained.events);
             match lockless.buffer.mode {
                 Mode::Discard => lockless.lost = unread,
@@ -243,7 +243,7 @@ impl RegionDrain {
         result
     }
 
-    /// Writes one sub-buffer as a packet; whether it made sense.
+    /// Writes one sub-buffer as a packet; returns false if it was damaged.
     fn take_sub_buffer<M: Memory>(
         &mut self,
         lockless: &Lockless,
@@ -271,7 +271,7 @@ impl RegionDrain {
         if with.memory.load(got.at + SUB_HEADER_BYTES as u64, payload).is_err() {
             return Ok(false);
         }
-        // In order, as what is overwritten is: the gap shows as packets that are missing.
+        // In order, also of overwritten ones: the gap shows as missing packets.
         let missing = got.position.wrapping_sub(self.drained.position) / sub_bytes;
         let discarded = found.lost.saturating_sub(self.forgotten.discarded);
         let packet = Packet {

@@ -10,9 +10,10 @@
 //! priority. So another thread visits, while the recorder goes on. As soon as a writer comes near
 //! the limit, or loses a record, the region has all of its memory as before.
 //!
-//! A region without any memory is as one that was never used: records go to claim regions that have
-//! some, and ask for more. If a sub-buffer was open, all that is in it was written to the stream
-//! before; once there is memory again, its header is written anew, and it goes on where it was.
+//! A region without any memory behaves as one that was never used: records go to claim regions that
+//! have some, and request more. If a sub-buffer was open, all of its records were written to the
+//! stream before. Once there is memory again, its header is rewritten, and it continues where it
+//! was.
 
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -87,8 +88,8 @@ impl MemoryReturn {
 }
 
 impl Channel {
-    /// Gives memory back that was not needed since this was done last, if it is time and worth it;
-    /// begins or ends that. Whether it is to be looked at again soon.
+    /// Gives memory back that was not needed since the previous call, if that is due and
+    /// worthwhile; begins or ends it. Returns true if it is to be called again soon.
     pub(crate) fn give_back_in_time(&mut self, home: &WindowHandle) -> bool {
         let Some(memory_return) = &mut self.memory_return else { return false };
         match &memory_return.visitor {
@@ -107,7 +108,7 @@ impl Channel {
         self.memory_return.as_ref().is_some_and(|memory_return| !memory_return.lowered.is_empty())
     }
 
-    /// The same at once, however little it is.
+    /// Gives memory back at once, however little it is.
     pub(crate) fn give_back(&mut self, home: &WindowHandle) {
         self.begin_to_give_back(home, 0);
         self.release_lowered(home);
@@ -117,7 +118,8 @@ impl Channel {
         let (found, bytes) = self.find_excess();
         let Some(memory_return) = &mut self.memory_return else { return };
         if bytes < worth || found.is_empty() {
-            // What was taken beforehand, and what could not be given back the last time.
+            // Memory that was taken beforehand, and memory that could not be given back the last
+            // time.
             let _ = self.pool.trim(&home.allocator);
             return;
         }
@@ -139,8 +141,8 @@ impl Channel {
         }
     }
 
-    /// Gives regions as much as they had before whose writers need it; `is_needed` says so where
-    /// nothing else does.
+    /// Restores the memory of regions whose writers need it; `is_needed` decides if no other
+    /// condition does.
     pub(crate) fn raise_lowered(&mut self, is_needed: impl Fn(&RegionDrain, u64) -> bool) {
         let Some(memory_return) = &mut self.memory_return else { return };
         memory_return.lowered.retain(|Lowered { number, kept, discarded }| {
@@ -251,7 +253,7 @@ pub(crate) fn open_again(
     }
     let header = Region::header_again(index, work.drained.last_ts, epoch);
     let memory = MappedMemory(*home.window());
-    // SAFETY: the header is as long; the memory is a whole sub-buffer of the window that is this
-    // recorder's, and no writer knows of it yet.
+    // SAFETY: the header is as long; the memory is a whole sub-buffer of the window that belongs to
+    // this recorder, and that no writer can reach yet.
     unsafe { memory.copy(offset, header.as_ptr(), SUB_HEADER_BYTES) };
 }

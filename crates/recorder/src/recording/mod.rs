@@ -1,4 +1,5 @@
-//! A session under way in one window: its channels looked at, drained, grown, kept on time, ended.
+//! A running session in one window: its channels are polled, drained, grown, kept on time, and
+//! ended.
 
 pub(crate) mod abandoned_channel;
 pub(crate) mod changes;
@@ -82,7 +83,7 @@ pub struct Recording {
     pub(crate) has_left_behind: bool,
     /// True if writers were active between two choices of the period.
     has_data: bool,
-    /// The window's, when its events were looked at last.
+    /// The window's revision of events at the latest check.
     events_revision: u32,
     visits: Visits,
     lease_due_ns: u64,
@@ -140,9 +141,9 @@ impl Recording {
         Self::build_part(home, session, &place, &channels)
     }
 
-    /// Builds one window's part of a session, with these channels (one at least) and the classes of
-    /// their streams. What is in the window of the session is `session`'s; where the trace is, and
-    /// what it says of time, is `place`'s.
+    /// Builds a session in one window, with these channels (one at least) and the classes of their
+    /// streams. The window gets the settings of `session`; `place` has the place of the trace and
+    /// its clock's offset.
     pub(crate) fn build_part(
         home: WindowHandle,
         session: &SessionSettings,
@@ -231,9 +232,9 @@ impl Recording {
         self.trace.root.clone()
     }
 
-    /// One look at everything: drains what is complete (twice a second also what is not), gives
-    /// memory back to writers, grows, keeps lease and clock. How long to wait until the next look,
-    /// in ns.
+    /// Serves everything once: drains complete sub-buffers (twice a second also open ones), gives
+    /// memory back to writers, grows, renews lease and clock. Returns the time to wait until the
+    /// next call, in ns.
     pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         self.check_window()?;
         let now = monotonic_ns();
@@ -263,7 +264,7 @@ impl Recording {
                 channel.free_claims_of_the_dead(self.home.window());
                 channel.adopt_regions(&self.home);
                 if is_news {
-                    // First what is about them: no event of a kind that is new passes by chance.
+                    // First the filters: no event of a new type passes by chance.
                     channel.compile_for_new_events(&self.home, notices);
                     // Who described them may have been killed before it set their bits.
                     slot::enable_selected(self.home.window(), &channel.layout);
@@ -286,10 +287,10 @@ impl Recording {
         }
     }
 
-    /// Sees how far writers are by now. Counts are those of the last look, which may be as old as
-    /// the longest period.
+    /// Copies the state of all regions. Otherwise counts are those of the latest poll, which may be
+    /// as old as the longest period.
     pub(crate) fn poll(&mut self) {
-        // What is wrong with the window is for the next tick.
+        // A damaged window is handled by the next tick.
         if self.check_window().is_ok() {
             let looks = self.channels.iter_mut().map(|channel| channel.poll().data);
             self.has_data |= looks.fold(false, |found, data| found | data);
@@ -338,7 +339,7 @@ impl Recording {
     /// Begins a clock epoch, as after a jump: no packet has times of two.
     pub fn begin_epoch(&mut self, line: Line) {
         self.epoch += 1;
-        // Writers ask the system until every region has begun a packet of the new epoch.
+        // Writers read the system's clock until every region has begun a packet of the new epoch.
         self.publish(None);
         self.channels.iter().for_each(|channel| channel.begin_epoch(&self.home, self.epoch));
         self.publish_line(line);
@@ -372,9 +373,8 @@ impl Recording {
         }
     }
 
-    /// Ends the session: keeps writers out, takes what is in the buffers, marks the trace as
-    /// complete, frees the slots. When `interrupted` says so, what is left is left to
-    /// `trackway recover`.
+    /// Ends the session: excludes writers, drains the buffers, marks the trace as complete, frees
+    /// the slots. When `interrupted` returns true, the rest is left to `trackway recover`.
     pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
         self.check_window()?;
         // First out of all of them: so they end at one moment.
@@ -421,8 +421,7 @@ impl Recording {
         }
     }
 
-    /// Ends a session that is recovered without writing: discards what is in the buffers, frees the
-    /// slots.
+    /// Ends a recovered session without writing: discards the buffers, frees the slots.
     pub(crate) fn discard(mut self) -> Result<(), RecordError> {
         self.check_window()?;
         let exclusion = channel::exclude_writers(self.home.window(), &mut self.channels);
@@ -446,7 +445,7 @@ impl Recording {
         Ok(DrainEnd::Complete)
     }
 
-    /// Says in the trace that it is complete.
+    /// Marks the trace as complete.
     fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
         let by = if self.is_recovery {
             CompletedBy::Recover(summary)

@@ -1,4 +1,4 @@
-//! Snapshots: what is in flight recorders at a moment, as a trace of its own.
+//! Snapshots: the contents of flight recorders at a moment, as a trace of its own.
 //!
 //! The regions are read beside the writers, as at the end of a recording, and nothing in them
 //! changes. The trace has the session's identity, and each sub-buffer's packet the same number in
@@ -21,7 +21,7 @@ use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
 use crate::trace::prepare::{self, PreparedFolder};
 use crate::window::memory_pool::FileMemory;
 
-/// Name of the file that says why there is a snapshot.
+/// Name of the file with the reason for a snapshot.
 const REASON: &str = "reason";
 
 /// Returns its line: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
@@ -47,8 +47,8 @@ pub(crate) fn missing_of(works: &[RegionDrain]) -> Option<String> {
 }
 
 impl Recording {
-    /// Writes what is in flight recorders to a new trace in `folder`: all, or what is newer than
-    /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on meanwhile.
+    /// Writes the contents of flight recorders to a new trace in `folder`: all, or those newer than
+    /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on.
     pub fn snapshot(
         &mut self,
         folder: &Path,
@@ -61,8 +61,8 @@ impl Recording {
         Ok(facts)
     }
 
-    /// The same, in what `prepare` makes; that, too, for what else goes into it, to be settled
-    /// then.
+    /// Writes a snapshot to the folder that `prepare` makes. Returns the folder, too, for further
+    /// parts; the caller commits it then.
     pub(crate) fn snapshot_in(
         &mut self,
         prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
@@ -76,8 +76,8 @@ impl Recording {
         Ok((facts, prepared_folder))
     }
 
-    /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room: all
-    /// of it, or nothing.
+    /// Writes the records newer than `since_ts` (ns of CLOCK_MONOTONIC) if there is space: all of
+    /// them, or none.
     pub(crate) fn snapshot_into(
         &mut self,
         prepared_folder: &PreparedFolder,
@@ -88,8 +88,8 @@ impl Recording {
         let written = self.write_snapshot(prepared_folder, since_ts, reason);
         if written.is_err() {
             let folder = self.window_folder().unwrap_or_else(WindowFolder::own);
-            // Half of it would be taken for a trace, and keep others from being read. What cannot
-            // be removed stays.
+            // A partial snapshot would be taken for a trace, and make others unreadable. Files that
+            // cannot be removed stay.
             let _ = prepared_folder.place().remove_chain(&folder.names());
         }
         written
@@ -104,8 +104,8 @@ impl Recording {
         let mut trace = Trace::create(&prepared_folder.place(), self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
-        // All are looked at before any is copied, which takes long: a thread that goes from one CPU
-        // to another meanwhile would else leave a gap. (What is overwritten is looked at again.)
+        // All are polled before any is copied, which takes long: a thread that moves from one CPU
+        // to another in between would else leave a gap. (Overwritten ones are polled again.)
         let beside = |work: &RegionDrain| {
             let mut work = work.snapshot_view(since_ts);
             work.poll();
@@ -127,8 +127,8 @@ impl Recording {
                 self.keep_alive();
             }
         }
-        // Records first, ids then: so the id of every record is declared. And first in the
-        // session's own trace, whose metadata thus declares all that any piece of it does.
+        // Records first, ids afterwards: so the id of every record is declared. And first in the
+        // session's own trace, whose metadata thus declares everything that any piece declares.
         for channel in &mut self.channels {
             channel.declare_events(self.home.window(), &mut self.trace)?;
         }
@@ -158,13 +158,14 @@ impl Recording {
 
     fn particulars(&self) -> TraceProperties {
         let now = channel::trace_properties(self.trace.uuid, &self.channels);
-        // The clock's offset is that of the session's begin: what is in two snapshots has one time.
+        // The clock's offset is that of the session's begin: an event in two snapshots has one
+        // time.
         let Some(of) = &self.trace.of else { return now };
         TraceProperties { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
     }
 
-    /// Copies what a region had when it was looked at. Its stream begins when the channel did: so
-    /// the empty packet that it begins with is the same in all snapshots.
+    /// Copies the contents of a region at its poll. Its stream begins when the channel did: so the
+    /// empty packet that it begins with is the same in all snapshots.
     fn copy(
         &self,
         work: &mut RegionDrain,

@@ -23,7 +23,7 @@ use crate::window::{cpus, shared_text};
 /// (PID_MAX_LIMIT, 64 bits). Larger numbers were written by a hostile process.
 const PROCESSES_BELIEVED: u64 = 1 << 22;
 
-/// So many parts of what was lost are added to it, lest the next time as much is too little.
+/// Share of the lost bytes that is added to the estimate, so that the next time as much suffices.
 const MARGIN_PART: u64 = 8;
 
 /// Numbers so far.
@@ -124,8 +124,8 @@ impl Channel {
         }
     }
 
-    /// SIZE of `--buffer-size` that would have held what its regions lost for want of room: their
-    /// parts of it would have been large enough. `None` if it is not known, or cannot be had.
+    /// Returns the SIZE of `--buffer-size` that would have held the records that its regions lost
+    /// for lack of space. `None` if it is not known, or not possible.
     fn enough_bytes(&self, home: &WindowHandle) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
         let mut most = None;
@@ -143,8 +143,8 @@ impl Channel {
         (options.plan().is_ok() && can_be_had).then_some(bytes)
     }
 
-    /// SIZE of `--buffer-size` with sub-buffers that can hold a record of so many bytes, whether
-    /// there are as many as now, or as by default.
+    /// Returns the SIZE of `--buffer-size` with sub-buffers that can hold a record of so many
+    /// bytes, for the present number of them, or the default one.
     fn holding_bytes(&self, record_bytes: u64) -> Option<u64> {
         let sub_count = self.layout.geometry.sub_count();
         let holds = |size_bytes: u64, sub_buffers| {
@@ -160,7 +160,7 @@ impl Channel {
         sizes.find(|&bytes| holds(bytes, None) && holds(bytes, Some(sub_count)))
     }
 
-    /// Forgets what was recorded, lost and cut so far, after writers were kept out.
+    /// Discards the counts of recorded, lost and cut events so far, after writers were excluded.
     pub(crate) fn forget(&mut self, window: &Window) {
         self.regions.iter_mut().for_each(RegionDrain::forget);
         self.layout.forget_discards(window);
@@ -195,12 +195,12 @@ impl RegionDrain {
 }
 
 impl Summary {
-    /// Begins to count anew, as a session does that is cleared; who took part did.
+    /// Resets the counts, as for a session that is cleared; participants stay counted.
     pub(crate) fn forget_counts(&mut self) {
         *self = Self { processes: self.processes, departed: self.departed, ..Self::default() };
     }
 
-    /// Takes in what became of another channel of the same session.
+    /// Adds the results of another channel of the same session.
     pub(crate) fn add(&mut self, other: Self) {
         for (sum, more) in [
             (&mut self.recorded, other.recorded),

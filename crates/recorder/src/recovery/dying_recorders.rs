@@ -1,9 +1,9 @@
-//! Recorders that were killed a moment ago, and are not gone yet.
+//! Recorders that were killed a moment ago, and have not ended yet.
 //!
-//! Who sends SIGKILL and calls `trackway recover` at once may find the recorder alive: its locks
-//! are held, and its process is there, until the kernel has taken down its memory. Whether it is
-//! about to end the kernel says: the signal is pending (proc(5): SigPnd, ShdPnd), or it is ending
-//! already. So it is waited for, for no longer than that takes as a rule.
+//! After SIGKILL, `trackway recover` may find the recorder alive: its locks are held, and its
+//! process exists, until the kernel has released its memory. The kernel shows that it is about to
+//! end: the signal is pending (proc(5): SigPnd, ShdPnd), or it is ending already. So recovery waits
+//! for it, as long as that usually takes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,11 +20,12 @@ const KILL: u64 = 1 << (libc::SIGKILL - 1);
 /// PF_EXITING (include/linux/sched.h).
 const EXITING: u64 = 4;
 
-/// Waits until those of these processes are gone that are about to end.
+/// Waits until those of these processes that are about to end have ended.
 pub(crate) fn wait_for(pids: impl Iterator<Item = u32>) {
     let until = Instant::now() + PATIENCE;
     for pid in pids.collect::<BTreeSet<u32>>() {
-        // First its descriptor: the number may be another's by then, who is not about to end.
+        // First its descriptor: the number may be another process's by then, which is not about to
+        // end.
         let Ok(process) = wait::process_fd(pid) else { continue };
         let left = until.saturating_duration_since(Instant::now());
         if is_dying(pid) && !left.is_zero() {
@@ -67,7 +68,7 @@ fn is_killed(status: &str) -> bool {
     })
 }
 
-/// By its state, and its flags: the first and the seventh field behind the name.
+/// Returns true for its state and its flags: the first and the seventh field after the name.
 fn is_ending(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_whitespace();

@@ -70,7 +70,8 @@ impl Recovery {
 pub enum RecoveryEnd {
     /// They are in the trace; or are in memory still, where recovering failed.
     InPlace,
-    /// They are in a trace of their own, in this folder: the other is gone, or cannot be written.
+    /// They are in a trace of their own, in this folder: the other was removed, or cannot be
+    /// written.
     NewTrace(PathBuf),
     /// They were given up.
     Discarded,
@@ -79,8 +80,8 @@ pub enum RecoveryEnd {
 /// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
 /// only the one in `only`, wherever it was when it was recorded.
 ///
-/// If nothing of the trace in `only` is in memory any more, it is marked as complete: what is
-/// written of it is all there is.
+/// If no event of the trace in `only` is in memory any more, it is marked as complete: it has all
+/// that was written.
 pub fn recover(
     notices: &Notices,
     only: Option<&Path>,
@@ -142,7 +143,7 @@ fn recover_as(
             }
         }
     }
-    // What was recorded of the kernel is in no window.
+    // Kernel events are in no window.
     recovered.iter().for_each(|one| _ = kernel::recover::complete(&one.folder, notices));
     let has_completed_other = match (&only, run) {
         (Some(named), _) => {
@@ -161,11 +162,11 @@ fn recover_as(
 enum WindowContents {
     /// Nothing.
     Nothing,
-    /// Something; if its recorder was dead, this is what became of it.
+    /// It is in memory; if its recorder was dead, this is the outcome.
     InMemory(Option<Recovered>),
 }
 
-/// A part of a session over several users, whose recorder is dead.
+/// The place of a dead recorder's session over several users, for one window.
 enum OriginSource {
     /// It stands where its recorder kept it.
     File(OriginFile),
@@ -206,8 +207,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Waits for recorders that were killed, and are not gone yet: those of the user's own window,
-    /// and those who hold the locks of sessions.
+    /// Waits for recorders that were killed, and have not ended yet: those of the user's own
+    /// window, and those that hold the locks of sessions.
     fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
         let mut pids = Vec::new();
         if let Some(home) = self.open(crate::common::user::user())? {
@@ -223,8 +224,8 @@ impl Recoverer<'_> {
         Ok(())
     }
 
-    /// Recovers what is in the user's own window, but for parts of sessions over several users.
-    /// Identities of what was found goes to `in_memory`.
+    /// Recovers sessions in the user's own window, except those over several users. Adds the
+    /// identities that were found to `in_memory`.
     fn own(
         &self,
         only: Option<&RequestedTrace>,
@@ -285,8 +286,8 @@ impl Recoverer<'_> {
         Ok(recovered)
     }
 
-    /// The parts of sessions over several users whose recorders are dead: all, or those of the
-    /// trace that the user named.
+    /// Returns the windows of sessions over several users whose recorders are dead: all, or those
+    /// of the trace that the user named.
     fn parts(
         &self,
         run: Option<&RunFolder>,
@@ -347,7 +348,7 @@ impl Recoverer<'_> {
             else {
                 continue;
             };
-            // Each writes to files of its own; who says otherwise wrote over the window.
+            // Each writes to files of its own; a slot with the same class was overwritten.
             match left.iter().any(|other| other.names.class == channel.names.class) {
                 true => channel.slot.abandon(),
                 false => left.push(channel),
@@ -386,8 +387,8 @@ impl Recovered {
 }
 
 impl Recoverer<'_> {
-    /// Completes the trace of a session with these channels, or does with their records what is to
-    /// be done where that cannot be. `None`: nothing was left of them.
+    /// Completes the trace of a session with these channels, or treats their records as configured
+    /// if that is not possible. `None`: no record was left.
     fn one(
         &self,
         home: WindowHandle,
@@ -470,7 +471,7 @@ impl Recoverer<'_> {
             ));
         }
         match result {
-            // Of a window that was lost, nothing was discarded.
+            // In a window that was lost, nothing was discarded.
             Err(error)
                 if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
             {
@@ -480,8 +481,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Writes what is in memory into a trace of its own, or nothing: as long as that is not
-    /// complete, all stays in memory, and where it cannot be completed it is removed.
+    /// Writes records in memory into a trace of its own, or nothing: as long as that is not
+    /// complete, all stay in memory, and if it cannot be completed it is removed.
     fn finish_beside(
         &self,
         home: WindowHandle,
@@ -513,8 +514,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Reports a trace that could not be completed, and marks it: what was still in memory was
-    /// `discarded`, and what is written is all there is.
+    /// Reports a trace that could not be completed, and marks it: the records in memory were
+    /// `discarded`, and it has all that was written.
     fn incomplete(
         &self,
         folder: PathBuf,
@@ -562,14 +563,14 @@ fn discard(home: WindowHandle, channels: &[AbandonedChannel], folder: PathBuf) -
 }
 
 impl Recording {
-    /// Goes on where the progress in the window says that the dead recorder was.
+    /// Reopens the streams at the dead recorder's progress in the window.
     fn reopen_streams(&mut self) -> Result<(), RecordError> {
         let channel = &self.trace.channel;
         let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
         let is_of_another = self.home.uid() != crate::common::user::user();
         for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
             let drained = work.region.0.control.drained();
-            // What is written already is not that user's to take back.
+            // That user must not undo what is written already.
             if is_of_another && !is_progress_in(&folder, &work.name(), &drained) {
                 work.drained = drained;
                 work.given_up = true;

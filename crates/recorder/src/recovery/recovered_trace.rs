@@ -1,4 +1,4 @@
-//! A trace beside another: for what is left in memory of one that is gone, or cannot be written.
+//! A trace beside another, for the records in memory of one that was removed, or cannot be written.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -21,9 +21,8 @@ pub(crate) struct RecoveredTrace {
     pub(crate) trace: Trace,
 }
 
-/// Makes an empty trace of these channels beside the one that they are of: `DIR.recovered`, or
-/// `DIR.recovered-2`, …; in the current folder, if the one that DIR was in is gone and it
-/// `may_be_here`.
+/// Makes an empty trace of these channels beside their own: `DIR.recovered`, or `DIR.recovered-2`,
+/// …; in the current folder, if DIR's parent was removed and it `may_be_here`.
 ///
 /// # Errors
 ///
@@ -42,7 +41,7 @@ pub(crate) fn make(
     match Trace::create(&prepared_folder.place(), of) {
         Ok(trace) => Ok(RecoveredTrace { prepared_folder, trace }),
         Err(error) => {
-            // What cannot be removed is no harm.
+            // A folder that cannot be removed is harmless.
             let _ = remove(&prepared_folder);
             Err(error)
         }

@@ -53,7 +53,7 @@ impl RequestedTrace {
     /// # Errors
     ///
     /// If it is a copy: the streams of a copy may end before those that the session goes on from,
-    /// and what is in memory can be written only once.
+    /// and records in memory can be written only once.
     pub(super) fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
         let place = shared_text::path_of(session);
         let is_there = place == self.path || is_same_folder(&place, &self.path);
@@ -112,7 +112,7 @@ impl RequestedTrace {
         Ok(is_news)
     }
 
-    /// The same of one part; whether it was marked.
+    /// Marks one window folder; returns true if it was marked.
     fn mark_window(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
         let channel = of.in_trace(&self.path);
         let facts = channel.join(FACTS);
@@ -126,12 +126,12 @@ impl RequestedTrace {
             return Ok(false);
         }
         if !is_known {
-            // So it is not known what is in memory of it.
+            // So the records in memory that belong to it are not known.
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
         }
         let lock = lock(&self.path)?;
-        // What is at its path from here on may be another one.
+        // Another folder may be at its path from here on.
         let fail = || RecordError::io("write", &facts);
         let open = TraceFolder::of(lock, &self.path).open_below(&of.names()).map_err(fail())?;
         let now = open.now().map_err(fail())?.join(FACTS);

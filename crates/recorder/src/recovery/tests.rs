@@ -1,4 +1,4 @@
-//! Recovery, of traces that are where they were, moved, gone, and another's.
+//! Recovery of traces that are in place, moved, removed, or another's.
 
 use trackway_ring::Drained;
 use trackway_session::{BufferOptions, Tracefiles};
@@ -14,7 +14,7 @@ fn home(folder: &TemporaryFolder) -> WindowHandle {
     WindowHandle::open_in(folder.path(), true).expect("a window")
 }
 
-/// A recording to `trace` in `folder`, whose window is there too.
+/// Makes a recording to `trace` in `folder`, whose window is there too.
 fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
     let buffers =
         BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -32,7 +32,7 @@ fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
     recording
 }
 
-/// One whose recorder is dead.
+/// Leaves a recording whose recorder is dead.
 fn left(folder: &TemporaryFolder, uuid: u8) {
     abandon(&record(folder, uuid));
 }
@@ -104,7 +104,7 @@ fn progress_is_what_the_index_has_or_a_packet_less() {
     let bounds = Tracefiles::default();
     let mut stream = Stream::create(&place, "channel0_0", bounds, id, 5).expect("a stream");
     let mut lengths = vec![0, stream.bytes()];
-    // Its first packet, which may not have been said yet.
+    // Its first packet, which may not have been published yet.
     assert!(is_there(progress(0, 0)) && is_there(progress(stream.bytes(), 1)));
     for _ in 0..3 {
         let packet = Packet { begin_ts: 5, end_ts: 5, discarded: 0, missing: 0, events: 0 };
@@ -185,7 +185,7 @@ fn a_trace_is_locked_while_it_is_recovered() {
     lock.unlock().expect("ours");
     assert!(recover_it(None).expect("a window")[0].result.is_ok());
 
-    // The same where nothing of it is in memory.
+    // The same without records in memory.
     let facts = channel_of(&folder.join("trace"), crate::common::user::user()).join(FACTS);
     completion::unmark(&facts).expect("a mark");
     lock.lock().expect("a lock");
@@ -232,14 +232,14 @@ fn a_copy_is_not_taken_for_the_trace() {
     let refused = recover_in(&copy).expect_err("a copy");
     assert!(matches!(&refused, RecordError::Copy(.., original) if *original == trace));
     assert_eq!(mark(&folder, "copy"), None);
-    // What is left of it when the trace itself is gone is as good.
+    // Its remains after the trace itself was removed count as well.
     fs::rename(&trace, folder.join("elsewhere")).expect("a folder");
     assert!(recover_in(&copy).expect("a window")[0].result.is_ok());
     assert!(mark(&folder, "copy").is_some());
 }
 
-/// Records of a trace that is gone stay in memory in passing, go beside it for who asks, and are
-/// given up for who says so.
+/// Records of a removed trace stay in memory in passing, are written beside it on request, and are
+/// discarded on request.
 #[test]
 fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     let folder = shared();
@@ -284,8 +284,8 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     assert!(notices.lines().is_empty(), "{:?}", notices.lines());
 }
 
-/// Records of a trace that is where it was and cannot be completed stay in memory, and are given up
-/// for who says so: whether its streams cannot be opened or its mark cannot be written.
+/// Records of a trace that is in place and cannot be completed stay in memory, and are discarded on
+/// request: whether its streams cannot be opened or its mark cannot be written.
 #[test]
 fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
     for is_opened in [false, true] {

@@ -36,7 +36,7 @@ use crate::trace::layout;
 use crate::trace::prepare::{self, ExistingTrace};
 use crate::window::settings::SessionSettings;
 
-/// The time between two looks at the table of processes where crashes are waited for, in ns.
+/// The time between two checks of the table of processes while crashes are watched, in ns.
 const CRASH_PERIOD_NS: u64 = 10_000_000;
 
 /// The defaults of channels in the background: they start small, since they may be idle for long.
@@ -52,7 +52,7 @@ pub enum StartOutcome {
     Refused(Refusal),
 }
 
-/// The place where a session's recorder reports, besides `session status`.
+/// The destination of a recorder's notices, in addition to `session status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeTarget {
     /// The session's log: it is in the background.
@@ -87,7 +87,7 @@ pub fn serve(
 }
 
 /// Records kernel events, and user events of the user's programs, until SIGINT or SIGTERM, or until
-/// the processes whose events they are have ended: `trackway record --kernel` without a command.
+/// the recorded processes have ended: `trackway record --kernel` without a command.
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ impl<'a> BackgroundRecorder<'a> {
         let notices = notices_of(&name, target)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
-        // Before anything that would stay behind. Clients that connect meanwhile wait.
+        // Before any step that leaves files. Clients that connect in between wait.
         let mut server = Server::open(name)?;
         in_passing::recover_others(&notices);
         if let Some(folder) = of_the_dead {
@@ -330,7 +330,7 @@ impl Host for BackgroundRecorder<'_> {
         self.take_reasons(driver);
         let Some(parts) = &mut driver.parts else { return STALL_NS };
         match parts.tick(&driver.notices) {
-            // A process whose crash is to be seen must be seen when it starts.
+            // A crash is detected only if the process was found soon after its start.
             Ok(period_ns) if self.watches_crashes && self.stall.is_over() => {
                 period_ns.min(CRASH_PERIOD_NS)
             }
@@ -343,8 +343,8 @@ impl Host for BackgroundRecorder<'_> {
                 0
             }
             Err(error) => {
-                // The disk is full, or gone: it may come back. Events that find no room in the
-                // buffers meanwhile are counted.
+                // The disk is full, or removed: it may come back. Events that find no space in the
+                // buffers in between are counted.
                 parts.keep_alive();
                 self.stall.begin(&error, parts.bytes(), "", &driver.notices);
                 STALL_NS

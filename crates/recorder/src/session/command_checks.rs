@@ -68,8 +68,8 @@ pub(super) fn check_filters(
     Ok(())
 }
 
-/// Warns of patterns that nothing in reach matches, if there is something in reach: a wrapper
-/// (env, a shell, an interpreter) has no events, what it starts may. Whether it warned.
+/// Warns of patterns that match no event in reach, if there is one: a wrapper (env, a shell, an
+/// interpreter) has no events, its children may. Returns true if it warned.
 pub(super) fn warn_of_rules(
     rules: &str,
     found: &Executable,

@@ -1,9 +1,8 @@
 //! Controller of a session: passes requests of clients to the machine, which decides, applies its
 //! effects to the session's windows, and answers.
 //!
-//! The same for a recorder in the background ([`serve`]) and for one that follows a command
-//! ([`record`]); how a session begins and ends is theirs, and [`SessionController::next_effect`] leaves it to
-//! them.
+//! Background recorders ([`serve`]) and recorders of a command ([`record`]) share it; beginning and
+//! end of a session differ, and [`SessionController::next_effect`] leaves them to the caller.
 //!
 //! [`serve`]: mod@crate::session::background
 //! [`record`]: mod@crate::session::foreground
@@ -71,13 +70,13 @@ pub(crate) struct SessionController {
     pub(crate) session: SessionSettings,
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
-    /// The same, wherever it is moved.
+    /// The same folder, wherever it is moved.
     place: Arc<TraceFolder>,
     defaults: ChannelDefaults,
     began: Instant,
     /// See [`Status::is_foreground`].
     pub(crate) is_foreground: bool,
-    /// The kernel's events, while they are recorded.
+    /// The recording of kernel events, while there is one.
     pub(crate) kernel: Option<KernelRecording>,
 }
 
@@ -123,7 +122,7 @@ impl SessionController {
         kernel.report_changes(notices);
     }
 
-    /// Takes what has come to the machine. Whether something has.
+    /// Passes received requests to the machine. Returns true if there were any.
     pub(crate) fn take_requests(&mut self) -> bool {
         let requests = self.server.as_mut().map(Server::turn).unwrap_or_default();
         let is_asked = !requests.is_empty();
@@ -181,7 +180,7 @@ impl SessionController {
         None
     }
 
-    /// Tells the machine what came of an effect; what has failed is said, too.
+    /// Passes the outcome of an effect to the machine; reports a failure.
     pub(crate) fn complete(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
         self.machine.done(outcome.unwrap_or_else(|error| {
             let refusal = Refusal::from(&error);
@@ -251,7 +250,7 @@ impl SessionController {
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::stop_and_write)?;
             }
             Effect::Clear => {
-                // Nothing is to stay of what was before that moment.
+                // No earlier event is to stay.
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::clear)?;
                 parts.clear(self.machine.is_recording(), notices)?;
             }
@@ -266,7 +265,7 @@ impl SessionController {
         Ok(Outcome::Done)
     }
 
-    /// Records these of the kernel's events, and no others.
+    /// Records these kernel events, and no others.
     fn select_kernel(
         &mut self,
         spec: &KernelSpec,
@@ -299,10 +298,11 @@ impl SessionController {
             Output::Folder(folder) => prepare::prepare(folder),
             Output::Numbered(number) => self.prepare_snapshot_folder(*number),
         };
-        // First from where on, then what takes long.
+        // First the moment of the snapshot, then the work that takes long.
         let kernel = self.kernel.as_ref();
         let seen = kernel.map(|kernel| kernel.begin_snapshot(snapshot.last_ns)).transpose()?;
-        // Its folder stays open until all is there: what is at its path may be another one by then.
+        // Its folder stays open until everything is written: another folder may be at its path by
+        // then.
         let (mut facts, mut prepared_folder) = parts.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
             let place = prepared_folder.place();
@@ -313,7 +313,8 @@ impl SessionController {
                     facts.missing.extend(kernel.missing);
                 }
                 Err(error) => {
-                    // Half of it would keep the rest from being read. What cannot be removed stays.
+                    // A partial snapshot would make the rest unreadable. Files that cannot be
+                    // removed stay.
                     let _ = place.remove_below(&[layout::KERNEL]);
                     if parts.has_no_users() {
                         return Err(error);
@@ -398,7 +399,7 @@ impl SessionController {
     }
 }
 
-/// Returns how a session ended, with what was reported of it.
+/// Returns the outcome of a session's end, with the notices about it.
 pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
     Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
@@ -409,7 +410,7 @@ pub(crate) fn unfinished(error: &RecordError) -> Refusal {
         let hint = "what was recorded there is gone: there is nothing to recover";
         return Refusal::from(error).with_hint(hint);
     }
-    // As far as the disk is full: what is in memory stays there.
+    // If the disk is full: buffered events stay in memory.
     let hint =
         "trackway recover completes the trace with what is in memory, once it can be written";
     Refusal::from(error).with_hint(hint)

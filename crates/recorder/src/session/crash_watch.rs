@@ -1,9 +1,9 @@
 //! Traced processes that die of a crash signal.
 //!
-//! The window's table says which processes have the library; of each a descriptor is held, which
-//! is readable when the process has ended, and then the kernel says by which signal (Linux 6.15;
-//! [`exit_of`]). A process that crashes within a look of its start is missed, and so are those of
-//! other process-id namespaces, whose ids mean nothing here.
+//! The window's table lists the processes that have the library. The recorder holds a descriptor of
+//! each, which becomes readable when the process has ended; then the kernel reports the signal
+//! (Linux 6.15; [`exit_of`]). A process that crashes before the first check after its start is
+//! missed, and so are those of other process-id namespaces, whose ids have no meaning here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,8 +19,8 @@ use trackway_sys::process::{ExitStatus, Identity, Life, exit_of, life_of, pid_na
 use trackway_sys::wait::{self, Awaited};
 use trackway_window::Window;
 
-/// Signals that a program ends by when something is wrong with it: those whose action in signal(7)
-/// is to dump core, but for SIGQUIT, which people send, and SIGXCPU and SIGXFSZ, which limits do.
+/// Signals that end a faulty program: those whose action in signal(7) is to dump core, except
+/// SIGQUIT, which people send, and SIGXCPU and SIGXFSZ, which limits cause.
 const SIGNALS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGABRT,
@@ -44,7 +44,7 @@ pub(crate) struct Crash {
 /// the other users' parts of the session need some, too.
 const OTHERS_MAX: usize = 256;
 
-/// Most places of another user's table that are new in one look.
+/// Most new entries of another user's table that are examined in one check.
 const OTHERS_NEWS_MAX: usize = 64;
 
 /// Processes that are watched, by their place in the window's table.
@@ -63,9 +63,9 @@ struct WatchedProcess {
     pid: u32,
     pid_namespace: u64,
     executable: PathBuf,
-    /// None: there is nothing more to know of it.
+    /// The descriptor; `None`: its end was handled.
     fd: Option<Fd>,
-    /// It has ended, and its parent has not been told yet: only then is it known how.
+    /// It has ended, and its parent has not been notified yet: the signal is known only then.
     has_ended: bool,
 }
 
@@ -96,14 +96,14 @@ impl CrashWatch {
             }
             news += 1;
             if self.only.is_some() && news > OTHERS_NEWS_MAX {
-                // The next look will do.
+                // The next check suffices.
                 return;
             }
             let identity = window.identity_at(place);
             if identity.pid != 0 && identity.pid & PROCESS_ENTERING == 0 {
                 let mut known = WatchedProcess::of(&identity, incarnation);
-                // Another may have its number by now. First the descriptor, so that it is of the
-                // one that is looked at.
+                // Another process may have its number by now. First the descriptor, so that it
+                // belongs to the process that is examined.
                 if identity.pid_namespace == here
                     && self.may_watch(identity.pid)
                     && life_of(&identity, 0) == Life::Alive
@@ -125,8 +125,8 @@ impl CrashWatch {
         alive.filter_map(|known| Some(Awaited::readable(known.fd.as_ref()?.raw())))
     }
 
-    /// Processes that crashed since this was asked last, of those that rules of one of the channels
-    /// select.
+    /// Returns processes that crashed since the previous call, of those that rules of one of the
+    /// channels select.
     pub(crate) fn take(&mut self, rules: &[String]) -> Vec<Crash> {
         let mut crashes = Vec::new();
         for known in self.known.values_mut() {

@@ -1,8 +1,8 @@
-//! The loop of a recorder: carries out what the session's state machine decides, drains buffers,
+//! The loop of a recorder: applies the decisions of the session's state machine, drains buffers,
 //! and waits for requests, signals and processes.
 //!
-//! One driver serves recorders in the foreground and in the background. A [`Host`] is what differs
-//! between them: how the recording begins, what ends it, and what is reported at its end.
+//! One driver serves recorders in the foreground and in the background. A [`Host`] has their
+//! differences: the beginning, the causes of the end, and the final reports.
 
 use std::path::Path;
 
@@ -41,13 +41,13 @@ pub(crate) trait Host {
         record: bool,
     ) -> Result<(), RecordError>;
 
-    /// Reports once whether the session has begun, or why not.
+    /// Reports once that the session has begun, or the reason why not.
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>);
 
     /// Drains the buffers once; returns the time until the next time, in ns.
     fn poll(&mut self, driver: &mut Driver) -> u64;
 
-    /// Returns the files to wait for, besides those of the session.
+    /// Returns the files to wait for, in addition to those of the session.
     fn awaited(&self) -> Vec<Awaited>;
 
     /// Handles signals and ends of processes, after a wait for [`Self::awaited`]. Returns true if
@@ -228,7 +228,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the recording: what is in the buffers goes into the trace.
+    /// Ends the recording: writes the buffers to the trace.
     fn finish(&mut self, host: &mut dyn Host) -> Outcome {
         self.controller.kernel.iter_mut().for_each(KernelRecording::stop);
         let Some(parts) = self.parts.take() else {
@@ -291,7 +291,7 @@ impl SessionEnd {
         self.kernel.is_some() && self.user.is_nothing() && !requests_events
     }
 
-    /// Reports what would have kept the user events that were lost.
+    /// Reports the settings that would have kept the user events that were lost.
     pub(crate) fn report_losses(&self, spec: &SessionSpec, source: SizeSource, notices: &Notices) {
         let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
         let explain_losses =

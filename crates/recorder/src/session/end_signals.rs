@@ -1,4 +1,4 @@
-//! When signals end a recording whose command goes on.
+//! Signals that end a recording whose command goes on.
 //!
 //! Signals are for the command, and nearly always it ends by them. One that ignores SIGTERM, or is
 //! stopped, must not keep the recording: a second signal ends it, or [`GRACE`] after the first. The
@@ -17,7 +17,7 @@ use crate::command::launch::ForwardedSignal;
 
 /// Time that the command has to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// After how long it is said that it has not.
+/// Time until a notice that the command has not ended.
 const WARN_AFTER: Duration = Duration::from_secs(1);
 /// Number of keys that end a recording, and the time within which they have to come.
 const KEYS: u32 = 3;
@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
     End(i32),
 }
 
-/// The signals so far that have asked for an end.
+/// The signals so far that request an end.
 #[derive(Debug, Default)]
 pub(crate) struct EndSignals {
     /// The first one that was sent: which, and when.

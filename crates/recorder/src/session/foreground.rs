@@ -46,7 +46,7 @@ use crate::trace::prepare::{self, ExistingTrace};
 use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// The time between two looks at a command that is not recorded any more, in ns.
+/// The time between two checks of a command that is not recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
 
 /// Checks the sizes of a specification's channels.
@@ -57,8 +57,7 @@ fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Rejects a specification that names processes whose kernel events are recorded: those of the
-/// command are.
+/// Rejects a specification of processes for kernel events: the command's are recorded.
 fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
     if kernel.pids.is_empty() {
         return Ok(());
@@ -68,7 +67,7 @@ fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
     Err(RecordError::Kernel(why.into(), Some(hint)))
 }
 
-/// Returns true if everything that is recorded overwrites what is older.
+/// Returns true if all channels overwrite their oldest records.
 fn is_overwriting(spec: &SessionSpec) -> bool {
     spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
 }
@@ -162,7 +161,7 @@ fn record_command(
     };
     let recorded = driver.run(&mut recorder);
     let ended = recorder.end_command(recorded, &mut driver);
-    // What came last must not end us now.
+    // Signals that came last must not end us now.
     while ForwardedSignal::next(&recorder.reader).is_some() {}
     recorder.blocked.make_current();
     if let (Some(file), Ok(_)) = (summary_file, &ended) {
@@ -192,7 +191,7 @@ fn prepare_driver(
         path: prepared_folder.path.clone(),
     };
     if let Some(server) = &mut server {
-        // Without it, who finds the name of a dead recorder does not know its trace.
+        // Without it, a user who finds the name of a dead recorder cannot find its trace.
         let _ = server.keep(Identity { uuid: session.uuid, folder: prepared_folder.path.clone() });
     }
     let folder = std::path::absolute(&output).unwrap_or_else(|_| prepared_folder.path.clone());
@@ -255,7 +254,7 @@ struct TracedCommand {
     /// Becomes readable when it ends; `None`: there was no descriptor left.
     process: Option<Fd>,
     descendants: Watch,
-    /// Signals that have asked for an end.
+    /// Signals that request an end.
     ending: EndSignals,
     status: StatusLine,
     silence: SilenceWatch,
@@ -274,7 +273,7 @@ impl TracedCommand {
         }
     }
 
-    /// Passes signals on to the command, and takes note of those that ask for an end.
+    /// Forwards signals to the command, and notes those that request an end.
     fn forward(&mut self, reader: &SignalReader) {
         while let Some(received) = ForwardedSignal::next(reader) {
             if let Some(forwarded) = received.forwarded() {
@@ -494,7 +493,8 @@ impl ForegroundRecorder<'_> {
         }
     }
 
-    /// Reports why there are no user events, or what would have kept those that were lost.
+    /// Reports the reasons why there are no user events, or the settings that would have kept those
+    /// that were lost.
     fn report_user_events(&self, spec: &SessionSpec, end: &SessionEnd, notices: &Notices) {
         let user = &end.user;
         // A writer may be killed in its first event. A user who wants kernel events may want no

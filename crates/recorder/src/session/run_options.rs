@@ -1,4 +1,4 @@
-//! Options of one run of `trackway record`: what is not part of the session's specification.
+//! Options of one run of `trackway record` that are not part of the session's specification.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Prepares what needs root, then enters the account of the user whose recording it is.
+    /// Prepares the work that needs root, then enters the account of the user of the recording.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl RunOptions {
         let kernel = kernel.transpose()?;
         if let Some(account) = &account {
             account.enter(notices)?;
-            // The files that root opened are not for other processes of the user: one of them
-            // could have another's events recorded, or write to what is recorded.
+            // The files that root opened are not for other processes of the user: one of them could
+            // record another user's events, or write to the recording.
             if kernel.is_none() {
                 trackway_sys::process::show_itself().map_err(RecordError::User)?;
             }

@@ -16,7 +16,7 @@ const OTHERS_MAX: u32 = 100;
 /// Reasons for a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapshotTriggers {
-    /// A program asked for one.
+    /// True if a program requested one.
     pub(crate) is_asked: bool,
     /// Processes that crashed.
     pub(crate) crashes: Vec<Crash>,
@@ -46,7 +46,7 @@ struct User {
 }
 
 impl SnapshotQuota {
-    /// Takes in reasons that came from this user's processes. Of a crash the first is kept.
+    /// Adds triggers from this user's processes. Of crashes the first is kept.
     pub(crate) fn request(&mut self, uid: u32, reasons: SnapshotTriggers) {
         if reasons.is_empty() {
             return;
@@ -58,7 +58,8 @@ impl SnapshotQuota {
         }
     }
 
-    /// Reasons whose time has come at `now_ns`, of all users together: one snapshot has all.
+    /// Returns the triggers that are due at `now_ns`, of all users together: one snapshot serves
+    /// all.
     pub(crate) fn due(&mut self, now_ns: u64) -> SnapshotTriggers {
         let mut due = SnapshotTriggers::default();
         for (&uid, user) in self.0.iter_mut().filter(|(_, user)| !user.waiting.is_empty()) {

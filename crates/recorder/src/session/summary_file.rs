@@ -26,7 +26,7 @@ pub(crate) struct RunResult {
     pub(crate) folder: PathBuf,
     /// The events of programs; `None`: the trace is not complete.
     pub(crate) programs: Option<Summary>,
-    /// The kernel's events, if they were recorded.
+    /// The results for kernel events, if they were recorded.
     kernel: Option<Summary>,
     /// True if some of those could not be written.
     lacks_kernel: bool,
@@ -45,7 +45,7 @@ impl SummaryFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Writes how it went. What cannot be written is reported: the recording is over.
+    /// Writes the results. A failure is only reported: the recording is over.
     pub(crate) fn write(mut self, result: &RunResult, notices: &Notices) {
         let written = serde_json::to_writer_pretty(&self.file, &result.to_json(notices))
             .map_err(io::Error::from)
@@ -62,7 +62,7 @@ impl RunResult {
         Self { folder, programs: None, kernel: None, lacks_kernel: false, command: None }
     }
 
-    /// Keeps how the recording of the kernel's events went.
+    /// Notes the results for kernel events.
     pub(crate) fn note_kernel(&mut self, summary: &backend::Summary) {
         self.kernel = Some(summary.counts());
         self.lacks_kernel = !summary.is_whole();
@@ -97,7 +97,8 @@ fn object(summary: &Summary) -> Value {
     object.into()
 }
 
-/// Sizes of buffers that would have kept what was lost, about, by channel; those that are known.
+/// Returns the estimated sizes of buffers that would have kept the lost events, by channel, as far
+/// as they are known.
 fn enough(summary: &Summary) -> Map<String, Value> {
     let known = summary.shortfalls.iter().filter(|one| one.roomless > 0);
     let sizes = known.filter_map(|one| Some((one.channel.clone(), one.enough_bytes?.into())));

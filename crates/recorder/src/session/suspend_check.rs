@@ -22,7 +22,8 @@ impl SuspendCheck {
         Self { looked: Instant::now(), longest: Duration::ZERO }
     }
 
-    /// One look, in each round of the loop that also renews the lease.
+    /// Checks the time since the previous call, in each round of the loop that also renews the
+    /// lease.
     pub(crate) fn check(&mut self, notices: &Notices) {
         let stood = self.looked.elapsed();
         self.looked = Instant::now();
@@ -37,7 +38,7 @@ impl SuspendCheck {
         self.looked = Instant::now();
     }
 
-    /// Says the longest again, at the end.
+    /// Reports the longest stop again, at the end.
     pub(crate) fn report(&self, notices: &Notices) {
         if self.longest > Duration::ZERO {
             Self::report_stop(notices, self.longest);

@@ -27,13 +27,13 @@ use crate::window::handle::{self, WindowHandle};
 
 /// Most windows that one user may have in a session's life: each takes address space for good.
 const WINDOWS_PER_USER_MAX: u32 = 16;
-/// Most names that wait to be looked at.
+/// Most names that wait to be examined.
 const WAITING_MAX: usize = 4096;
-/// Most names that are looked at in one turn.
+/// Most names that are examined in one turn.
 const TURN_MAX: usize = 16;
-/// Most users whose windows could not be recorded that are remembered, and told of.
+/// Most users without a recorded window that are remembered and reported.
 const REFUSED_MAX: usize = 256;
-/// Least time between two looks at what has come, in ns.
+/// Least time between two reads of new names, in ns.
 const REST_NS: u64 = 5_000_000;
 /// Time until the next attempt after a transient failure to open a window, in ns; doubled each
 /// time.
@@ -46,7 +46,7 @@ const RESCAN_NS: u64 = 1_000_000_000;
 pub(crate) enum Scope {
     /// The recorder's user alone: the default of sessions.
     Own,
-    /// These users', whether or not they are there.
+    /// These users, whether or not they have a window.
     These(Vec<u32>),
     /// All users who have a window.
     All,
@@ -85,8 +85,8 @@ impl Scope {
         Ok(if uids.is_empty() { Self::Own } else { Self::These(uids.into_iter().collect()) })
     }
 
-    /// Users whose windows are made where they have none, so that nothing of their programs is
-    /// missed: those that were named, and this one.
+    /// Returns the users whose windows are made if missing, so that no event of their programs is
+    /// lost: those that were named, and this one.
     fn made_for(&self) -> Vec<u32> {
         match self {
             Self::Own | Self::All => vec![crate::common::user::user()],
@@ -195,8 +195,7 @@ impl WindowFinder {
         self.excess_users.len()
     }
 
-    /// Opens the windows that are there at the beginning: of users who have none, they are made
-    /// where that is wanted.
+    /// Opens the windows that exist at the beginning, and makes missing ones of the named users.
     pub(crate) fn make(
         &mut self,
         now_ns: u64,
@@ -217,8 +216,8 @@ impl WindowFinder {
         made
     }
 
-    /// Windows that have appeared, and are to be recorded; what is wrong with others. `is_recorded`
-    /// says of a user's file whether it is recorded already.
+    /// Returns windows that have appeared and are to be recorded, and the errors of others.
+    /// `is_recorded` returns true for a file that is recorded already.
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
@@ -269,7 +268,7 @@ impl WindowFinder {
                 && let Some(number) = outer_user(uid)
             {
                 refused.retry = Some((now_ns + 2 * waited, 2 * waited));
-                // As if there had been none.
+                // As if there had been no file.
                 refused.file = (0, 0);
                 self.waiting.push_back(number);
             }
@@ -286,7 +285,8 @@ impl WindowFinder {
         let path = self.folder.join(format!("trackway-{number}-v{ABI_VERSION}"));
         let status = fs::symlink_metadata(path).ok()?;
         let (uid, file) = (status.uid(), (status.dev(), status.ino()));
-        // What is called so is another's: none of that user's programs would use it.
+        // A file of this name that belongs to another user: none of the named user's programs would
+        // use it.
         if !status.is_file() || outer_user(uid) != Some(number) || !self.scope.has(uid) {
             return None;
         }
@@ -306,7 +306,7 @@ impl WindowFinder {
         *self.opened.entry(uid).or_default() += 1;
         match WindowHandle::open_for(&self.folder, uid, false) {
             Ok(home) => Some((uid, Ok(home))),
-            // It has gone meanwhile.
+            // It was removed since.
             Err(RecordError::Window(_, OpenError::Absent)) => None,
             Err(error) => {
                 self.refuse(uid, file, now_ns);

@@ -1,7 +1,7 @@
-//! A trace that cannot be written for a while: what is said of that, and when it is tried again.
+//! A trace that cannot be written for a while: notices about it, and the time of the next attempt.
 //!
-//! Main invariant: a reason is said once, however often it is met, and its end only when something
-//! has been written: a look that had nothing to write proves nothing.
+//! Main invariant: an error is reported once, however often it occurs, and its end only when a
+//! packet has been written: a poll that had nothing to write proves nothing.
 
 use trackway_sys::clock::monotonic_ns;
 
@@ -18,7 +18,7 @@ pub(crate) struct WriteStall(Option<Reason>);
 #[derive(Debug)]
 struct Reason {
     why: String,
-    /// Bytes of the trace when that was said.
+    /// Bytes of the trace when the error was reported.
     bytes: u64,
     /// When it is tried again, in ns.
     due_ns: u64,
@@ -35,8 +35,8 @@ impl WriteStall {
         self.0.as_ref().map_or(0, |reason| reason.due_ns.saturating_sub(monotonic_ns()))
     }
 
-    /// Notes that it cannot be written, which has so many bytes; says so if that is news. Each line
-    /// begins with `prefix`.
+    /// Notes that the trace, which has so many bytes, cannot be written; reports a new error. Each
+    /// line begins with `prefix`.
     pub(crate) fn begin(
         &mut self,
         error: &RecordError,
@@ -58,7 +58,8 @@ impl WriteStall {
         }
     }
 
-    /// Notes that a look has met no error; says that it is over if the trace has become longer.
+    /// Notes that a poll has met no error; reports the end of a stall if the trace has become
+    /// longer.
     pub(crate) fn note_success(&mut self, bytes: u64, prefix: &str, notices: &Notices) {
         if self.0.take_if(|reason| bytes > reason.bytes).is_some() {
             notices.report(format_args!("{prefix}events are written again"));

@@ -17,7 +17,7 @@ pub struct Summary {
     pub lost: u64,
     /// Events that newer ones overwrote.
     pub overwritten: u64,
-    /// Events of those recorded whose files were deleted for newer ones, as was asked for.
+    /// Recorded events whose files were deleted for newer ones, as configured.
     pub deleted: u64,
     /// Records with a field that was cut to fit, those overwritten since included.
     pub cut: u64,
@@ -26,7 +26,7 @@ pub struct Summary {
     /// Sub-buffers that could not be read because a process overwrote them.
     pub damaged: u64,
     /// Sub-buffers in which a writer was killed between reserve and commit (`--reserve lockless`):
-    /// what was in them is lost, and counted as such.
+    /// their events are lost, and counted as such.
     pub holes: u64,
     /// Processes that took part.
     pub processes: u64,
@@ -44,7 +44,7 @@ pub struct Summary {
 /// Events that the summary names losses of.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
-/// Says how much was lost of each of those events.
+/// Reports the losses of each of those events.
 pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
     for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
         let loss = format!("lost {}", Grouped(*lost));
@@ -53,7 +53,7 @@ pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
 }
 
 impl Summary {
-    /// Takes in what became of another user's part of the same session: its processes are others.
+    /// Adds the results of the same session in another user's window: its processes are others.
     pub(crate) fn add_part(&mut self, other: Self) {
         let processes = self.processes.saturating_add(other.processes);
         let departed = self.departed.saturating_add(other.departed);
@@ -61,7 +61,7 @@ impl Summary {
         (self.processes, self.departed) = (processes, departed);
     }
 
-    /// Says it: one line, in a form that scripts may read, then what was lost.
+    /// Reports one line, in a form that scripts may read, then the losses.
     pub fn report(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
         let overwritten = match overwrite {
             true => format!(", {} overwritten", Grouped(self.overwritten)),
@@ -84,14 +84,14 @@ impl Summary {
         self.report_departed(notices);
     }
 
-    /// Reports what would have kept what was lost, as far as that is known.
+    /// Reports the settings that would have kept the lost events, as far as they are known.
     pub(crate) fn hint_what_keeps(&self, source: SizeSource, notices: &Notices) {
         for shortfall in &self.shortfalls {
             shortfall.report(self.lost, source, notices);
         }
     }
 
-    /// The part of the summary's line that tells of losses, if there were any.
+    /// Returns the part of the summary's line about losses, if there were any.
     fn shown_loss(&self) -> String {
         if self.lost == 0 { String::new() } else { format!("{} lost", Grouped(self.lost)) }
     }
@@ -107,7 +107,7 @@ impl Summary {
             }
     }
 
-    /// The first line of a summary of the kernel's events.
+    /// Reports the first line of a summary of kernel events.
     pub(crate) fn report_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
         let bytes = Grouped(self.bytes);
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
@@ -121,7 +121,7 @@ impl Summary {
         notices.report_with_loss(format_args!("{line}"), &self.shown_loss());
     }
 
-    /// Says how many of such events made room for newer ones on the disk, if any did.
+    /// Reports the number of such events that were deleted on the disk for newer ones, if any.
     pub fn report_deleted(&self, events: &str, notices: &Notices) {
         if self.deleted > 0 {
             notices.report(format_args!(
@@ -132,7 +132,7 @@ impl Summary {
         }
     }
 
-    /// Says how many processes went where this recording does not see them, if any did.
+    /// Reports the number of processes that left this recording's window, if any.
     pub fn report_departed(&self, notices: &Notices) {
         if self.departed > 0 {
             notices.report(format_args!(
@@ -144,7 +144,7 @@ impl Summary {
         }
     }
 
-    /// Says how many records were cut, if any were: a sequence does not show it.
+    /// Reports the number of records that were cut, if any: a sequence does not show it.
     pub fn report_cut(&self, notices: &Notices) {
         if self.cut == 0 {
             return;
@@ -159,7 +159,7 @@ impl Summary {
         ));
     }
 
-    /// Says what could not be read, if anything.
+    /// Reports damaged data, if there is any.
     pub fn report_damage(&self, notices: &Notices) {
         if self.damaged > 0 {
             notices.report(format_args!(
@@ -179,7 +179,7 @@ impl Summary {
     }
 }
 
-/// Says how many events found no place in the window's table meanwhile, if some did.
+/// Reports the number of events that found no entry in the window's table, if any.
 pub(crate) fn report_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
     if refused == 0 {
         return;

@@ -1,7 +1,7 @@
 //! Causes of a channel's losses, and the settings that would have prevented them.
 //!
-//! Sizes are estimates. What cannot be known is not claimed: a loss for another reason than want
-//! of room is never said to be one that a larger buffer keeps.
+//! Sizes are estimates. A loss for another reason than lack of space is never attributed to the
+//! buffer's size.
 
 use std::fmt::{Display, Formatter};
 
@@ -13,7 +13,7 @@ use crate::notices::Notices;
 pub struct Shortfall {
     /// The channel.
     pub(crate) channel: String,
-    /// Events lost for want of room.
+    /// Events lost for lack of space.
     pub(crate) roomless: u64,
     /// The `buffer-size` that would have kept them, in bytes; `None`: it is not known.
     pub(crate) enough_bytes: Option<u64>,
@@ -44,9 +44,9 @@ impl Shortfall {
         self.roomless == 0 && self.oversized_bytes.is_none() && self.unmapped == 0
     }
 
-    /// Takes in that of another part of the same channel.
+    /// Adds the shortfall of the same channel in another window.
     pub(crate) fn add(&mut self, other: &Self) {
-        // A part whose size is not known makes that of all unknown.
+        // A window whose size is unknown makes that of all unknown.
         let is_known = |part: &Self| part.roomless == 0 || part.enough_bytes.is_some();
         let are_known = is_known(self) && is_known(other);
         self.enough_bytes = self.enough_bytes.max(other.enough_bytes).filter(|_| are_known);
@@ -57,7 +57,7 @@ impl Shortfall {
         self.unmapped = self.unmapped.saturating_add(other.unmapped);
     }
 
-    /// Reports what would have kept its part of the `lost` events.
+    /// Reports the settings that would have kept its part of the `lost` events.
     pub(crate) fn report(&self, lost: u64, source: SizeSource, notices: &Notices) {
         let size = |bytes| SizeOf { source, channel: &self.channel, bytes };
         let fewer = match source {

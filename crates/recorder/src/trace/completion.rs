@@ -1,5 +1,5 @@
-//! The mark of a trace that is complete: `trackway/complete` beside the calibrations, one line of
-//! what became of the recording.
+//! The mark of a complete trace: `trackway/complete` beside the calibrations, one line with the
+//! results of the recording.
 //!
 //! ```text
 //! ended=20261121T093000Z by=record events=1234 lost=5 overwritten=0 damaged=0
@@ -7,10 +7,10 @@
 //! ended=20261121T093000Z by=recover memory=gone
 //! ```
 //!
-//! It is written last, so that a trace without it whose recorder is gone misses what was still in
-//! memory: readers say so. `events` of `recover` are those that it found there; `damaged` counts
-//! sub-buffers. That a disk has all of the streams it does not say: as any program's, what was
-//! written a moment before the machine loses its power may be gone.
+//! It is written last. A trace without it whose recorder is dead lacks the events that were in
+//! memory, and readers report that. `events` of `recover` counts those that were found in memory;
+//! `damaged` counts sub-buffers. The mark does not prove that the streams are on the disk: like any
+//! program's data, the latest writes may be lost if the machine loses its power.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ use crate::common::date::utc;
 use crate::summary::Summary;
 use crate::trace::progress_file;
 
-/// Name of the mark; `reader::recording` knows it too.
+/// Name of the mark; `reader::recording` reads it.
 const MARK: &str = "complete";
 
 /// The process that completed a trace, with its results.
@@ -33,11 +33,12 @@ pub(crate) enum CompletedBy<'a> {
     Record(&'a Summary),
     /// A process that recovered the trace from memory, after its recorder was killed.
     Recover(&'a Summary),
-    /// The same, but the memory is gone: what is written is all there is.
+    /// A process that recovered the trace after the memory was lost: the trace has all that was
+    /// written.
     Assumption,
 }
 
-/// Marks the trace whose facts are in `folder`.
+/// Marks the trace whose folder of facts is `folder`.
 ///
 /// # Errors
 ///
@@ -60,14 +61,14 @@ pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&next, folder.join(MARK)));
     if let Err(error) = written {
-        // What there is of it takes room that is missing.
+        // A partial file takes space that is missing.
         let _ = fs::remove_file(&next);
         return Err(error);
     }
     if matches!(by, CompletedBy::Recover(_) | CompletedBy::Assumption) {
         progress_file::forget(folder);
     }
-    // Not all file systems can; the mark is there whether or not they do.
+    // Not all file systems support it; the mark is there all the same.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }

@@ -34,7 +34,7 @@ impl TraceFolder {
         Ok(Self::of(File::open(path)?, path))
     }
 
-    /// The same, where it need not be readable: it is only to be found again.
+    /// Opens a folder that need not be readable: it is only to be found again.
     pub(crate) fn open_to_find(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
@@ -65,7 +65,7 @@ impl TraceFolder {
         Ok(folder)
     }
 
-    /// The same; those that are not there are made.
+    /// Opens the folder at these names, as [`Self::open_below`] does, and makes missing ones.
     pub(crate) fn make_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.again()?;
         for name in names {
@@ -87,8 +87,7 @@ impl TraceFolder {
         fs::remove_dir_all(above.now()?.join(last.as_ref()))
     }
 
-    /// The same, and those of the folders above it, as far as they are named, in which nothing is
-    /// left.
+    /// Removes the folder at these names, and those of its parents among them that become empty.
     pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let removed = self.remove_below(names);
         for many in (1..names.len()).rev() {
@@ -112,7 +111,7 @@ impl TraceFolder {
         Ok(Self { path: path.to_owned(), ..above })
     }
 
-    /// The same folder, open once more.
+    /// Opens the same folder once more.
     pub(crate) fn again(&self) -> io::Result<Self> {
         Ok(Self::of(self.folder.try_clone()?, &self.path))
     }
@@ -145,7 +144,7 @@ impl TraceFolder {
     ///
     /// # Errors
     ///
-    /// If it was removed, or it cannot be known where it is: what is at its path then is not it.
+    /// If it was removed, or its place is unknown: another folder may be at its path.
     pub(crate) fn now(&self) -> io::Result<PathBuf> {
         if self.is_at(&self.link())? {
             return match self.is_removed() {
@@ -164,7 +163,7 @@ impl TraceFolder {
     ///
     /// # Errors
     ///
-    /// As [`Self::now`].
+    /// See [`Self::now`].
     pub(crate) fn name(&self, named: &Path) -> io::Result<PathBuf> {
         if self.is_at(named)? {
             return Ok(named.to_owned());
@@ -179,8 +178,7 @@ impl TraceFolder {
 
     /// Returns true if the folder is known to be removed.
     pub(crate) fn is_removed(&self) -> bool {
-        // Not all file systems say that a folder has no links any more; the kernel's name of it
-        // does.
+        // Not all file systems report a folder without links; the kernel's name of it shows that.
         fs::read_link(self.link()).is_ok_and(|target| {
             let is_said = target.as_os_str().as_bytes().ends_with(REMOVED);
             is_said && self.is_at(&target).is_ok_and(|is_its_name| !is_its_name)

@@ -2,8 +2,8 @@
 //! each file and any file at each name, and may answer differently each time. So the owners that it
 //! reports prove nothing, and a name that was a file may be a link the next time.
 //!
-//! What it cannot say is what the kernel does: that it is FUSE (statfs(2)), the number of its
-//! device (fstat(2)), and which user opened /dev/fuse for it, in the mount's options (proc(5)).
+//! The server cannot forge data of the kernel: that it is FUSE (statfs(2)), the number of its
+//! device (fstat(2)), and the user who opened /dev/fuse for it, in the mount's options (proc(5)).
 
 use std::ffi::CString;
 use std::fs;
@@ -24,8 +24,8 @@ const VIRTIO: &str = "virtiofs";
 /// If another user serves the file system, or its server is unknown.
 pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
     let path = CString::new(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
-    // (Without /proc: by the descriptor's own device it cannot be told, and is taken for a disk, as
-    // are all folders where statfs(2) is refused.)
+    // (Without /proc, the descriptor's own device does not show it. Such a folder counts as local,
+    // as do all folders whose statfs(2) is refused.)
     if mount::magic_of(&path) != Ok(FUSE) {
         return Ok(());
     }

@@ -23,12 +23,12 @@ use crate::trace::completion;
 use crate::trace::folder::TraceFolder;
 use crate::trace::metadata::Metadata;
 
-/// Folder of what readers of CTF pass over: facts about the recording.
+/// Folder for facts about the recording, which readers of CTF ignore.
 pub(crate) const FACTS: &str = "trackway";
-/// Name of the calibrations there: what only traces have that were recorded here, not those that
-/// were made of them. `reader::recording` knows it too.
+/// Name of the calibrations there: only traces that were recorded here have them, not converted
+/// ones. `reader::recording` reads it.
 pub(crate) const CALIBRATIONS: &str = "clock.csv";
-/// Folder of the kernel's events in a trace, as LTTng has it.
+/// Folder of kernel events in a trace, as in LTTng's traces.
 pub(crate) const KERNEL: &str = "kernel";
 
 /// A trace being written.
@@ -95,7 +95,7 @@ impl WindowFolder {
 
     /// Opens it in the trace at `root`, whose folder is open.
     pub(crate) fn open(self, root: &Path, folder: &File) -> Result<TraceFolder, RecordError> {
-        // What is another user's window might be that of who can write there.
+        // A process that can write there might forge the folder of another user's window.
         open_below(root, folder, &self.names(), self.uid != crate::common::user::user())
     }
 
@@ -159,9 +159,8 @@ impl Trace {
         })
     }
 
-    /// Makes the folder of the kernel's events, which have these contexts, in a new trace at
-    /// `place`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
-    /// its `env`.
+    /// Makes the folder of kernel events, with these contexts, in a new trace at `place`. Its clock
+    /// is the kernel's own: there is nothing to calibrate. Remarks are lines of its `env`.
     pub(crate) fn create_kernel(
         place: &TraceFolder,
         uuid: [u8; 16],
@@ -341,11 +340,11 @@ pub(crate) fn has_no_stream(root: &Path) -> bool {
     with_kernel(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
-/// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others
-/// put there stays, with the folders that it is in.
+/// Removes the files that [`Trace::create`] made in a trace without streams: files of other origin
+/// stay, with their folders.
 pub(crate) fn remove_unwritten(root: &TraceFolder) {
     let Ok(now) = root.now() else { return };
-    // What cannot be removed is no harm.
+    // A file that cannot be removed is harmless.
     for channel in with_kernel(&now) {
         let below = channel.strip_prefix(&now).unwrap_or(&channel);
         let names: Vec<&str> = below.iter().filter_map(|name| name.to_str()).collect();

@@ -102,7 +102,8 @@ impl Metadata {
         self.declare_meaning(class, id, event, &[]);
     }
 
-    /// The same, and what numbers among its fields stand for, each in its place.
+    /// Adds the declaration of an event with the meanings of its numbers, in the order of its
+    /// fields.
     pub(crate) fn declare_meaning(
         &mut self,
         class: u32,
@@ -126,8 +127,8 @@ impl Metadata {
         self.text.push_str(&event_declaration_meaning(class, id, event, meanings));
     }
 
-    /// Declares what `other` does, of which this is a piece, and nothing else: readers take the
-    /// metadata of one piece for all, the one that declares most.
+    /// Declares exactly the events and classes of `other`, of which this is a piece: readers use
+    /// the metadata of the piece that declares most for all pieces.
     pub(crate) fn declare_as(&mut self, other: &Self) {
         self.text.clone_from(&other.text);
         self.declared.clone_from(&other.declared);
@@ -167,7 +168,7 @@ impl Metadata {
             .write_all(self.text.as_bytes())
             .and_then(|()| fs::rename(&next, folder.join("metadata")));
         if let Err(error) = written {
-            // What there is of it takes room that is missing.
+            // A partial file takes space that is missing.
             let _ = fs::remove_file(&next);
             return Err(error);
         }

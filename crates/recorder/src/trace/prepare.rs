@@ -34,7 +34,7 @@ pub(crate) struct PreparedFolder {
 struct ParentDir(TraceFolder);
 
 impl ParentDir {
-    /// Makes what the folder at `root` is in, where there is none.
+    /// Makes the parent folder of `root`, if there is none.
     fn make(root: &Path) -> io::Result<Self> {
         let path = root.parent().unwrap_or(root);
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -96,7 +96,7 @@ impl Moved {
 
     fn commit(self, parent: &ParentDir) -> PathBuf {
         if let Some(before) = &self.before {
-            // It is all a trace: what cannot be removed can be looked at.
+            // It holds only a trace: the rest can be removed by hand.
             let _ = parent.remove_trace(before);
         }
         self.to
@@ -104,8 +104,8 @@ impl Moved {
 }
 
 impl PreparedFolder {
-    /// Uses it: what was moved stays there, and what went for that is removed. Where an earlier
-    /// trace is now, if there was one.
+    /// Marks it as used: the trace that was moved aside stays there, and the one that gave way to
+    /// it is removed. Returns the current path of the earlier trace, if there was one.
     pub(crate) fn commit(&mut self) -> Option<PathBuf> {
         self.is_used = true;
         self.moved.take().map(|moved| moved.commit(&self.parent))
@@ -119,7 +119,7 @@ impl PreparedFolder {
     /// Removes it if it was made for this, and nothing is in it.
     pub(crate) fn remove_new(&self) {
         if self.is_new {
-            // What cannot be removed is no harm.
+            // A folder that cannot be removed is harmless.
             let _ = self.place.remove_if_empty();
         }
     }
@@ -141,7 +141,7 @@ impl Drop for PreparedFolder {
 /// check for a recorder.
 const LOCK_TRIES: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
-/// Most looks at a folder that others make and move at the same time.
+/// Most attempts with a folder that other processes make and move at the same time.
 const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
@@ -151,8 +151,8 @@ const NAMES_MAX: usize = 1000;
 pub(crate) enum ExistingTrace {
     /// It is removed, as perf(1) does: the user has repeated a command.
     Remove,
-    /// It stays, and the one at `root` becomes `root.old-2`, and so on: who begins anew may be a
-    /// service manager, after one crash and the next.
+    /// It stays, and the one at `root` becomes `root.old-2`, and so on: a service manager may start
+    /// a command again, after one crash and the next.
     Keep,
 }
 
@@ -184,7 +184,8 @@ fn prepare_with(root: &Path, older: ExistingTrace) -> Result<PreparedFolder, Rec
     prepare_in(parent, root, older)
 }
 
-/// The same of the trace called as `path` says, in the folder `parent`, whatever is at that path.
+/// Prepares the folder of the trace named by `path`, in the folder `parent`, whatever is at that
+/// path.
 pub(crate) fn prepare_below(
     parent: TraceFolder,
     path: PathBuf,
@@ -200,7 +201,7 @@ fn prepare_in(
     let (mut moved, mut is_new) = (None, false);
     match empty_folder(&parent, &root, older, (&mut moved, &mut is_new)) {
         Ok(place) => {
-            // What was there is moved back over it.
+            // The former trace is moved back over it.
             let is_new = is_new && moved.is_none();
             let place = Arc::new(place);
             Ok(PreparedFolder { path: root, parent, is_new, is_used: false, moved, place })
@@ -217,8 +218,8 @@ fn prepare_in(
     }
 }
 
-/// Makes an empty folder and locks it. What was moved for it, and whether it is new, is in the last
-/// two then, and also if there is none.
+/// Makes an empty folder and locks it. Stores the trace that was moved for it and whether it is new
+/// in the last two parameters, also on failure.
 fn empty_folder(
     parent: &ParentDir,
     root: &Path,
@@ -247,10 +248,10 @@ fn empty_folder(
 ///
 /// # Errors
 ///
-/// If it would, whether or not that one is being recorded into.
+/// If it would lie in one, even in one that is being recorded.
 pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    // Names say nothing: the folder that is there, or the first that is above it, may be a link.
+    // Names prove nothing: the folder that exists, or the first parent that does, may be a link.
     let there = absolute.ancestors().enumerate();
     let mut found = there.filter_map(|(level, path)| Some((level, path.canonicalize().ok()?)));
     let Some((level, there)) = found.next() else { return Ok(()) };
@@ -300,7 +301,7 @@ pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, PreparedFolder), Re
     Err(RecordError::FolderInUse(name))
 }
 
-/// Makes a folder, if there is none; whether it was made.
+/// Makes a folder, if there is none; returns true if it was made.
 fn make(folder: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -313,7 +314,7 @@ pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
     lock_at(folder, folder)
 }
 
-/// The same of the one at `here`, which is called otherwise.
+/// Locks the folder at `here`, whose path for messages is `folder`.
 fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(here);
     let file = match opened {
@@ -353,7 +354,7 @@ fn is_only_a_trace(folder: &Path) -> bool {
         let is_uid = |path: &Path| is_named(path, "uid");
         is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
     };
-    // Beside the programs' events; alone, only with our facts: LTTng names it so, too.
+    // Beside user events, or alone with our facts: LTTng uses the same name.
     let is_of_the_kernel = |path: &Path| {
         let is_unpublished = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
         let is_ours = is_unpublished || path.join(FACTS).is_dir();
@@ -490,7 +491,7 @@ mod tests {
             assert!(root.join("ust/uid/1").exists() && old.join("ust/uid/2").exists());
             assert_eq!(names(), ["trace", "trace.old"]);
         }
-        // What was put there meanwhile stays, and nothing is written over.
+        // A file that was put there since stays, and no file is overwritten.
         let prepared_folder = prepare(&root).expect("room");
         put(&root, "3");
         drop(prepared_folder);

@@ -62,7 +62,7 @@ pub(crate) fn forget(facts: &Path) {
 
 impl Drop for ProgressFile {
     fn drop(&mut self) {
-        // What stays says that it is old: it does not change.
+        // A file that stays is old, because it does not change.
         let _ = self.facts.now().and_then(|facts| fs::remove_file(facts.join(NAME)));
     }
 }

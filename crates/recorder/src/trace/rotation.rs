@@ -1,5 +1,5 @@
-//! The files of a stream that is cut into several: what they are called, which are there, and what
-//! becomes of those that a rotation which did not come to its end has left.
+//! The files of a stream that is cut into several: their names, their discovery, and the repair
+//! after an incomplete rotation.
 //!
 //! ```text
 //! channel0_1.0   channel0_1.1   channel0_1.2 …          index/channel0_1.2.idx

@@ -33,7 +33,7 @@ pub(crate) struct Stream {
     /// The files of a stream that has several.
     ring: Option<Ring>,
     id: StreamId,
-    /// Events lost, as the latest packet says.
+    /// Number of lost events, as reported by the latest packet.
     pub(crate) discarded: u64,
     /// Begin of the latest packet, ns.
     begin_ts: u64,
@@ -115,8 +115,9 @@ pub(crate) struct Packet {
     pub(crate) events: u64,
 }
 
-/// The bounds as they stand in the window, where any process of the user may have written others:
-/// at least those that what is there was within, or a file would go for each packet that comes.
+/// Returns the bounds in the window, into which any process of the user may have written others.
+/// They are at least those that the existing files satisfy, so that a new packet does not remove
+/// files at once.
 fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
     let Tracefiles { size_bytes, count } = bounds;
     let all = earlier.iter().map(|&(_, bytes)| bytes).chain([current_bytes]);
@@ -131,8 +132,8 @@ fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> T
 const ALIGNMENT_BYTES: usize = 8;
 
 impl Stream {
-    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: what is
-    /// lost before the first record is counted from there.
+    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: losses
+    /// before the first record are counted from there.
     pub(crate) fn create(
         place: &Arc<TraceFolder>,
         name: &str,
@@ -161,9 +162,9 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Opens the files of a stream as a recorder that died left them, and cuts off what its
-    /// progress does not name. `None`: nothing is left of it, since there was to be one file, and
-    /// it had gone for the next one.
+    /// Opens the files of a stream of a dead recorder, and cuts off bytes beyond its progress.
+    /// `None`: the stream has no file left, since only one was allowed, and it was removed for the
+    /// next one.
     pub(crate) fn reopen(
         place: &Arc<TraceFolder>,
         name: &str,
@@ -189,7 +190,7 @@ impl Stream {
         Ok(Some(Self::continue_from(current, Some(ring), id, &last)))
     }
 
-    /// A stream whose last packet has this entry in its index.
+    /// Makes a stream whose last packet has this entry in its index.
     fn continue_from(
         current: DataFile,
         ring: Option<Ring>,
@@ -270,9 +271,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Has the stream last until then, by an empty packet: who looks only at the time in which
-    /// there are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there
-    /// is no room, or it would take another file, it stays as it is.
+    /// Extends the stream until then, by an empty packet: readers that consider only the time in
+    /// which all streams exist (babeltrace 1, and so lttng-analyses) are to read all of it. If
+    /// there is no space, or it would take another file, the stream stays as it is.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         const EMPTY_BYTES: usize = PACKET_HEADER_BYTES.next_multiple_of(ALIGNMENT_BYTES);
         let is_full = |ring: &Ring| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
@@ -290,7 +291,7 @@ impl Stream {
         Some(self.current.bytes - self.current.last?.bytes)
     }
 
-    /// Cuts off what [`Self::last_bytes`] says: how many events were in it.
+    /// Cuts off the packet of [`Self::last_bytes`]; returns the number of its events.
     pub(crate) fn cut_last(&mut self) -> Option<u64> {
         let Self { current, next_sequence, .. } = self;
         let Last { bytes, packets, events } = current.last.take()?;
@@ -299,7 +300,7 @@ impl Stream {
         *next_sequence = next_sequence.wrapping_sub(current.packets - packets);
         (current.bytes, current.packets) = (bytes, packets);
         current.events = current.events.saturating_sub(events);
-        // Who told the most may be gone.
+        // The packet that reported the most may be removed.
         self.discarded = 0;
         Some(events)
     }
@@ -372,8 +373,8 @@ impl DataFile {
             .write_all_at(bytes, self.bytes)
             .and_then(|()| self.index.write_all_at(&index_entry(self.bytes, fields), at));
         if let Err(error) = written {
-            // Who reads it finds whole packets; and what there is of this one takes room that is
-            // missing. What cannot be cut off is behind what the progress names.
+            // Readers find whole packets; and a partial one takes space that is missing. Bytes that
+            // cannot be cut off lie after the progress.
             let _ = self.index.set_len(at);
             let _ = self.file.set_len(self.bytes);
             return Err(error);
@@ -394,8 +395,8 @@ impl Ring {
         rotation::name(&self.stem, number)
     }
 
-    /// Writes a packet into a file of its own, which is the current one then. If it cannot be
-    /// written, the one before stays current, and as many of the oldest may have gone.
+    /// Writes a packet into a file of its own, which becomes the current one. If it cannot be
+    /// written, the previous file stays current; some of the oldest may have been removed.
     fn rotate(
         &mut self,
         current: &mut DataFile,
@@ -427,7 +428,7 @@ impl Ring {
         let full = match begun {
             Ok(file) => std::mem::replace(current, file),
             Err(error) => {
-                // What there is of it takes room that is missing.
+                // A partial file takes space that is missing.
                 let _ = rotation::remove(&folder, &next);
                 return Err(error);
             }
@@ -447,8 +448,8 @@ impl Ring {
 /// Returns true if a recorder can have made this progress in stream `name` when it was killed: as
 /// far as its index, or one packet less, which it had not published yet.
 ///
-/// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
-/// what was in memory.
+/// In a stream of several files, the last one that exists: a rotation that was cut short loses the
+/// events in memory.
 pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
     let name = match (rotation::last(folder, stem), drained.file) {
         (Ok(None), 0) => stem.to_owned(),
@@ -497,7 +498,7 @@ mod tests {
         let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
         let begins = |bounds: Tracefiles, name: &str| {
             let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
-            // As pieces of one sub-buffer come: each begins where the one before ended.
+            // Pieces of one sub-buffer: each begins where the previous one ended.
             for (begin_ts, end_ts) in [(100, 100), (120, 120), (120, 150), (150, 150), (151, 151)] {
                 let mut bytes = vec![0; PACKET_HEADER_BYTES + 4];
                 let packet = Packet { begin_ts, end_ts, discarded: 0, missing: 0, events: 1 };
@@ -526,7 +527,7 @@ mod tests {
             let packet = Packet { begin_ts: 100, end_ts: 120, discarded: 3, missing: 0, events: 1 };
             stream.append(&mut bytes, &packet).expect("a packet");
             stream.extend(110);
-            // Behind the empty packet that it begins with.
+            // After the empty packet that it begins with.
             assert_eq!((stream.end_ts, stream.bytes()), (120, 88 + 4000));
             stream.extend(200);
             assert_eq!((stream.discarded, stream.deleted()), (3, 0));

@@ -14,7 +14,7 @@ use crate::window::slot::Slot;
 
 /// Number of attempts to switch on a CPU whose writers are quick.
 const TRIES: usize = 100;
-/// Bytes that a switch copies, rounded up to words, with what lies behind.
+/// Bytes that a switch copies, rounded up to words, with the following ones.
 const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 
 /// Opens a sub-buffer of `epoch` in every region in use. Where there is no room, the next one

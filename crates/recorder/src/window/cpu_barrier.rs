@@ -1,5 +1,5 @@
-//! Visits to every CPU that traced programs ask for, before they write over machine code of filters
-//! that a sequence of before might be on its way into (docs/design/0008-filters.md).
+//! Visits to every CPU that traced programs request, before they overwrite machine code of filters
+//! that an earlier sequence might be about to enter (docs/design/0008-filters.md).
 //!
 //! A recorder checks now and then whether a process requests a barrier. As with memory that is
 //! given back, another thread visits the CPUs: one may be busy for good with a thread of higher
@@ -12,8 +12,8 @@ use trackway_abi::window::Header;
 
 use crate::window::cpus;
 
-/// Least time between the beginnings of two visits, in ns: programs that ask all the time must not
-/// keep a recorder on its feet.
+/// Least time between the beginnings of two visits, in ns: programs that request visits all the
+/// time must not keep a recorder busy.
 const PERIOD_NS: u64 = 100_000_000;
 
 /// Visits of one recorder in one window.
@@ -30,8 +30,8 @@ impl Visits {
         if self.visitor.as_ref().is_some_and(|(visitor, _)| visitor.is_finished()) {
             self.end(header);
         }
-        // ORDERING: Acquire: who asks has taken out of its table before what it will write over
-        // (Release there), and the visit is after that.
+        // ORDERING: Acquire: the requester has removed the code that it will overwrite from its
+        // table before (Release there), and the visit is after that.
         let asked = header.visits_asked.load(Ordering::Acquire);
         let is_asked = asked != header.visits_done.load(Ordering::Relaxed);
         if !is_asked || self.visitor.is_some() || now_ns < self.due_ns {
@@ -84,7 +84,7 @@ mod tests {
         };
         header.visits_asked.store(3, Ordering::Relaxed);
         visits.poll(header, 1);
-        // Who asks now may have come too late for some CPU.
+        // A request made now may be too late for some CPU.
         header.visits_asked.store(4, Ordering::Relaxed);
         is_over(&visits);
         visits.poll(header, 2);

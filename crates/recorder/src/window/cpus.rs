@@ -1,6 +1,6 @@
 //! The machine's CPUs, and running once on each of them.
 //!
-//! A restartable sequence that was under way when a session's generation changed is gone once
+//! A restartable sequence that was running when a session's generation changed has ended once
 //! another thread has run on its CPU: the kernel aborts sequences when it switches threads. So a
 //! visit to every CPU is a grace period, for all processes, without their help.
 
@@ -28,7 +28,7 @@ pub(crate) fn online() -> Vec<u32> {
     if online.is_empty() { (0..fallback()).collect() } else { online }
 }
 
-/// CPUs that are there, whether they are online or not.
+/// Returns the CPUs that are present, online or not.
 pub(crate) fn present() -> Vec<u32> {
     let present = ids("/sys/devices/system/cpu/present");
     if present.is_empty() { online() } else { present }
@@ -72,19 +72,19 @@ fn parse_ids(text: &str) -> Vec<u32> {
     ids
 }
 
-/// Runs once on every CPU that is online, then where it ran before. Whether it could: it may not
-/// run on a CPU that a cpuset(7) withholds, and then old sequences may still be alive there.
+/// Runs once on every CPU that is online, then where it ran before. Returns false if a cpuset(7)
+/// withholds a CPU, where old sequences may still be alive.
 pub(crate) fn visit_all() -> bool {
     visit(|_| ())
 }
 
-/// Calls `visitor` on every CPU that is online; whether every one could be visited.
+/// Calls `visitor` on every CPU that is online; returns true if all could be visited.
 pub(crate) fn visit(visitor: impl FnMut(u32)) -> bool {
     visit_each(&online(), visitor)
 }
 
-/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Whether it
-/// could.
+/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Returns
+/// true if all could be visited.
 pub(crate) fn visit_these(cpus: &[u32]) -> bool {
     let online = online();
     let cpus: Vec<u32> = cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect();

@@ -45,7 +45,7 @@ impl core::fmt::Display for GivenUp {
     }
 }
 
-/// Says which recordings had to go for a new one.
+/// Reports the recordings that were given up for a new one.
 pub(crate) fn report(home: &WindowHandle, notices: &Notices) {
     for recording in home.given_up.take() {
         notices.report(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));

@@ -18,15 +18,15 @@ use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::window::given_up::GivenUp;
 
-/// Environment variable that says where the window is, instead of /dev/shm; the library in traced
-/// programs obeys it too.
+/// Environment variable with the folder of the window, instead of /dev/shm; the library in traced
+/// programs uses it, too.
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
 const FOLDER: &str = "/dev/shm";
 
 /// Longest wait for a process that has another user's window locked, in ns.
 const OTHERS_PATIENCE_NS: u64 = 50_000_000;
 
-/// A user's window, with what a recorder needs of it.
+/// A user's window, with the state that a recorder needs for it.
 #[derive(Debug)]
 pub struct WindowHandle {
     /// Hands out its memory.
@@ -131,12 +131,12 @@ impl WindowHandle {
         (0..SESSIONS_MAX).any(|index| state(index) != FREE) || window.sweep_processes() > 0
     }
 
-    /// Lets go of a window that was only looked at: nothing of it is mapped any more, if there is
-    /// address space for that. Copies of [`Self::window`] show zeros from here on.
+    /// Unmaps a window that was only read, if there is address space for that. Copies of
+    /// [`Self::window`] show zeros from here on.
     pub fn close(self) {
         let window = *self.window();
         drop(self);
-        // What is still mapped would keep the window from being made compact by another.
+        // A mapping that stays would keep other processes from making the window compact.
         let _ = window.blank(true, 0).and_then(|()| window.blank(false, 0));
     }
 
@@ -174,9 +174,10 @@ impl WindowHandle {
 
     /// Returns true if the file is as long as the window declares; if not, a process truncated it.
     ///
-    /// Other recorders lengthen the file before they say so, and say so before they shorten it:
-    /// so it is as long as the lesser of what the window says before and after we look; unless it
-    /// was shortened and lengthened meanwhile, which does not happen twice in a row.
+    /// Other recorders lengthen the file before they publish its length, and publish the length
+    /// before they shorten it. So the file is as long as the lesser of the lengths published before
+    /// and after the check; unless it was shortened and lengthened in between, which does not
+    /// happen twice in a row.
     pub fn is_whole(&self) -> bool {
         let is_long_enough = || {
             let before = self.window().usable_bytes();
@@ -200,7 +201,7 @@ impl Drop for WindowHandle {
 pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     let fail = |error| RecordError::Window(folder.to_owned(), error);
     let mut name = [0; NAME_BYTES];
-    // In a user namespace we share the folder with users outside, whose names count.
+    // In a user namespace the folder is shared with users outside, whose names count.
     let known_as = trackway_sys::process::outer_user(uid)
         .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
     let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;

@@ -1,4 +1,4 @@
-//! The lease of a session's recorder: renewed while it lives, checked to know whether it is dead.
+//! The lease of a session's recorder: renewed while it lives, checked to detect its death.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ pub(crate) fn sign(session: &Session) -> u64 {
     who.since_ns
 }
 
-/// Says that the recorder is alive; whether the lease had run out meanwhile.
+/// Renews the lease; returns true if it had run out.
 pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
     // ORDERING: SeqCst: first the lease, then (by the process that requested it) the bits; a writer
@@ -41,8 +41,8 @@ pub(crate) fn recorder_is_dead(session: &Session) -> bool {
         _ if who.pid == 0 => true,
         Life::Dead => true,
         Life::Alive => false,
-        // It may live where we cannot look: then its lease is all there is. If the system merely
-        // refuses to tell (no descriptor is left), it is not dead.
+        // It may live where this process cannot see it: then only its lease counts. If the system
+        // merely refuses an answer (no descriptor is left), it is not dead.
         Life::Unknown => {
             let here = pid_namespace();
             let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;

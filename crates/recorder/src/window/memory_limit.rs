@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Mount point of cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Most levels of groups that are looked at.
+/// Most levels of groups that are checked.
 const LEVELS_MAX: usize = 32;
 /// Share of the limit that is left to the rest of the group: one part in so many.
 const SLACK: u64 = 8;
@@ -34,8 +34,8 @@ const VERSION_2: Files = Files {
     reclaimable: ["inactive_file", "active_file"],
 };
 
-/// Bytes that may be allocated without coming near the limit of any group that this process is
-/// in, nor that of the machine, whose memory may be less than what a file system in it may have.
+/// Returns the bytes that may be allocated without coming near the limit of any group of this
+/// process, nor that of the machine, whose memory may be less than a file system in it may take.
 pub(crate) fn headroom_bytes() -> u64 {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| left_by(&text));
@@ -51,7 +51,7 @@ fn left_by(meminfo: &str) -> Option<u64> {
     Some(bytes("MemAvailable")?.saturating_sub(bytes("MemTotal")? / SLACK))
 }
 
-/// The same for groups mounted at `root` and a text as /proc/PID/cgroup has it.
+/// Returns the same for groups mounted at `root` and a text in the format of /proc/PID/cgroup.
 fn headroom_below(root: &Path, membership: &str) -> u64 {
     let mut least = u64::MAX;
     for line in membership.lines() {

@@ -31,7 +31,7 @@ pub(crate) struct Pool {
     modest: bool,
     /// True if waits are allowed (for a moment) while another process has the window locked.
     pub(crate) patient: bool,
-    /// When it was last looked who is in a sandbox.
+    /// Time of the latest search for sandboxes.
     looked: Option<Instant>,
 }
 
@@ -45,8 +45,8 @@ struct Piece {
 }
 
 impl Pool {
-    /// The pool of the session in slot `slot`; a modest one leaves half of what is free. No
-    /// pool takes its control group to the limit.
+    /// Makes the pool of the session in slot `slot`; a modest one leaves half of the free memory.
+    /// No pool takes its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
         Self {
             owner: granule::DATA + slot as u8,
@@ -84,7 +84,7 @@ impl Pool {
             }
             Err(error) => return Err(error),
         };
-        // In the order of their addresses: what is last is taken first.
+        // In the order of their addresses: the last one is taken first.
         let pieces = (1..bytes / size).rev();
         let pieces = pieces.map(|number| Piece { offset: start + number * size, is_backed: true });
         self.list(shift).extend(pieces);
@@ -96,7 +96,7 @@ impl Pool {
     pub(crate) fn put(&mut self, allocator: &Allocator, shift: u32, offset: u64) {
         let is_backed = allocator.file().punch(offset, 1 << shift).is_err();
         let list = self.list(shift);
-        // What has memory is taken first; then what lies low.
+        // Pieces with memory are taken first; then those at low addresses.
         list.push(Piece { offset, is_backed });
         list.sort_unstable_by_key(|piece| (piece.is_backed, std::cmp::Reverse(piece.offset)));
     }
@@ -117,7 +117,7 @@ impl Pool {
             return Ok(());
         }
         let given = allocator.try_give_back_some(&whole, self.owner);
-        // Whatever came of it: what is not ours any more may be another's by now.
+        // Whatever the result: granules that are not ours any more may be another session's by now.
         for (_, pieces) in &mut self.free {
             pieces.retain(|piece| allocator.owner_at(granule_of(piece)) == self.owner);
         }
@@ -142,8 +142,8 @@ impl Pool {
         }
     }
 
-    /// Looks who is in a sandbox, where processes may have to map more of the window for so many
-    /// bytes more: who is told makes no system call for that.
+    /// Detects processes in sandboxes, if processes may have to map more of the window for so many
+    /// more bytes: those that are marked make no system call for that.
     fn detect_sandboxes(&mut self, window: &Window, bytes: u64) {
         const PERIOD: Duration = Duration::from_secs(1);
         let is_mapped = window.usable_bytes().saturating_add(bytes) <= READABLE_BYTES;
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(allocator.bytes_of(3), GRANULE_BYTES);
         assert_eq!(allocator.owner_at(pieces[0]), granule::DATA + 3);
         assert_eq!(allocator.owner_at(large), granule::FREE);
-        // What stayed holds no memory, and is used first.
+        // Pieces that stayed hold no memory, and are used first.
         let blocks = || std::fs::metadata(&home.path).expect("the window").blocks() * 512;
         assert_eq!(pool.unbacked_bytes(), 3 << shift);
         let before = blocks();

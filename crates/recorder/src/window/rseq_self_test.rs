@@ -116,7 +116,7 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
 /// See the x86-64 version.
 ///
 /// # Safety
-/// As above.
+/// See the x86-64 version.
 #[cfg(target_arch = "aarch64")]
 unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     let aborted: u64;

@@ -1,10 +1,11 @@
-//! Processes in sandboxes: told before they are asked for what takes a system call.
+//! Processes in sandboxes: marked before the library would need a system call in them.
 //!
-//! The library asks for a thread's name by prctl(2), which a seccomp filter may kill for. So before
-//! a recorder lets writers in to a generation that may want names, it looks who is in a sandbox,
-//! and tells the library, which then says the name that it knows already. The same before memory
-//! is used that processes may not have readable yet, for which they call mprotect(2). (Who enters
-//! one between this look and a thread's first event is not seen: docs/guides/processes.md.)
+//! The library reads a thread's name by prctl(2), which a seccomp filter may kill for. So before a
+//! recorder activates a generation that may need names, it detects processes in sandboxes and marks
+//! them; the library then records the name that it has read before. The same happens before memory
+//! is used that processes may not have mapped readable yet, for which they call mprotect(2). (A
+//! process that enters a sandbox between this check and a thread's first event is not detected:
+//! docs/guides/processes.md.)
 
 use std::fs;
 
@@ -13,7 +14,7 @@ use trackway_window::Window;
 
 use crate::window::processes::elsewhere;
 
-/// Most threads of a process that are looked at.
+/// Most threads of a process that are checked.
 const THREADS_MAX: usize = 256;
 
 /// Notes in the window which of its processes are in sandboxes.

@@ -77,7 +77,7 @@ impl Default for ChannelSettings {
 }
 
 impl ChannelSettings {
-    /// Name of the channel of a session that was not told of any: LTTng's.
+    /// Name of a session's only channel if none is specified: LTTng's.
     pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
 
     /// A channel as its user describes it; writers are let in if it is to `record`.

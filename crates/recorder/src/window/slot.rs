@@ -1,8 +1,8 @@
 //! A session's slot in the window: taken, filled in, activated, ended, freed.
 //!
-//! The order of the steps is the argument. A session is FREE → BUILDING (writers look away) →
-//! ACTIVE → ENDING → FREE; its generation is raised after each step that makes what writers
-//! remember void; memory is used anew only after a visit to every CPU.
+//! The order of the steps is the argument. A session is FREE → BUILDING (writers ignore it) →
+//! ACTIVE → ENDING → FREE. Its generation is raised after each step that invalidates writers'
+//! cached decisions. Memory is reused only after a visit to every CPU.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -93,7 +93,7 @@ impl Slot {
             && session.recorder_since_ns.load(Ordering::Relaxed) == self.since_ns
     }
 
-    /// Fills the session in. Writers look away until it is activated.
+    /// Fills the session in. Writers ignore it until it is activated.
     pub(crate) fn build(
         &self,
         home: &WindowHandle,
@@ -108,7 +108,7 @@ impl Slot {
         clear_bits(&self.window, self.index);
         let no_writer_of_before = cpus::visit_all();
         if no_writer_of_before {
-            // What a recorder before us could not give back.
+            // Memory that an earlier recorder could not give back.
             let owner = granule::DATA + self.index as u8;
             home.allocator.give_back(owner).map_err(fail(0))?;
         }
@@ -127,7 +127,7 @@ impl Slot {
         self.window.set_rules(self.index, settings.rules.as_bytes());
         self.set_processes(&settings.processes);
         self.sign_as(of, &settings.name, class);
-        // As it was written, or what is cleared now is another session's.
+        // As it was written, or the cleared memory would be another session's.
         let plan = plan(settings, flags);
         let is_as_written = |layout: &SessionLayout| {
             layout.control_area() == (control..control + bytes)
@@ -166,7 +166,7 @@ impl Slot {
         flags
     }
 
-    /// Says what the channel is.
+    /// Writes the configuration of the channel.
     fn fill_in(&self, settings: &ChannelSettings, cpus: u32, flags: u32) {
         let session = self.session();
         let plan = plan(settings, flags);
@@ -199,7 +199,7 @@ impl Slot {
         session.realtime_offset_ns.store(offset, Ordering::Relaxed);
     }
 
-    /// Says which processes take part: all decide anew.
+    /// Sets the processes that take part: all decide again.
     pub(crate) fn set_processes(&self, rules: &str) {
         let session = self.session();
         put(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
@@ -212,12 +212,12 @@ impl Slot {
         raise_generation(self.session());
     }
 
-    /// Says how long programs that allow it wait for room, in ns.
+    /// Sets the longest wait of programs that allow blocking, in ns.
     pub(crate) fn set_blocking(&self, time_ns: u64) {
         self.session().blocking_ns.store(time_ns, Ordering::Relaxed);
     }
 
-    /// Says which events are recorded: first the rules, then each event that there is.
+    /// Sets the events that are recorded: first the rules, then each registered event.
     pub(crate) fn set_rules(&self, layout: &SessionLayout, rules: &str) {
         self.window.set_rules(self.index, rules.as_bytes());
         enable_selected(&self.window, layout);
@@ -233,7 +233,7 @@ impl Slot {
         }
     }
 
-    /// Says whose it is: which session's, and where its trace is.
+    /// Writes the identity of its session, and the place of its trace.
     fn sign_as(&self, of: &SessionSettings, channel: &str, class: u32) {
         let session = self.session();
         session.token.store(of.token.unwrap_or(0), Ordering::Relaxed);
@@ -246,13 +246,13 @@ impl Slot {
         session.stream_class.store(class, Ordering::Relaxed);
     }
 
-    /// Lets writers in, and enables what is known already.
+    /// Lets writers in, and enables the registered events.
     pub(crate) fn activate(&self, layout: &SessionLayout) {
         let session = self.session();
         sandboxes::note(&self.window);
         renew_lease(session);
         // ORDERING: SeqCst, the recorder's half of the Dekker pair that
-        // `trackway_window::events::fill_event` explains: first ACTIVE, then look for events.
+        // `trackway_window::events::fill_event` explains: first ACTIVE, then the search for events.
         session.state.store(state::ACTIVE, Ordering::SeqCst);
         // After the state: who decided before it, decided not to take part.
         raise_generation(session);
@@ -291,7 +291,7 @@ impl Slot {
         complete
     }
 
-    /// Keeps writers out until [`Self::resume`]; likewise.
+    /// Excludes writers until [`Self::resume`].
     pub(crate) fn pause(&self) {
         let session = self.session();
         // ORDERING: SeqCst: the flag before the generation, so that no process decides again to
@@ -377,13 +377,13 @@ impl Slot {
 
 /// The slot to take next: of those that were in use, the one that has been free longest.
 ///
-/// A thread that found a slot's bit may sleep before it comes there. As long as the slot is free it
-/// finds its way to the successor; if it is another session's by then, it cannot know, and its
-/// record is lost or in the wrong one. So a slot that was freed a moment ago rests, and one that
-/// was never used is taken. But each that was ever used keeps its control lines for as long as the
-/// window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256): so one session after the other has one
-/// slot, if there is a second in between, and however fast they follow each other, they take turns
-/// in a few.
+/// A thread that found a slot's bit may sleep before it reaches the slot. As long as the slot is
+/// free it finds its way to the successor. If the slot is another session's by then, the thread
+/// cannot detect that, and its record is lost or in the wrong session. So a slot that was freed a
+/// moment ago rests, and one that was never used is taken. But each slot that was ever used keeps
+/// its control lines for as long as the window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256). So
+/// successive sessions use one slot, if there is a second in between, and however fast they follow
+/// each other, they take turns in a few.
 fn longest_free(window: &Window, now: u64) -> Option<usize> {
     let is_free =
         |&index: &usize| window.session(index).state.load(Ordering::Relaxed) == state::FREE;
@@ -405,11 +405,11 @@ pub(crate) fn nobody_has_a_slot(
     buffers: impl Iterator<Item = Buffer<'static>>,
 ) -> bool {
     let held: Vec<_> = buffers.filter(|buffer| !buffer.retire()).collect();
-    // A slot does not say whose it is: the user's processes must be known, and dead, all of them.
+    // A slot does not name its writers: the user's processes must be known, and dead, all of them.
     held.is_empty() || held.iter().all(Buffer::all_are_named) && window.sweep_processes() == 0
 }
 
-/// The sizes of a session with these flags: they may say less than the settings asked for.
+/// Returns the sizes of a session with these flags, which may restrict the settings.
 pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     match flags & flag::CLAIM_ONLY {
         0 => settings.buffers,
@@ -436,13 +436,13 @@ pub(crate) fn is_complete(session: &Session) -> bool {
 
 pub(crate) fn raise_generation(session: &Session) {
     let generation: &AtomicU64 = &session.generation;
-    // ORDERING: SeqCst: pairs with writers' second look after they took a claim (Dekker), and
-    // publishes what was stored before.
+    // ORDERING: SeqCst: pairs with writers' second check after they took a claim (Dekker), and
+    // publishes the earlier stores.
     generation.fetch_add(1, Ordering::SeqCst);
-    // ORDERING: what follows comes after it. On processors where an addition does not order that
-    // by itself, an owner word or a lockless buffer's write count could else be looked at before it
-    // (the other side is the fence in the agent's `session_changed`), and what is filled in could
-    // be seen before it (by `SessionLayout::copy`, whose Acquire fence is the other side).
+    // ORDERING: later accesses come after it. On processors where an addition does not order that
+    // by itself, an owner word or a lockless buffer's write count could else be loaded before it
+    // (the other side is the fence in the agent's `session_changed`), and later stores could be
+    // visible before it (to `SessionLayout::copy`, whose Acquire fence is the other side).
     fence(Ordering::SeqCst);
 }
 
@@ -460,7 +460,7 @@ pub(crate) fn clear_bits(window: &Window, slot: usize) {
 pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
     for index in 0..EVENTS_MAX {
         let Some(bytes) = window.description(index) else { continue };
-        // What cannot be declared is not recorded.
+        // An event that cannot be declared is not recorded.
         if EventDescription::decode(bytes.as_slice()).is_ok() {
             window.apply_rules(layout, index);
         }
@@ -539,7 +539,7 @@ mod tests {
         let first = Slot::take(&home).expect("a slot");
         let session = first.session();
         session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
-        // As of who has renewed it just now, and who has died long ago.
+        // A lease that was renewed just now, and one of a recorder that died long ago.
         for lease in [u64::MAX, 0] {
             session.lease_until_ns.store(lease, Ordering::Relaxed);
             let before = trackway_sys::clock::monotonic_ns();

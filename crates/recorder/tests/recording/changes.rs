@@ -196,7 +196,7 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
     let first = world.record(SMALL);
     let claimer = Writer::new(&world.home());
     first.finish(&|| false).expect("a trace");
-    // It had looked for room before, and will see that the session is over.
+    // It had searched for space before, and will find that the session is over.
     let claim = claimer.hold(Way::Claim(0));
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
@@ -228,7 +228,7 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
     recording.snapshot(&two, None, &Reason::Asked).expect("another");
     let second = world.read_snapshot(&two, "channel0_0").values;
     assert_eq!(second.last(), Some(&10_009));
-    // What was there at the end is what there would have been without them.
+    // The final numbers are those without the changes.
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!(world.read("channel0_0").values, second);
     assert_eq!(summary.recorded + summary.overwritten, 10_010);
@@ -325,7 +325,7 @@ fn an_idle_session_takes_little_and_what_a_cpu_needs_when_it_is_used() {
     let slot = home.window().active_sessions().next().expect("a session");
     assert!(home.allocator.bytes_of(slot) < 4 << 20, "{}", home.allocator.bytes_of(slot));
     let mut writer = Writer::new(&home);
-    // All that comes at the pace of the recorder's looks finds room.
+    // All records that come at the pace of the recorder's polls find space.
     for _ in 0..200 {
         emit(&mut writer, 5_000);
         recording.tick(&world.notices).expect("a look");

@@ -109,7 +109,7 @@ fn events_that_are_described_meanwhile_get_alternatives() {
     home.window().intern_event(encoder.finish()).expect("room");
     let place = || home.window().session(slot).filters.load(Ordering::Acquire);
     let word = place();
-    // Events are looked at ten times a second.
+    // New events are compiled for ten times a second.
     while place() == word {
         recording.tick(&world.notices).expect("a look");
         std::thread::yield_now();

@@ -91,7 +91,7 @@ impl Scribbler {
         }
     }
 
-    /// Writes bytes at random, by way of the file: what is mapped may be cut off at any moment.
+    /// Writes bytes at random, by way of the file: mapped memory may be cut off at any moment.
     fn scribble(&mut self, from: u64, to: u64) {
         let length = self.file.metadata().expect("a file").len();
         for _ in 0..64 {
@@ -103,7 +103,7 @@ impl Scribbler {
     fn damage(&mut self, index: usize) {
         let session = self.home.window().session(index);
         if self.place != Where::Slots {
-            // Where they are, whatever the slot says.
+            // Their real place, whatever the slot's content is.
             let owner = granule::CONTROL + index as u8;
             let is_its = |at: &u64| self.home.allocator.owner_at(*at) == owner;
             let all = (DATA_OFFSET as u64..self.home.window().usable_bytes()).step_by(GRANULE);
@@ -285,9 +285,9 @@ impl Other {
     }
 }
 
-/// Files of the test's folder, and of the folder above that could only come from us. What cannot be
-/// recovered into the trace that a slot names, whatever its bytes are, is recovered beside it, in a
-/// folder that is new.
+/// Files of the test's folder, and those of its parent that could only come from us. Records that
+/// cannot be recovered into the trace that a slot names, whatever its bytes are, are recovered
+/// beside it, in a new folder.
 fn assert_nothing_escaped(world: &TestWindow) {
     let names = |folder: &Path| -> BTreeSet<String> {
         let entries = std::fs::read_dir(folder).expect("a folder");
@@ -341,7 +341,7 @@ fn torment(seed: u64, place: Where) {
         let _over = OnDrop(&is_over);
         scope.spawn(|| scribbler.run(&is_over));
         for _ in 0..STEPS {
-            // It may fail, and say so; it must come back.
+            // It may fail with an error; it must return.
             let _ = changed.step(&mut random);
             if place.spares_others() {
                 other.go_on(&world);
@@ -367,7 +367,7 @@ fn torment(seed: u64, place: Where) {
 /// Changes of a session.
 const STEPS: usize = 15;
 
-/// Says which one it was when a test fails.
+/// Prints the seed when a test fails.
 struct SeedReport(u64, Where);
 
 impl Drop for SeedReport {

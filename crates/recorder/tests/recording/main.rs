@@ -152,7 +152,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     assert_eq!((summary.recorded, summary.overwritten), (emitted - first, first));
     assert_eq!(summary.lost, 0);
     assert!(contents.values.len() > 2000, "at least two of four sub-buffers");
-    // An empty packet, then a gap for what was overwritten.
+    // An empty packet, then a gap for the overwritten records.
     assert_eq!(contents.sequences[0], 0);
     assert!(contents.sequences[1] > 1);
 }
@@ -170,7 +170,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
         }
         emitted += (0..700).filter(|_| writer.emit(Way::Sequence)).count() as u64;
         world.kill(recording);
-        // Killed after it wrote a packet (all, or a part) and before it said so.
+        // Killed after it wrote a packet (all, or a part) and before it published that.
         let append = |path: &Path, bytes: &[u8]| {
             std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
         };
@@ -277,7 +277,7 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
     assert!(std::fs::read_to_string(&mark).unwrap().ends_with(" by=recover memory=gone\n"));
     assert!(world.notices.lines().iter().any(|said| said.contains("all there is")));
-    // What never was a trace of ours is left alone.
+    // A folder that never was a trace of ours is left alone.
     assert!(recover(other.path()).unwrap().is_empty());
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
 }
@@ -346,7 +346,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     let control = region_of(&home, Way::Claim(0)).control;
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
-    // A straggler took it after the session's end, and was stopped before it looked again.
+    // A straggler took it after the session's end, and was stopped before its second check.
     control.owner.store(other_user(), Ordering::Relaxed);
     assert_ne!(control.commit.load(Ordering::Relaxed), 0);
 
@@ -423,7 +423,7 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
         let file = world.stream(if of_metadata { "metadata" } else { "channel0_0" });
         let aside = world.folder.join("aside");
         std::fs::rename(&file, &aside).unwrap();
-        // As any error but absence: root may open everything.
+        // An error other than absence: root may open everything.
         std::fs::create_dir(&file).unwrap();
         let recover =
             || recover_in_as(world.folder.path(), &world.notices, None, Stranded::Keep).unwrap();
@@ -513,7 +513,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
                 break;
             }
         }
-        // It may fail, and say so; it must come back.
+        // It may fail with an error; it must return.
         let _ = recording.finish(&|| false);
         let _ = recover_in(world.folder.path(), &world.notices, None);
     }

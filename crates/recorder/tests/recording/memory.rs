@@ -32,7 +32,7 @@ fn emit(world: &TestWindow, recording: &mut Recording, writer: &mut Writer, coun
     }
 }
 
-/// Until what is open is written, too.
+/// Waits until open sub-buffers are written, too.
 fn settle(world: &TestWindow, recording: &mut Recording) {
     std::thread::sleep(std::time::Duration::from_millis(550));
     recording.tick(&world.notices).unwrap();
@@ -91,7 +91,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
         emit(&world, &mut recording, &mut writer, count);
         expected.extend((first + 1..).take(count));
         settle(&world, &mut recording);
-        // It is not idle before nothing has happened between two looks.
+        // It is not idle until nothing has happened between two polls.
         recording.trim();
         assert!(used(&world) > begin, "round {round}");
         if round == 3 {

@@ -95,7 +95,7 @@ impl TestWindow {
         Contents::of(&self.stream(name))
     }
 
-    /// The same, of a snapshot's.
+    /// Reads a stream of a snapshot.
     pub(crate) fn read_snapshot(&self, snapshot: &Path, name: &str) -> Contents {
         let streams = self.streams();
         let place = streams.strip_prefix(self.trace()).expect("below the trace");
@@ -227,7 +227,7 @@ impl Writer {
         self.next
     }
 
-    /// Says that memory is needed, as who finds none does; the value that is emitted next.
+    /// Requests memory, as a writer that finds none does; returns the value that is emitted next.
     pub(crate) fn request_memory(&self) -> u64 {
         let region = self.layout.region(&self.window, 0, Way::Sequence).expect("CPU 0");
         assert!(region.has_no_memory());
@@ -241,7 +241,7 @@ impl Writer {
         Claim::take(region, 1).expect("nobody else")
     }
 
-    /// Emits the next value; whether it found room. Counted if not.
+    /// Emits the next value; returns true if it found space. Counted if not.
     pub(crate) fn emit(&mut self, way: Way) -> bool {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let value = self.next;
@@ -254,7 +254,7 @@ impl Writer {
             let expected = region.expected();
             match region.plan_record(expected, monotonic_ns(), self.id, BODY_BYTES) {
                 Ok((plan, header)) => {
-                    // SAFETY: 32 bytes lie before the body, and words behind it.
+                    // SAFETY: 32 bytes lie before the body, and words after it.
                     unsafe {
                         write_header(bytes.as_mut_ptr().add(32), self.id, plan.timestamp, header);
                         let source = bytes.as_ptr().add(32 - header);

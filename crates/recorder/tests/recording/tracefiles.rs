@@ -72,7 +72,7 @@ fn read(world: &TestWindow, stem: &str, bounds: Tracefiles) -> Contents {
     all
 }
 
-/// The newest so many values are there, and what is not is counted.
+/// The newest so many values are there, and the missing ones are counted.
 fn assert_newest(contents: &Contents, emitted: u64, summary: &Summary) {
     let kept = contents.values.len() as u64;
     assert!(contents.values.iter().copied().eq(emitted - kept..emitted), "{:?}", contents.values);
@@ -205,7 +205,7 @@ fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (
         (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
-    // What is in memory only, more than a file.
+    // Records in memory only, more than a file.
     (0..2000).for_each(|_| assert!(writer.emit(Way::Sequence)));
     world.kill(recording);
     after(&world);
@@ -226,7 +226,7 @@ fn what_a_killed_recorder_left_is_recovered_within_the_same_bounds() {
         let (contents, summary) = recovered(bounds, ticks, |_| {});
         assert!(summary.recorded >= 2000 && !contents.values.is_empty());
     }
-    // As many as fit.
+    // All that fit.
     assert!(recovered(bounds, 5, |_| {}).0.values.len() > 1000);
 }
 
@@ -318,7 +318,7 @@ fn a_file_that_cannot_be_begun_is_tried_again() {
     let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(Way::Sequence)));
     emit(100);
     recording.tick(&world.notices).expect("a look");
-    // What no file can take the place of.
+    // A name that no file can take.
     let next = world.stream("channel0_0.1");
     fs::create_dir(&next).expect("a folder");
     emit(2000);

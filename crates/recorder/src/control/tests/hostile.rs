@@ -135,7 +135,7 @@ fn visit(world: &TestServer, seed: u64) {
         3 => {
             let before = sent.iter().filter(|&&byte| byte == b'\n').count();
             let endless = vec![b'x'; LINE_BYTES_MAX + 1];
-            // It may be let go before the last of it is sent.
+            // It may be disconnected before the last bytes are sent.
             let _ = stream.write_all(&sent).and_then(|()| stream.write_all(&endless));
             let found = answers(&stream);
             assert_eq!(found.len(), before + 1, "seed {seed}");
@@ -191,7 +191,7 @@ fn who_never_reads_is_let_go() {
         assert!(connection.waiting.len() < 2 * ANSWER_BYTES_MAX);
         serve_once(&mut server, &answer);
     }
-    // What comes after that holds nothing either.
+    // Later answers are not held either.
     server.answer(1, &answer);
     let (mut read, mut rest) = (0, vec![0; 1 << 16]);
     while let Ok(count @ 1..) = deaf.read(&mut rest) {
@@ -242,7 +242,7 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     let Ok(Answer::Refused(refusal)) = serde_json::from_str(&line) else { panic!("{line}") };
     assert!(refusal.why.contains("64 others"), "{}", refusal.why);
     assert_eq!(server.clients.len(), CLIENTS_MAX);
-    // As the command hears it, which may be let go before it asks.
+    // The same from the command, which may be disconnected before its request.
     let mut session = Session::connect(&world.folder, NAME).expect("a connection");
     serve_once(&mut server, &done);
     match session.request(Request::Status) {
@@ -264,7 +264,7 @@ fn what_somebody_asked_who_has_gone_is_not_done() {
     let mut gone = world.connect();
     gone.write_all(&line_of(Request::Stop).repeat(3)).expect("sent");
     drop(gone);
-    // It waits for its answer, and says nothing more.
+    // It waits for its answer, and sends nothing more.
     let mut waiting = world.connect();
     waiting.write_all(&line_of(Request::Status)).expect("sent");
     waiting.shutdown(Shutdown::Write).expect("half closed");
@@ -291,7 +291,7 @@ fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
     };
     assert!(is_awake(&server));
     assert!(server.turn().is_empty());
-    // However long the machine took for that.
+    // Whatever time the machine took for that.
     server.pause = server.pause.map(|end| end + Duration::from_secs(3600));
     assert!(!is_awake(&server) && server.turn().is_empty());
     // The time is over, and there are descriptors again.
@@ -356,7 +356,7 @@ fn what_is_asked_behind_the_end_is_refused() {
     let asked = server.turn();
     assert_eq!(asked.len(), 1, "one in a turn");
     server.answer(asked[0].0, &Answer::Status(Box::default()));
-    // Who comes last is told, too.
+    // A late client is refused, too.
     let mut late = world.connect();
     late.write_all(&line_of(Request::Stop)).expect("sent");
     server.refuse_pending(&Refusal::new("it has ended"));
@@ -425,7 +425,7 @@ fn request_from(
             behavior(&mut stream);
             is_over.store(true, Ordering::Relaxed);
         });
-        // Its connection ends here: who says things without end is told so.
+        // Its connection ends here: a sender of an endless line is refused.
         let mut session = Session::connect(&world.folder, NAME).expect("a connection");
         session.request(Request::Status)
     });

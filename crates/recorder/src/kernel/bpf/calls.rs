@@ -19,7 +19,7 @@ pub(super) struct Calls {
     pub(super) exit: Side,
 }
 
-/// Calls before, or behind.
+/// System calls at their entry, or at their exit.
 #[derive(Debug)]
 pub(super) struct Side {
     /// The raw tracepoint's type in BTF.
@@ -57,7 +57,7 @@ impl Calls {
         let side = |phase: Phase, name: &str| {
             let btf_id = btf.find(Class::Typedef, name)?.id;
             let programs = ProgramTable::new(Self::NUMBERS).ok()?;
-            // Whether the kernel takes such programs.
+            // Test whether the kernel accepts such programs.
             let compat = ProgramTable::new(Self::NUMBERS).ok()?;
             let code = generate_dispatcher(
                 phase,
@@ -74,7 +74,8 @@ impl Calls {
         Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
     }
 
-    /// Puts the program of a call where it is looked for, which records the event of this number.
+    /// Installs the program of a call in the dispatcher's table; it records the event of this
+    /// number.
     pub(super) fn set(
         &mut self,
         slot: CallSlot,

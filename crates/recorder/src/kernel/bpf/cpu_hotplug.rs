@@ -1,5 +1,6 @@
-//! CPUs that come while the kernel's events are recorded. Buffers are made for those that are there
-//! when it begins, online or not: nothing is recorded of the others, which is said once it is seen.
+//! CPUs that come while kernel events are recorded. Buffers are made for those that are present at
+//! the beginning, online or not: events of others are not recorded, which is reported once they
+//! come.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -13,22 +14,22 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// CPUs that have come online so far.
 #[derive(Debug)]
 pub(super) struct NewCpus {
-    /// CPUs that have buffers, or are not wanted: those with lower numbers.
+    /// CPUs with lower numbers have buffers, or are not selected.
     with_buffers: usize,
     reported: RefCell<Vec<u32>>,
     looked: Cell<Instant>,
 }
 
 impl NewCpus {
-    /// None, where so many CPUs have buffers; none ever, where only some CPUs are wanted
-    /// (`is_of_cpus`), since those had to be there.
+    /// Makes the list of new CPUs, empty, if so many CPUs have buffers. With `is_of_cpus` it stays
+    /// empty: the selected CPUs had to be present.
     pub(super) fn new(with_buffers: usize, is_of_cpus: bool) -> Self {
         let with_buffers = if is_of_cpus { usize::MAX } else { with_buffers };
         let (reported, looked) = (RefCell::default(), Cell::new(Instant::now()));
         Self { with_buffers, reported, looked }
     }
 
-    /// Says which have come since it was looked at last, if that is some time ago.
+    /// Reports CPUs that have come since the previous check, unless that was just now.
     pub(super) fn report(&self, notices: &Notices) {
         if self.looked.get().elapsed() >= PERIOD {
             self.looked.set(Instant::now());
@@ -80,7 +81,7 @@ mod tests {
         assert!(reported(&[0, 2, 3, 4]).contains("CPUs 3, 4 came while"));
         assert_eq!(new_cpus.count(&[0, 2, 3, 4]), 3);
         assert_eq!(new_cpus.count(&[0, 1]), 0);
-        // Those that were not asked for are no loss.
+        // CPUs that were not selected are no loss.
         let (new_cpus, notices) = (NewCpus::new(2, true), Notices::in_memory());
         new_cpus.report_online(&[0, 2, 3], &notices);
         assert_eq!((notices.lines().len(), new_cpus.count(&[0, 2, 3])), (0, 0));

@@ -60,7 +60,7 @@ fn detach(attached: Vec<Attachment>) {
         while !descriptors.is_empty() {
             let some = descriptors.split_off(descriptors.len().saturating_sub(share));
             let one = std::thread::Builder::new().name("trackway-detach".into());
-            // Where there can be no thread, they go here, with what was to run there.
+            // If no thread can be made, the closure is dropped here with its descriptors.
             drop(one.spawn_scoped(scope, move || drop(some)));
         }
     });
@@ -73,7 +73,7 @@ pub(super) fn detach_beside(attached: Vec<Attachment>) {
         return;
     }
     let work = || detach(attached);
-    // Where there can be no thread, they went with what was to run there.
+    // If no thread can be made, the closure was dropped with its descriptors.
     drop(std::thread::Builder::new().name("trackway-detach".into()).spawn(work));
 }
 

@@ -1,5 +1,5 @@
-//! The kernel's buffers drained, by a thread of the recorder's; [`BpfRecording`] is what the recorder
-//! has of it, [`BpfDrain`] what the thread has.
+//! Draining of the buffers of BPF programs, by a thread of the recorder: [`BpfRecording`] is the
+//! recorder's side, [`BpfDrain`] the thread's.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(crate) struct BpfRecording {
 /// Numbers of losses.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lost {
-    /// For want of room, of each event.
+    /// For lack of space, of each event.
     by_event: Vec<u64>,
     /// Because the kernel passed over its program, of each event; and of none.
     missed: Vec<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Lost {
     /// Because programs interrupted each other.
     too_deep: u64,
     unasked: u64,
-    /// Not lost: of each event, those whose filters asked for what was not in memory.
+    /// Not lost: of each event, those whose filters read data that was not in memory.
     unread: Vec<u64>,
     /// Nor: of each event, texts and sequences of the kernel's that were cut.
     cut: Vec<u64>,
@@ -130,8 +130,8 @@ impl PreparedBpf {
         [(EMPTY_FIELDS, fields(empty)), (LEFT_OUT_FIELDS, fields(self.left_out(0)))]
     }
 
-    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
-    /// day is this.
+    /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
+    /// the time of day.
     pub(crate) fn begin(
         mut self,
         root: &TraceFolder,
@@ -188,7 +188,7 @@ impl BpfRecording {
         self.kernel.files_limit()
     }
 
-    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         self.keeps_flight_recorder = false;
     }
@@ -224,7 +224,7 @@ impl BpfRecording {
         }
     }
 
-    /// The same as [`Self::stop`]; and what was recorded is in the trace then, but for a flight
+    /// Stops as [`Self::stop`] does, and writes recorded events to the trace, except a flight
     /// recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop();
@@ -237,7 +237,7 @@ impl BpfRecording {
         written.map_err(unwritten)
     }
 
-    /// Forgets what was recorded and lost; it is stopped while that is done.
+    /// Discards recorded events and counts of losses, stopped in between.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop();
@@ -255,13 +255,13 @@ impl BpfRecording {
         self.thread.set_followed(is_followed);
     }
 
-    /// Says what happened since it was looked at last.
+    /// Reports changes since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         self.thread.report_changes(notices);
         self.new_cpus.report(notices);
     }
 
-    /// Numbers so far, and what was lost.
+    /// Returns the numbers so far, and the losses.
     fn counts(&mut self) -> Result<(KernelCounts, Lost), RecordError> {
         if !self.is_stopped {
             self.kernel.count_missed();
@@ -307,10 +307,11 @@ impl BpfRecording {
         })
     }
 
-    /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
-    /// every now and then. Streams end with their last packets, and do not last to its moment
-    /// ([`RegionDrain::extend`]): the packet that was being written goes on in the next snapshot,
-    /// and in both together an empty one that tells the moment would lie within it.
+    /// Writes the contents of the snapshot's regions to the trace in `folder`. `meanwhile` is
+    /// called every now and then. Streams end with their last packets, and are not extended to the
+    /// snapshot's moment ([`RegionDrain::extend`]): the packet that was being written continues in
+    /// the next snapshot, and in a merge of both an empty packet for the moment would lie within
+    /// it.
     pub(crate) fn write_snapshot(
         &self,
         mut works: Vec<RegionDrain>,
@@ -343,7 +344,7 @@ impl BpfRecording {
         Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
 
-    /// Ends it, and writes what is left.
+    /// Ends the recording, and writes the rest.
     pub(crate) fn finish(mut self) -> KernelSummary {
         self.stop();
         let keeps = self.keeps_flight_recorder;
@@ -395,7 +396,7 @@ impl BpfRecording {
         lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
     }
 
-    /// Tells the streams what the kernel passed over, as far as that is a loss.
+    /// Passes the missed events to the streams, as far as they are lost.
     fn note_missed(&self) -> Result<(), RecordError> {
         let missed = self.missed_lost(&self.lost());
         self.thread.run(move |drainer| {

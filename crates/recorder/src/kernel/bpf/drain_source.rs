@@ -34,7 +34,7 @@ pub(super) struct KernelCounts {
     pub(super) overwritten: u64,
     pub(super) deleted: u64,
     pub(super) damaged: u64,
-    /// Committed, and not to be written any more: among what is lost.
+    /// Committed, and not to be written any more: part of the losses.
     pub(super) unwritten: u64,
     pub(super) bytes: u64,
 }
@@ -112,8 +112,8 @@ impl DrainSource for BpfDrain {
 }
 
 impl BpfDrain {
-    /// Moves what is complete (or all, if `partial`) to the trace, and gives programs the room; of
-    /// flight recorders if it `is_last`.
+    /// Moves complete sub-buffers (or all, if `partial`) to the trace, and frees them for programs;
+    /// flight recorders' only if it `is_last`.
     pub(super) fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
         self.note_uncounted_losses();
         let mut written = Ok(());
@@ -123,7 +123,7 @@ impl BpfDrain {
             if is_left_to_the_end {
                 continue;
             }
-            // What one stream finds no room for another one may.
+            // One stream may find no space where another one does.
             let drained = work.drain(&mut DrainContext {
                 memory: self.buffers,
                 trace: &self.trace,
@@ -143,8 +143,9 @@ impl BpfDrain {
         written
     }
 
-    /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
-    /// others; and what the kernel passed over, which it does not say of each CPU, in CPU 0's.
+    /// Adds losses that no region counts to the first stream of each CPU: events that interrupted
+    /// too many others. Events that the kernel passed over, which it does not count by CPU, are
+    /// added to CPU 0's.
     pub(super) fn note_uncounted_losses(&mut self) {
         for work in self.works.iter_mut().step_by(LEVELS) {
             let missed = if work.cpu == 0 { self.missed_lost } else { 0 };
@@ -153,12 +154,12 @@ impl BpfDrain {
         }
     }
 
-    /// Counts as lost what was committed and is in no stream; how much that is.
+    /// Counts committed records that are in no stream as lost; returns their number.
     pub(super) fn count_unwritten_as_lost(&mut self) -> u64 {
         self.works.iter_mut().map(RegionDrain::count_unwritten_as_lost).sum()
     }
 
-    /// Says in the trace what was lost at its end.
+    /// Writes the losses at the end of the streams.
     pub(super) fn close_streams(&mut self, kind: CloseKind) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
@@ -168,7 +169,7 @@ impl BpfDrain {
         closed
     }
 
-    /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
+    /// Writes the rest: nothing was recorded after `end_ts`. A flight recorder that is not kept
     /// leaves no trace.
     pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
         let is_flight = self.works.iter().any(|work| work.overwrite);
@@ -182,7 +183,7 @@ impl BpfDrain {
             let closed = self.close_at_end();
             (written, closed, self.count_unwritten_as_lost())
         };
-        // Of what little room is left on a full disk, the mark of the trace needs some.
+        // The mark of the trace needs some of the little space on a full disk.
         if written.is_ok() && closed.is_ok() {
             self.works.iter_mut().for_each(|work| work.extend(end_ts));
         }

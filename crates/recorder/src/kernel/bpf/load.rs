@@ -30,8 +30,8 @@ const SOME: usize = 64;
 const THREADS_MAX: usize = 8;
 /// Files that are open for each event with a tracepoint of its own: program and tracepoint.
 const FILES_OF_AN_EVENT: u64 = 2;
-/// Files that are open besides: maps, programs that serve all events, those of filters, what is
-/// loaded and not yet attached, and what the rest of a recorder has.
+/// Number of other open files: maps, programs that serve all events, those of filters, programs
+/// that are loaded and not yet attached, and the rest of the recorder.
 const FILES_BESIDE: u64 = SOME as u64 + 256;
 /// Delay until the progress is shown, and period at which it is shown again.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), Reco
     let Ok(limit) = trackway_sys::process::descriptor_limit() else { return Ok(()) };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
     let needed = open + FILES_OF_AN_EVENT * events + FILES_BESIDE;
-    // A few are tried: what is open besides is less, mostly.
+    // A few are tried: mostly fewer other files are open.
     if needed <= limit || events < SOME as u64 {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), Reco
 }
 
 impl PreparedBpf {
-    /// Loads what records an event: one that has this number, or the next one.
+    /// Loads the program of an event: of a known one with this number, or of the next one.
     pub(super) fn make(
         &self,
         number: usize,
@@ -117,7 +117,7 @@ impl PreparedBpf {
             }
             (Some(code), ..) => LoadedEvent { staged, program: tracepoint(&code, event)? },
         };
-        // Who reads the trace takes records for what was declared when the event was new.
+        // Readers decode the event's records by the declaration from its first use.
         let declared = self.events.get(number).map(|known| &known.description);
         match declared.is_none_or(|declared| *declared == made.staged.description) {
             true => Ok(made),
@@ -178,7 +178,7 @@ impl PreparedBpf {
         Ok(())
     }
 
-    /// Loads what records some events, of which the first has this number.
+    /// Loads the programs of some events, of which the first has this number.
     fn make_some(
         &self,
         first: usize,

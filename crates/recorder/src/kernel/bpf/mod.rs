@@ -1,8 +1,8 @@
-//! The kernel's events, recorded beside a session's, into the trace's folder `kernel`.
+//! Kernel events, recorded beside a session's user events, into the trace's folder `kernel`.
 //!
-//! BPF programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread
-//! of the recorder's drains them as it drains the regions of traced programs. What begins before
-//! the recorder becomes the invoking user ([`PreparedBpf::prepare`]) needs root; what comes then
+//! BPF programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread of
+//! the recorder drains them as it drains the regions of traced programs. Work before the recorder
+//! becomes the invoking user ([`PreparedBpf::prepare`]) needs root; later work
 //! ([`PreparedBpf::begin`]) does not.
 
 mod calls;
@@ -61,14 +61,14 @@ use crate::window::cpus;
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
-/// Most bytes of a CPU's buffers, unless it is asked for others.
+/// Most bytes of a CPU's buffers, unless specified otherwise.
 pub(crate) const CPU_BYTES: u64 = 8 << 20;
 /// Events that may be switched on later: of each, losses are counted in a place of its own.
 const EVENTS_SPARE: usize = 1024;
 /// Most bytes of an event's fields.
 pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 
-/// The kernel's events, being recorded into buffers.
+/// Kernel events, being recorded into buffers.
 #[derive(Debug)]
 pub(crate) struct PreparedBpf {
     /// Never given back: regions are lent for as long as the process runs.
@@ -125,8 +125,7 @@ struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    /// Takes note that these of its fields may be zero, whatever they are: of what one of its
-    /// programs records.
+    /// Notes that these of its fields may always be zero in the records of one of its programs.
     fn lack<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
         for field in fields {
             if !self.empty.iter().any(|empty| empty == field) {
@@ -157,7 +156,7 @@ impl PreparedBpf {
     ) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
-        // What a program writes is seen in this order by those who read it there alone.
+        // Programs' stores are ordered for the recorder on this processor alone.
         if !cfg!(target_arch = "x86_64") {
             return Err(failed("cannot record kernel events", "not on this processor, so far"));
         }
@@ -222,13 +221,13 @@ impl PreparedBpf {
         kernel.attach_calls()?;
         kernel.take_in(&spec.pids)?;
         detach::report_slow_start(begun, notices);
-        // Megabytes that go back to the kernel, which says so of each page.
+        // Megabytes that return to the kernel, which records an event for each page.
         drop((events, catalogue));
         Ok(kernel)
     }
 
-    /// Makes the scope, of these control groups if there are any, and attaches what keeps it,
-    /// before all others: so that a member is one from its first event.
+    /// Makes the scope, of these control groups if there are any, and attaches the programs that
+    /// maintain it, before all others: so that a member is one from its first event.
     fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<(), RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
@@ -242,9 +241,9 @@ impl PreparedBpf {
         Ok(())
     }
 
-    /// Attaches what says of each new thread whether it is in the scope. To the raw tracepoint:
-    /// on others, the kernel passes over programs now and then, and everything that such a thread
-    /// makes would be missing.
+    /// Attaches the program that adds new threads to the scope. It uses the raw tracepoint: at
+    /// others, the kernel passes over programs now and then, and all events of such a thread would
+    /// be missing.
     fn attach_heir(&mut self, scope: &Scope, catalogue: &Catalogue) -> Result<(), RecordError> {
         if let Some((source, btf_id)) = catalogue.btf().and_then(NewThreadSource::find_argument)
             && let Some(code) = scope.generate_inheritance(source)
@@ -263,8 +262,7 @@ impl PreparedBpf {
         self.attach(&code.ok_or_else(|| unknown(&new))?, &new, None)
     }
 
-    /// Takes a process's threads into the scope: those that are there, and with them what they
-    /// start.
+    /// Adds a process's threads to the scope: those that exist, and with them their children.
     fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
         let Some(scope) = &self.scope else { return Ok(()) };
         let take_in = |tid| {
@@ -300,13 +298,13 @@ impl PreparedBpf {
     ) -> Result<Option<ProgramCode>, RecordError> {
         let Some(filters) = self.filters.of(number) else { return Ok(None) };
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
-        // Whose call it is was asked before it came there.
+        // The dispatcher has checked the scope of a call already.
         let is_call = staged.data_source == DataSource::Registers;
         if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
             && call.is_compat
             && staged.version == 0
         {
-            // Most take as many numbers, and say one.
+            // Most serve many numbers, and record one.
             let events_fd = calls.of(call.phase).compat.events_fd();
             let code = generate_shared_program(
                 staged,
@@ -400,8 +398,8 @@ impl PreparedBpf {
         self.attached.push(Attachment { attached, event, version, missed });
     }
 
-    /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
-    /// call is there without its end.
+    /// Attaches the dispatchers of system calls, if some are recorded. The exit's first: so that no
+    /// call lacks its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         self.made = Mutex::default();
         let scope = self.scope.as_deref().map(Scope::maps);
@@ -431,8 +429,8 @@ impl PreparedBpf {
         self.events.get(number).map_or(0, |known| known.version)
     }
 
-    /// Fields of its events that are not recorded, each with its event's name: of the one with this
-    /// number, and those behind it.
+    /// Returns the fields of its events that are not recorded, each with its event's name: of the
+    /// event with this number, and of later ones.
     fn left_out(&self, first: usize) -> impl Iterator<Item = (&str, &str)> {
         self.events.iter().skip(first).flat_map(|known| {
             known.left_out.iter().map(|field| (&*known.description.name, &**field))
@@ -548,7 +546,7 @@ fn refused(event: &Event, error: LoadError) -> RecordError {
             let what = format!("cannot filter {}", event.full_name());
             failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
         }
-        // The last line says what is wrong, but for what all logs end in.
+        // The last line is the reason, except for the lines that end all logs.
         LoadError::Refused(error, log) => {
             let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
             let line = log.lines().rev().find(is_said).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Events that are recorded from the arguments of their raw tracepoints, where the kernel library
-//! knows how: that costs less, no program is passed over while another one runs on its CPU, and to
-//! take it off takes the kernel less long.
+//! Events that are recorded from the arguments of their raw tracepoints, if the kernel library
+//! knows these: that costs less, no program is passed over while another one runs on its CPU, and
+//! detaching takes less time.
 
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::LoadedProgram;

@@ -1,10 +1,10 @@
 //! Events of the kernel switched on and off while others are recorded.
 //!
-//! An event keeps its id and the place where its losses are counted for as long as it is recorded
-//! into the same trace: off is a word in the buffers, which says at once that none of its programs
-//! records it; they go when the kernel lets go of them. On is a new program, of a version of its
-//! own, which that word names when all is there. There is room for so many events that were not
-//! there from the beginning ([`super::EVENTS_SPARE`]).
+//! An event keeps its id and the counter of its losses for as long as it is recorded into the same
+//! trace. Off is a word in the buffers, by which none of its programs records it at once; the
+//! programs are removed when the kernel has detached them. On is a new program, of a version of its
+//! own, which that word selects once everything is in place. There is space for so many events that
+//! were not selected at the beginning ([`super::EVENTS_SPARE`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
@@ -25,9 +25,9 @@ use crate::notices::Notices;
 use crate::window::cpus;
 
 impl BpfRecording {
-    /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. With `filters`, those are asked from now on, and no others. If that cannot be,
-    /// nothing has changed. `meanwhile` is called every now and then.
+    /// Records the events that these patterns select, and no others. Returns the number of added
+    /// and of removed events. With `filters`, those alone apply from now on. On failure nothing has
+    /// changed. `meanwhile` is called every now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -90,7 +90,7 @@ impl BpfRecording {
         self.kernel.events.iter().filter(|event| event.is_on).count()
     }
 
-    /// Has events that were never recorded asked what the session's filters ask.
+    /// Applies the session's filters to events that were never recorded.
     fn filter(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -111,8 +111,8 @@ impl BpfRecording {
         &self.kernel.filters
     }
 
-    /// Declares events before there are any, so that readers know all that they find. From here on
-    /// each is known by its number, whatever becomes of it: none is given to two.
+    /// Declares events before any occurs, so that readers find all declarations. From here on each
+    /// keeps its number, whatever becomes of it: no number is used twice.
     fn declare(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -152,7 +152,7 @@ impl BpfRecording {
         written.map_err(|error| io_failure("cannot write kernel events", error))
     }
 
-    /// Has the trace say which fields are empty or left out, before events that have such.
+    /// Names the fields that are empty or not recorded in the trace, before events that have such.
     fn name_fields(&self) -> Result<(), RecordError> {
         let remarks = self.kernel.remarks();
         let written = self.thread.run(move |drainer| {
@@ -278,18 +278,18 @@ impl PreparedBpf {
         self.attach_calls()?;
         let mut made = first.into_iter().chain(last);
         made.try_for_each(|(number, event, made)| self.record(number, event, made))?;
-        // What was there stays, and records no more. Not before nothing can fail: while a call's
-        // version is another one than records, its next program would record nothing, in the place
-        // of the one that does.
+        // The former programs stay, and record no more. Only once no step can fail: while a call's
+        // version is not the recorded one, its next program would record nothing, in the place of
+        // the one that does.
         for number in without {
             self.events[number].version += 1;
         }
         Ok(())
     }
 
-    /// Has events recorded by their latest programs, and others not any more, wherever their
-    /// programs are. What happens meanwhile is recorded by the earlier program of its event or by
-    /// the later one, not by both and not by neither: each CPU is told by a thread that runs there.
+    /// Switches events to their latest programs, and others off, wherever their programs run. An
+    /// event in between is recorded by the earlier program or by the later one, not by both and not
+    /// by neither: a thread that runs on each CPU switches it.
     fn switch(&mut self, on: &[usize], off: &[usize]) {
         let numbers = on.iter().map(|&number| (number, true));
         let numbers: Vec<(usize, bool)> =
@@ -349,7 +349,7 @@ impl PreparedBpf {
         self.scope.is_some() || self.is_of_cpus
     }
 
-    /// Counts what the kernel passed over since the latest look.
+    /// Counts the events that the kernel passed over since the latest check.
     pub(super) fn count_missed(&mut self) {
         let is_of_some = self.is_of_some();
         for one in self.attached.iter_mut() {
@@ -359,7 +359,7 @@ impl PreparedBpf {
             match one.event.and_then(|event| self.events.get_mut(event)) {
                 Some(event) => {
                     event.missed += more;
-                    // By what is asked of it now: what is counted stays what it was.
+                    // By the present filters: earlier counts keep their class.
                     if !is_of_some && !event.is_filtered {
                         event.missed_lost += more;
                     }
@@ -369,7 +369,7 @@ impl PreparedBpf {
         }
     }
 
-    /// The same, without what it passed over of the latest programs of these, which begin now.
+    /// Counts them without those of the latest programs of these events, which begin now.
     fn count_missed_but(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         let events = &self.events;

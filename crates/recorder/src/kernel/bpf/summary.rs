@@ -23,9 +23,9 @@ pub(crate) struct KernelSummary {
     pub(super) missed: u64,
     /// Number of missed events that are part of `lost`.
     pub(super) missed_lost: u64,
-    /// Events with filters that interrupted so many others that the filters could not be asked.
+    /// Events with filters that interrupted so many others that the filters could not be evaluated.
     pub(super) unasked: u64,
-    /// Events whose filters asked for what was not in memory, and how many of each.
+    /// Events whose filters read data that was not in memory, and their numbers.
     pub(super) unread: Vec<(String, u64)>,
     /// Texts and sequences of the kernel's that were cut, and how many of each event.
     pub(super) cut: Vec<(String, u64)>,
@@ -50,7 +50,7 @@ pub(crate) struct KernelSummary {
 }
 
 impl KernelSummary {
-    /// Says what was recorded; in which folder, unless that was said.
+    /// Reports the results, with the folder unless another line has it.
     pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let counts = self.as_summary();
         counts.report_kernel(folder, notices);

@@ -7,7 +7,7 @@ use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::tracefs;
 use trackway_session::{FilterSource, FilterSpec};
 
-/// A filter as it is asked.
+/// A filter compiled for an event by one of the backends.
 pub(crate) trait CompiledFilter: Sized {
     /// State that all filters share.
     type Memory: std::fmt::Debug;
@@ -19,8 +19,8 @@ pub(crate) trait CompiledFilter: Sized {
         btf: Option<&Btf>,
     ) -> std::io::Result<Self::Memory>;
 
-    /// The filter of this object, with this number, for an event; `None`: the event lacks what it
-    /// asks for.
+    /// Compiles this object, with this number, for an event; `None`: the event lacks a field of the
+    /// filter.
     fn make(
         object: &[u8],
         number: usize,

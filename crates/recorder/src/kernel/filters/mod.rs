@@ -1,8 +1,8 @@
-//! Filters on the kernel's events, which the kernel asks, or the recorder where events are recorded
-//! by tracefs: which of a recording's are about them, and what is asked of each event.
+//! Filters on kernel events, evaluated by the kernel, or by the recorder with tracefs: the filters
+//! that apply to kernel events, and those of each event.
 //!
-//! All of the kernel's events are known before anything begins. So each expression is compiled for
-//! each event that it is about, and what makes no sense is said then.
+//! All kernel events are known before anything begins. So each expression is compiled for each
+//! event that it applies to, and invalid ones are reported then.
 
 mod compiled_filter;
 pub(crate) mod routing;
@@ -32,7 +32,7 @@ use crate::filters::check;
 use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
-/// Most things that are said of filters that are taken, and most events that are named there.
+/// Most hints about accepted filters, and most events that a hint names.
 const HINTS_MAX: usize = 4;
 /// Hint for `rwbs == "WS"`.
 const LETTERS: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
@@ -49,7 +49,7 @@ pub(crate) struct KernelFilters<F: CompiledFilter = Filter> {
     memory: Option<F::Memory>,
 }
 
-/// The filters that were taken, and what is said of them.
+/// The filters that were accepted, with hints about them.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptedFilters {
     /// All filters, by their numbers; where events come later, for those, too.
@@ -67,7 +67,7 @@ impl<F: CompiledFilter> Default for KernelFilters<F> {
     }
 }
 
-/// The kernel's events that filters are compiled for.
+/// The kernel events that filters are compiled for.
 struct EventPlans {
     names: Vec<EventName>,
     staged: Vec<EventPlan>,
@@ -79,7 +79,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
     ///
     /// # Errors
     ///
-    /// The first filter that makes no sense, or that the kernel cannot ask.
+    /// The first filter that is invalid, or that the kernel cannot evaluate.
     pub(crate) fn new(
         (specs, shared): (&[FilterSpec], &[FilterSpec]),
         events: &[Event],
@@ -129,7 +129,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
     ///
     /// # Errors
     ///
-    /// The first filter that the kernel cannot ask.
+    /// The first filter that the kernel cannot evaluate.
     pub(crate) fn extend(
         &mut self,
         known: usize,
@@ -145,7 +145,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
         self.events.resize_with(known + events.len(), || Some(Vec::new()));
         let mut made = Ok(());
         for (number, spec) in self.accepted.specs.clone().iter().enumerate() {
-            // What none of them is called may be what others are.
+            // A name that none of them has may belong to others.
             let about = about(&plans.names, spec).unwrap_or_default();
             let added = self.add((number, spec), (&plans, known), &about, &mut memory);
             made = made.and(added.map(drop));
@@ -154,8 +154,8 @@ impl<F: CompiledFilter> KernelFilters<F> {
         made
     }
 
-    /// Adds a filter to the events that it is about, whose numbers are `first` and beyond. How many
-    /// lack what it asks for.
+    /// Adds a filter to the events that it applies to, whose numbers are `first` and beyond.
+    /// Returns how many lack its fields.
     fn add(
         &mut self,
         (number, spec): (usize, &FilterSpec),
@@ -236,7 +236,7 @@ impl AcceptedFilters {
         spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
 
-    /// Refuses filters that ask for what neither the kernel's events have, nor one of these.
+    /// Refuses filters on fields that neither kernel events nor these user events have.
     pub(crate) fn refuse_unmet(&self, known: &[EventDescription]) -> Result<(), RecordError> {
         let is_unmet = |(spec, _): &&(FilterSpec, String)| !check::is_met(spec, known);
         let unmet = self.unmet.iter().find(is_unmet);
@@ -248,7 +248,7 @@ impl AcceptedFilters {
         &self.shared
     }
 
-    /// Says what is perhaps not meant.
+    /// Reports probable mistakes in filters.
     pub(crate) fn report(&self, notices: &Notices) {
         for hint in &self.hints {
             notices.report(format_args!("{hint}"));
@@ -273,7 +273,7 @@ pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>
         return Ok((0..names.len()).collect());
     }
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
-    // What is none of the kernel's may be one of programs' events.
+    // A pattern that is no kernel event's may be a user event's.
     let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
     match selection.select_from(names) {
         Ok(_) => {
@@ -335,7 +335,7 @@ fn contexts_instead<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option
     Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
 
-/// A type with the names that its values have, as who reads the trace knows them.
+/// Returns a type with the names of its values, as traces have them.
 fn named(of: Type, meaning: &Meaning) -> Type {
     match of {
         Type::Integer(integer) if integer.labels.is_empty() => {
@@ -347,8 +347,8 @@ fn named(of: Type, meaning: &Meaning) -> Type {
     }
 }
 
-/// The objects of a filter for an event, all of which it is asked, in order; `None`: the event
-/// lacks something. What is perhaps not meant is added to the warnings.
+/// Returns the objects of a filter for an event, all of which have to pass it, in order; `None`:
+/// the event lacks something. Adds probable mistakes to the warnings.
 ///
 /// If a field may be unknown, for which the filter lets the event pass, the first object is the
 /// part that does not depend on it. (For a filter given as an object this cannot be determined.)
@@ -368,8 +368,8 @@ fn objects_of(
             warnings.push(rendered);
         }
     };
-    // It may lack something, or have it as something else: the exit of a call has its texts as what
-    // may or may not be there.
+    // The event may lack a field, or have it with another type: the exit of a call has its texts as
+    // optional fields.
     let Ok(compiled) = compile(text, layout) else { return Ok(None) };
     compiled.filter.warnings.iter().for_each(warn);
     let relaxed = compiled.relaxed(text, is_unknown);
@@ -434,7 +434,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     })
 }
 
-/// Why the kernel cannot ask a filter.
+/// Returns the reason why the kernel cannot evaluate a filter.
 fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
         (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),

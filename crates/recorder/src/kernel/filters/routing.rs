@@ -14,7 +14,8 @@ use crate::filters::unmatched::{self, UnmatchedFilter};
 use crate::kernel::filters::about;
 use crate::kernel::selection;
 
-/// Moves filters of channels whose pattern matches recorded kernel events to the kernel's filters.
+/// Moves filters of channels whose pattern matches recorded kernel events to the list of kernel
+/// filters.
 ///
 /// # Errors
 ///
@@ -38,8 +39,8 @@ pub(crate) fn route_filters(spec: &mut SessionSpec) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Returns the filters of a channel as user events are tested: one that the kernel's events share
-/// and that names a context of theirs alone is false for user events.
+/// Returns the filters of a channel for user events: a filter shared with kernel events that names
+/// a context of theirs alone is false for user events.
 pub(crate) fn user_filters(filters: &[FilterSpec], kernel: Option<&KernelSpec>) -> Vec<FilterSpec> {
     let is_shared = |filter: &FilterSpec| kernel.is_some_and(|it| it.filters.contains(filter));
     let routed = |filter: &FilterSpec| match &filter.source {

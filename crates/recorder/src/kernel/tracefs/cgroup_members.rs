@@ -1,4 +1,4 @@
-//! The threads of control groups, followed by looking at them: ftrace knows threads only.
+//! The threads of control groups, followed by periodic scans: ftrace supports threads only.
 //!
 //! The kernel follows children of members by itself (`event-fork`). A thread that moves into a
 //! group is added at the next scan. A thread that has left is excluded once two scans have not
@@ -47,7 +47,7 @@ pub(super) struct Moves {
     pub(super) failed: Option<String>,
 }
 
-/// The thread that looks; it ends with this.
+/// The scanning thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Follower {
     end: Sender<()>,
@@ -64,7 +64,7 @@ struct CgroupScan {
     absent: HashSet<u32>,
     /// True if some thread was excluded.
     has_left_out: bool,
-    /// Looks until the kernel is asked whom else it follows.
+    /// Number of scans until the kernel's own list of threads is read.
     until_asked: u32,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<CgroupFolders, 
 }
 
 impl Follower {
-    /// Begins to look.
+    /// Starts to scan.
     pub(super) fn start(shared: &Arc<Shared>, folders: CgroupFolders) -> Result<Self, RecordError> {
         let shared = Arc::clone(shared);
         let (known, absent) = (HashSet::new(), HashSet::new());
@@ -98,10 +98,10 @@ impl Follower {
         Ok(Self { end, thread, moves })
     }
 
-    /// Ends it: what it has seen.
+    /// Ends the thread; returns its observations.
     pub(super) fn finish(self) -> Moves {
         drop(self.end);
-        // It has done what it was to do.
+        // The thread has finished its work.
         let _ = self.thread.join();
         self.moves.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -118,7 +118,8 @@ impl CgroupScan {
             if let Err(error) = scanned {
                 moves.failed = Some(IoError::text(&error));
             }
-            // Who has come since the look before may not have been recorded until this one's end.
+            // Threads that entered since the previous scan may not have been recorded until this
+            // one's end.
             let (now, took) = (Instant::now(), begun.elapsed());
             moves.apart = moves.apart.max(now - before);
             (before, rest) = (begun, PERIOD.max(took * REST));
@@ -126,7 +127,7 @@ impl CgroupScan {
         }
     }
 
-    /// Takes in who has come, and leaves out who has gone.
+    /// Adds threads that entered, and excludes those that left.
     fn scan(&mut self, moves: &mut Moves) -> io::Result<()> {
         let (threads, read) = self.folders.threads();
         read?;
@@ -151,9 +152,9 @@ impl CgroupScan {
         taken.and_then(|()| self.find_strangers())
     }
 
-    /// Finds those, every now and then, whom the kernel follows since a member has started them,
-    /// and who are in no group of ours. They are taken for some that a look has found before: so
-    /// they are left out once two more have not, as one may have been started since this one.
+    /// Finds, every few scans, threads that the kernel follows since a member has started them, and
+    /// that are in none of our groups. They count as found by an earlier scan: so they are excluded
+    /// once two more scans have not found them, as one may have been started since this one.
     fn find_strangers(&mut self) -> io::Result<()> {
         self.until_asked = self.until_asked.saturating_sub(1);
         if self.until_asked > 0 {
@@ -168,8 +169,8 @@ impl CgroupScan {
         Ok(())
     }
 
-    /// Takes in those of the new ones that the kernel does not follow by itself, and those that it
-    /// leaves out, since they, or who started them, were elsewhere.
+    /// Adds those of the new threads that the kernel does not follow by itself, and those that it
+    /// excludes because they, or the threads that started them, were elsewhere.
     fn take_in(&self, new: &[u32], now: &HashSet<u32>, moves: &mut Moves) -> io::Result<()> {
         let instance = &self.shared.instance;
         let followed: HashSet<u32> = instance.added_threads()?.into_iter().collect();
@@ -198,7 +199,7 @@ fn is_at_work(tid: u32) -> bool {
     flags_of(&stat).is_some_and(|flags| flags & EXITING == 0)
 }
 
-/// The field `flags` of /proc/PID/stat: the seventh behind the name.
+/// Returns the field `flags` of /proc/PID/stat: the seventh after the name.
 fn flags_of(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()
 }

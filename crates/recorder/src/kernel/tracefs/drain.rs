@@ -39,7 +39,7 @@ pub(super) struct CpuContents {
 
 impl DrainSource for TracefsDrain {
     fn regular_turn(&mut self) -> io::Result<()> {
-        // What a flight recorder has is left to the kernel.
+        // A flight recorder's contents stay in the kernel's buffers.
         if self.shared.overwrite {
             return Ok(());
         }
@@ -90,9 +90,9 @@ impl TracefsDrain {
         }
     }
 
-    /// Moves what there is to the trace: up to which time that is all.
+    /// Moves buffered events to the trace; returns the time up to which they are complete.
     fn turn(&mut self, is_last: bool) -> io::Result<u64> {
-        // What could not be written comes before what is read now.
+        // Packets that could not be written come before new ones.
         (0..self.output.streams.len()).try_for_each(|place| self.output.packet(place))?;
         let mut until_ts = monotonic_ns().saturating_sub(LATE_NS_MAX);
         for place in 0..self.output.streams.len() {
@@ -109,15 +109,15 @@ impl TracefsDrain {
         Ok(until_ts)
     }
 
-    /// Has records from now on asked what this asks of them.
+    /// Replaces the filters for records from now on.
     pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
-        // As few as can be are left that are asked what was asked before: also of a flight
-        // recorder's. What cannot be written now is tried again.
+        // Leaves as few records as possible to the former filters, also in a flight recorder.
+        // Failed writes are retried.
         let _ = self.turn(false);
         self.output.replace_filters(converter);
     }
 
-    /// Reads what a CPU has, and whether that was all.
+    /// Reads a CPU's buffer; returns true if it is empty.
     fn read(&mut self, place: usize) -> io::Result<bool> {
         let Self { shared, output, page, .. } = self;
         let Some(cpu) = shared.instance.cpus().get(place) else { return Ok(true) };
@@ -132,7 +132,7 @@ impl TracefsDrain {
         Ok(false)
     }
 
-    /// Asks the kernel what was lost on a CPU.
+    /// Reads a CPU's losses from the kernel.
     fn refresh_stats(&mut self, place: usize) {
         let Some(cpu) = self.shared.instance.cpus().get(place) else { return };
         if let Ok(stats) = cpu.stats() {
@@ -152,15 +152,15 @@ impl TracefsDrain {
         read.map(|()| contents)
     }
 
-    /// Takes what the kernel has of a flight recorder: all that is held then, and whether that is
-    /// all there was.
+    /// Reads the kernel's contents of a flight recorder. Returns all packets that are held, and
+    /// whether the buffers were read completely.
     fn take_over(&mut self) -> (Vec<CpuContents>, io::Result<()>) {
         let places = 0..self.output.streams.len();
-        // What was overwritten was so before what is read.
+        // Events were overwritten before those that are read.
         places.clone().for_each(|place| self.refresh_stats(place));
         let read = self.turn(true).map(drop);
         if read.is_err() {
-            // What was read until then is held, too.
+            // Records that were read until then are held, too.
             let _ = self.output.process_until(u64::MAX);
             places.clone().for_each(|place| drop(self.output.packet(place)));
         }
@@ -171,8 +171,8 @@ impl TracefsDrain {
         (places.map(contents).collect(), read)
     }
 
-    /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
-    /// told to be lost. Nothing was recorded after `end_ts`.
+    /// Ends the recording: writes the rest, including a flight recorder's if it is to be kept, and
+    /// counts events that cannot be written as lost. Nothing was recorded after `end_ts`.
     pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<Counts> {
         self.live = None;
         let places = 0..self.output.streams.len();
@@ -181,7 +181,7 @@ impl TracefsDrain {
                 places.for_each(|place| self.refresh_stats(place));
                 return Ended { counts: Counts::of(&self.output), written: Ok(()), closed: Ok(()) };
             }
-            // What is held is written, or counted as lost, whether or not there is more.
+            // Held packets are written, or counted as lost, in any case.
             true => {
                 let (contents, read) = self.take_over();
                 read.and(write_contents(&mut self.output, &contents, 0))
@@ -197,14 +197,14 @@ impl TracefsDrain {
             // Where there is no room for a packet there may be some for empty ones.
             closed = self.close_at_end();
         }
-        // Of what little room is left on a full disk, the mark of the trace needs some.
+        // The mark of the trace needs some of the little space on a full disk.
         if written.is_ok() && closed.is_ok() {
             self.output.extend_streams(end_ts);
         }
         Ended { counts: Counts::of(&self.output), written, closed }
     }
 
-    /// Numbers so far; what cannot be written now is no reason to say nothing.
+    /// Returns the numbers so far, even if writing fails now.
     pub(super) fn counts(&mut self) -> Counts {
         if !self.shared.overwrite {
             let _ = self.turn(false);
@@ -223,8 +223,8 @@ impl TracefsDrain {
     }
 }
 
-/// Writes what a flight recorder has, since then, to a trace. What one stream finds no room for
-/// another one may.
+/// Writes a flight recorder's contents, from that time on, to a trace. One stream may find no space
+/// where another one does.
 pub(super) fn write_contents(
     output: &mut Output,
     contents: &[CpuContents],

@@ -1,9 +1,9 @@
-//! The kernel's events by tracefs, where BPF is not to be had, into the same folder `kernel` with
-//! the same streams: docs/design/0012-kernel-tracefs.md.
+//! Kernel events by tracefs, on machines without BPF, in the same folder `kernel` with the same
+//! streams: docs/design/0012-kernel-tracefs.md.
 //!
 //! A thread reads the pages of an instance of ours ([`trackway_kernel::tracefs`]), makes packets of
-//! them, and counts what the kernel says it lost ([`drain`], [`packets`]). As by BPF, what needs
-//! root is done in [`PreparedTracefs::prepare`]: later the open files do.
+//! them, and counts the losses that the kernel reports ([`drain`], [`packets`]). As with BPF, work
+//! that needs root is done in [`PreparedTracefs::prepare`]: later the open files suffice.
 
 mod cgroup_members;
 mod drain;
@@ -48,10 +48,10 @@ use crate::trace::metadata;
 
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
-/// Most bytes of all buffers, unless others are asked for.
+/// Most bytes of all buffers, unless specified otherwise.
 const BUFFERS_BYTES: u64 = 256 << 20;
 
-/// The kernel's events, ready to be recorded.
+/// Kernel events, ready to be recorded.
 #[derive(Debug)]
 pub(crate) struct PreparedTracefs {
     shared: Arc<Shared>,
@@ -119,9 +119,9 @@ pub(crate) struct TracefsContents {
 ///
 /// # Errors
 ///
-/// If records of tracefs do not say it.
+/// If records of tracefs lack one.
 fn contexts(request: &KernelRequest<'_>, instance: &Instance) -> Result<Vec<Context>, RecordError> {
-    // Packets say the CPU.
+    // Packets have the CPU.
     let is_there = |context: &Context| *context != Context::Cpu && instance.common.has(*context);
     let mut contexts = vec![Context::Tid];
     for wanted in request.contexts()? {
@@ -189,7 +189,7 @@ impl PreparedTracefs {
         let instance =
             Instance::new(&InstanceOptions { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
         let contexts = contexts(request, &instance)?;
-        // One that lacks what it is asked for is not recorded.
+        // An event that lacks a filter's fields is not recorded.
         let (common, payload_max) = (instance.common, bpf::PAYLOAD_BYTES_MAX);
         let mut converter = Converter::with_filters(iter::empty(), common, payload_max, contexts);
         let asked = events.iter().enumerate();
@@ -231,14 +231,14 @@ impl PreparedTracefs {
         )
     }
 
-    /// Says what of the events will not be in the trace.
+    /// Reports the events and fields that will be missing in the trace.
     pub(crate) fn report_missing_data(&self, notices: &Notices) {
         report_missing_data(&self.converter.missing_events, &self.converter.empty_fields, notices);
         omitted_fields::report(names(&self.converter.omitted_fields), notices);
     }
 
-    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
-    /// day is this, in such files.
+    /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
+    /// the time of day, in files of these sizes.
     pub(crate) fn begin(
         self,
         root: &TraceFolder,
@@ -277,7 +277,7 @@ impl PreparedTracefs {
     }
 }
 
-/// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
+/// Adds an event with its filters; `None`: it lacks their fields, and is not recorded.
 fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> SelectedEvent {
     let number = filters.and_then(|filters| converter.add(event, filters));
     SelectedEvent {
@@ -288,7 +288,7 @@ fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -
     }
 }
 
-/// Says which events tracefs does not have, and which fields of others are empty.
+/// Reports events that tracefs does not have, and fields of others that are empty.
 fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
     if let [first, ..] = left_out {
         let count = Grouped(left_out.len() as u64);
@@ -309,7 +309,7 @@ fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices:
     }
 }
 
-/// Has these processes recorded, all of their threads: what those start is, too.
+/// Adds all threads of these processes to the recording; their children are recorded, too.
 fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
         let (mut taken, mut known) = (Ok(()), HashSet::new());
@@ -394,7 +394,7 @@ impl TracefsRecording {
         Ok(())
     }
 
-    /// The same; and what was recorded is in the trace then, but for a flight recorder's.
+    /// Stops, and writes recorded events to the trace, except a flight recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop()?;
         if self.shared.overwrite {
@@ -403,7 +403,7 @@ impl TracefsRecording {
         self.thread.run(TracefsDrain::write_all)?.map_err(unwritten)
     }
 
-    /// Forgets what was recorded and lost; it is stopped while that is done.
+    /// Discards recorded events and counts of losses, stopped in between.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop()?;
@@ -417,7 +417,7 @@ impl TracefsRecording {
         self.thread.set_followed(is_followed);
     }
 
-    /// Says what happened since it was looked at last.
+    /// Reports changes since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         self.thread.report_changes(notices);
     }
@@ -443,7 +443,7 @@ impl TracefsRecording {
         self.shared.cpu_bytes.saturating_mul(crate::window::cpus::online().len() as u64)
     }
 
-    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         self.keeps_flight_recorder = false;
     }
@@ -462,8 +462,8 @@ impl TracefsRecording {
         Ok(Some(TracefsContents { cpus, since_ts }))
     }
 
-    /// Writes what [`Self::begin_snapshot`] saw to the trace in `folder`: how many events and bytes
-    /// that is.
+    /// Writes the contents from [`Self::begin_snapshot`] to the trace in `folder`. Returns the
+    /// number of events and bytes.
     pub(crate) fn write_snapshot(
         &self,
         contents: &TracefsContents,
@@ -482,7 +482,7 @@ impl TracefsRecording {
         Ok((counts.recorded, counts.bytes))
     }
 
-    /// Ends it, and writes what is left. The instance is gone then.
+    /// Ends the recording, and writes the rest. The instance is removed then.
     pub(crate) fn finish(mut self) -> Summary {
         let stopped = self.stop().map_err(|error| error.to_string());
         let moves = self.follower.take().map(Follower::finish);
@@ -502,7 +502,7 @@ impl TracefsRecording {
     }
 }
 
-/// Says what is missing since control groups were looked at now and then.
+/// Reports what may be missing because control groups were scanned only periodically.
 impl Shared {
     /// More pages than a CPU's buffer has.
     const fn pages_max(&self, page_bytes: usize) -> u64 {

@@ -1,5 +1,4 @@
-//! Events of the kernel switched on and off, and asked something else, while others are recorded by
-//! tracefs.
+//! Kernel events switched on and off, and filtered anew, while others are recorded by tracefs.
 //!
 //! An event keeps its number in the trace, however often it is switched: off is only that the
 //! kernel writes no more of it. Records that it wrote before are turned all the same.
@@ -37,9 +36,9 @@ struct FormerFilters {
 }
 
 impl TracefsRecording {
-    /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. With `filters`, those are asked of what happens from now on, and no others. If
-    /// that cannot be, nothing has changed. `meanwhile` is called every now and then.
+    /// Records the events that these patterns select, and no others. Returns the number of added
+    /// and of removed events. With `filters`, those alone apply from now on. On failure nothing has
+    /// changed. `meanwhile` is called every now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -74,7 +73,8 @@ impl TracefsRecording {
         switched
     }
 
-    /// Has the kernel write these events, and no others: how many are new, and how many have gone.
+    /// Enables these events in the kernel, and no others. Returns the number of added and of
+    /// removed events.
     fn switch_to(
         &mut self,
         events: &[Event],
@@ -127,7 +127,7 @@ impl TracefsRecording {
         Ok(EventFilters { filters, events })
     }
 
-    /// Has all events that are known asked something else, from now on.
+    /// Replaces the filters of all known events, from now on.
     fn replace_filters(
         &mut self,
         event_filters: EventFilters,
@@ -164,11 +164,11 @@ impl TracefsRecording {
             known.can_be = can_be;
         }
         let event_filters = Arc::clone(&self.converter);
-        // Where the thread has ended nothing is asked any more.
+        // A thread that has ended filters nothing any more.
         let _ = self.thread.run(move |drainer| drainer.output.restore_filters(event_filters));
     }
 
-    /// Has records of more events turned, asked about, and declared before there are any.
+    /// Adds more events to the converter, the filters and the metadata before any occurs.
     fn know(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
         let known = self.events.len();
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
@@ -183,8 +183,8 @@ impl TracefsRecording {
         written.map_err(unwritten)
     }
 
-    /// The same of those of all events that were not asked about so far, for want of something, so
-    /// that their records could not be turned: none is taken until it is asked something.
+    /// Adds those of all events that lacked a former filter's fields, so that their records could
+    /// not be converted: no record passes until they have filters.
     fn know_unasked(&mut self, all: &[Event], notices: &Notices) -> Result<(), RecordError> {
         let mut converter = Converter::clone(&self.converter);
         let mut added = Vec::new();
@@ -205,8 +205,8 @@ impl TracefsRecording {
         written.map_err(unwritten)
     }
 
-    /// Has records turned by this, which knows more events than what turned them, and those
-    /// declared: whether that could be written. They are known all the same.
+    /// Installs a converter that knows more events than the previous one, and declares those.
+    /// Returns whether that could be written. They are known in any case.
     fn declare(
         &mut self,
         converter: Converter,

@@ -96,7 +96,7 @@ impl Summary {
         self.unwritten.is_none()
     }
 
-    /// Says what was recorded; in which folder, unless that was said.
+    /// Reports the results, with the folder unless another line has it.
     pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { lost, overwritten, damaged, .. } = self.counts;
         let counts = self.counts.as_summary();

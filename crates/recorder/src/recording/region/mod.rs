@@ -1,6 +1,6 @@
 //! Draining one region: from its ring to its stream, exactly once.
 //!
-//! Longer than 600 lines: what is drained, lost and written is one state, whose sums must agree.
+//! Longer than 600 lines: drained, lost and written records are one state, whose sums must agree.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const CHASES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
-/// A region and what we know of it. Progress is kept here, not believed from the window.
+/// A region, with the recorder's state for it. Progress is kept here, not believed from the window.
 #[derive(Debug)]
 pub(crate) struct RegionDrain {
     pub(crate) region: RegionRef,
@@ -38,7 +38,7 @@ pub(crate) struct RegionDrain {
     pub(crate) stream: Option<Stream>,
     /// Limits of the stream's files.
     tracefiles: Tracefiles,
-    /// Its state at the latest look; `None`: it showed nothing that makes sense.
+    /// Its state at the latest poll; `None`: it was damaged.
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) overwrite: bool,
     /// Records written to the stream.
@@ -51,20 +51,20 @@ pub(crate) struct RegionDrain {
     pub(crate) given_up: bool,
     /// Sub-buffers missing before the next packet.
     missing: u64,
-    /// Owner word at the latest look for dead claimers.
+    /// Owner word at the latest check for dead claimers.
     pub(crate) owner_seen: u64,
     /// The buffer that is written instead of it, in a session of such.
     pub(crate) lockless: Option<Lockless>,
     /// Counts of records from before the latest clear, which its numbers exclude.
     pub(crate) forgotten: Forgotten,
-    /// Losses that no control line counts, so far: the stream tells them as its own.
+    /// Losses that no control line counts, so far: the stream reports them as its own.
     pub(crate) lost_uncounted: u64,
     /// Number of these losses that were committed, and will not be written.
     unwritten: u64,
     /// Losses over time, by the control line and in addition to it.
     losses: Losses<(u64, u64)>,
-    /// Its progress is not published: that of a snapshot, which looks beside the recording, or of a
-    /// trace beside the one that was recorded, which is nothing before it is complete.
+    /// True if its progress is not published: for a snapshot, which is read beside the recording,
+    /// or for a recovery into another trace, which counts only once it is complete.
     is_unpublished: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
@@ -130,7 +130,7 @@ impl StreamNames {
     }
 }
 
-/// A region; its `Debug` says nothing, since its bytes are others'.
+/// A region; its `Debug` shows no contents, which other processes write.
 #[derive(Clone, Copy)]
 pub(crate) struct RegionRef(pub(crate) Region<'static>);
 
@@ -148,7 +148,7 @@ pub(crate) struct DrainContext<'a, M> {
     pub(crate) begin_ts: u64,
     /// Take sub-buffers that are still open, too.
     pub(crate) partial: bool,
-    /// No writer is left: what cannot be read now never can.
+    /// No writer is left: records that cannot be read now never can.
     pub(crate) is_last: bool,
     /// Room for a packet.
     pub(crate) buffer: &'a mut Vec<u8>,
@@ -201,8 +201,8 @@ impl RegionDrain {
         }
     }
 
-    /// The same region, to be read beside the recording: from where the recording is, what is
-    /// newer than `since_ts` (ns).
+    /// Returns the same region for a snapshot: records from the recording's position on, and newer
+    /// than `since_ts` (ns).
     pub(crate) fn snapshot_view(&self, since_ts: u64) -> Self {
         let Self { region: RegionRef(region), cpu, way, overwrite, .. } = *self;
         let beside = Self::new(region, Arc::clone(&self.names), cpu, way, overwrite);
@@ -223,7 +223,7 @@ impl RegionDrain {
         self.tracefiles = tracefiles;
     }
 
-    /// Opens its stream again where the progress says that a dead recorder was.
+    /// Reopens its stream at the progress of a dead recorder.
     pub(crate) fn reopen_stream(&mut self, trace: &Trace) -> io::Result<()> {
         let control = self.region.0.control;
         self.drained = control.drained();
@@ -240,8 +240,8 @@ impl RegionDrain {
         Ok(())
     }
 
-    /// Goes on behind what a dead recorder has written, in a stream of a new trace. The progress in
-    /// the window stays that in the stream of the other one.
+    /// Continues after the progress of a dead recorder, in a stream of a new trace. The progress in
+    /// the window stays that of the other trace's stream.
     pub(crate) fn begin_new_trace(&mut self) {
         self.drained = self.region.0.control.drained();
         self.stream = None;
@@ -265,7 +265,7 @@ impl RegionDrain {
         self.forgotten_hopeless = self.hopeless_ever();
         self.region.0.control.oversized_bytes.store(0, Ordering::Relaxed);
         if !self.given_up {
-            // Also where an earlier claimer still is, and what others lost is counted meanwhile.
+            // Also in a region of an earlier claimer, in which others' losses are counted.
             self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
             // For recovery.
             let forgotten = &self.region.0.control.forgotten;
@@ -292,7 +292,7 @@ impl RegionDrain {
         self.publish();
     }
 
-    /// Records committed so far, whether or not they are in the stream.
+    /// Returns the number of records committed so far, whether or not they are in the stream.
     pub(crate) fn committed(&self) -> u64 {
         let seen = self.snapshot.and_then(|snapshot| snapshot.events);
         seen.map_or(self.written, |events| events.saturating_sub(self.forgotten.events))
@@ -372,7 +372,7 @@ impl RegionDrain {
             && (self.overwrite || snapshot.head - self.drained.position <= 2 * ring_bytes)
     }
 
-    /// Moves what is complete (or everything, if partial) from the ring to the stream.
+    /// Moves complete sub-buffers (or all, if partial) from the ring to the stream.
     pub(crate) fn drain<M: Memory>(&mut self, with: &mut DrainContext<'_, M>) -> io::Result<()> {
         if self.lockless.is_some() {
             return self.drain_lockless(with);
@@ -437,7 +437,7 @@ impl RegionDrain {
                     let next = (index + 1) << region.geometry.sub_shift();
                     self.drained.position = next.min(snapshot.head);
                     if next > snapshot.head {
-                        // What follows in the open sub-buffer counts its time from here.
+                        // Later records of the open sub-buffer count their time from here.
                         self.drained.last_ts = snapshot.last_ts.unwrap_or(self.drained.last_ts);
                         self.drained.events = snapshot.events.unwrap_or(self.drained.events);
                     }
@@ -520,7 +520,7 @@ impl RegionDrain {
     /// Returns the number of records lost before the last record of `piece`, as far as is known.
     fn lost_before_end_of(&mut self, piece: &Piece) -> u64 {
         let (discarded, besides) = if self.overwrite {
-            // It always has room; and it is read at one moment, often without a packet behind.
+            // It always has space; and it is read at one moment, often without a packet after.
             (piece.discarded, self.lost_uncounted)
         } else {
             let (discarded, besides) = self.losses.until(piece.end_ts);
@@ -559,7 +559,7 @@ impl RegionDrain {
 
     /// Records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
-        // Of a lockless buffer's, those that no buffer was asked for: too large ones.
+        // In a lockless buffer, records that were too large for any buffer.
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded
             .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
@@ -567,7 +567,8 @@ impl RegionDrain {
             .saturating_sub(self.forgotten.discarded)
     }
 
-    /// Records discarded for want of room, those before the session was cleared last included.
+    /// Returns the number of records discarded for lack of space, including those before the latest
+    /// clear.
     fn lost_for_room(&self) -> u64 {
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded.saturating_sub(self.hopeless_ever().events)
@@ -590,7 +591,7 @@ impl RegionDrain {
         }
     }
 
-    /// Records discarded so far for want of room.
+    /// Returns the number of records discarded so far for lack of space.
     pub(crate) fn roomless(&self) -> u64 {
         if let Some(lockless) = &self.lockless {
             return lockless.lost_full();
@@ -616,8 +617,8 @@ impl RegionDrain {
         self.unwritten
     }
 
-    /// Gives the last packet of its stream up, which makes room: its records are to be counted as
-    /// lost then. Whether it had one.
+    /// Removes the last packet of its stream, which frees space; the caller counts its records as
+    /// lost. Returns true if it had one.
     pub(crate) fn drop_last_packet(&mut self) -> bool {
         let events = self.stream.as_mut().and_then(Stream::cut_last);
         self.written = self.written.saturating_sub(events.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! A region in plain memory, written as programs write theirs, and what its stream says then.
+//! A region in plain memory, written as programs write theirs, and the resulting stream.
 
 use std::cell::{Cell, RefCell};
 
@@ -43,7 +43,7 @@ impl TestRegion {
     /// Makes a region whose writers may fill it once, or go round without end.
     fn new(overwrite: bool) -> Self {
         let geometry = Geometry::new(SUB_SHIFT, 2).expect("sizes");
-        // Of static life, as windows are.
+        // Of static lifetime, as windows are.
         let control: &'static Control = Box::leak(Box::default());
         let table = (1..=geometry.sub_count() as u32).map(Into::into).collect::<Vec<_>>().leak();
         let region = Region { control, table, geometry };
@@ -122,7 +122,7 @@ impl TestRegion {
         }
     }
 
-    /// End of each packet, and what was lost until then, in the order of the stream.
+    /// Returns the end of each packet and the losses until then, in the order of the stream.
     fn packets(&self) -> Vec<(u64, u64)> {
         let index = self.folder.join("kernel/index/channel_0.idx");
         let index = std::fs::read(index).expect("an index");
@@ -141,7 +141,7 @@ fn what_is_recorded_after_a_stop_is_kept_whatever_was_lost_before_it() {
     let mut work = ground.work();
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
-    // As a program that the kernel passed over: it comes to no region.
+    // Events of a program that the kernel passed over: they reach no region.
     work.lost_uncounted = 3;
     work.close(&ground.trace, ground.begin_ts, CloseKind::ForNow).expect("a disk with room");
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(3), "it is told at once");
@@ -160,7 +160,7 @@ fn what_found_no_room_is_told_behind_the_last_record_before_it() {
     while ground.record(monotonic_ns()) {}
     let last_ts = work.region.0.snapshot().expect("a snapshot").last_ts.expect("a time");
     assert!(!ground.record(monotonic_ns()));
-    // Open sub-buffers too, and again: what is lost meanwhile is later than all of them.
+    // Open sub-buffers too, and again: new losses are later than all of them.
     for _ in 0..3 {
         ground.drain(&mut work, true);
     }

@@ -1,12 +1,13 @@
-//! A session's parts: what it is in each user's window that it records.
+//! A session in the windows of all its users.
 //!
-//! A session is one part as a rule: its user's. Root's may have one for each of several users, and
-//! they come as those users' windows do. What the session's decisions come to ([`machine`]) is done
-//! in all of them, one after the other; each writes a trace of its own, below the folder of the
-//! session's.
+//! A session usually has one window: its user's. Root's may have one for each of several users,
+//! added as those users' windows appear. The effects of the session's decisions ([`machine`]) are
+//! applied in all of them, one after the other. Each has a trace of its own, below the folder of
+//! the session's.
 //!
-//! Main invariant: a part that cannot go on is told of and let go, and no other part notices. What
-//! a part that comes later has to be is what [`SessionWindows`] remembers, never what stands in a window.
+//! Main invariant: a window that cannot go on is reported and dropped, without effect on the
+//! others. The state for a later window comes from [`SessionWindows`], never from a window's
+//! contents.
 //!
 //! [`machine`]: trackway_session::machine
 
@@ -45,7 +46,7 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// Time until the next poll if no window needs it sooner, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
-/// Least time until the next look where windows wait to be opened, in ns.
+/// Least time until the next poll while windows wait to be opened, in ns.
 const PERIOD_MIN_NS: u64 = 100_000;
 /// Period between two checks for removed windows, in ns.
 const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
@@ -80,7 +81,7 @@ pub(crate) struct SessionWindows {
 enum FailurePolicy {
     /// It is done if any could: the others go on without.
     AnyOk,
-    /// It is not done if one could not, but for those that are let go.
+    /// It fails if it fails in one window, except in those that are dropped.
     AllOk,
 }
 
@@ -88,8 +89,8 @@ enum FailurePolicy {
 pub(crate) type IsTaken<'a> = &'a dyn Fn(&FilterSpec) -> bool;
 
 impl SessionWindows {
-    /// Begins a session with these channels; writers are let in unless they are paused. Filters
-    /// that are taken need not be such as programs' events are for: the kernel's are.
+    /// Begins a session with these channels; admits writers unless they are paused. Filters that
+    /// `is_taken` accepts need not fit user events: they fit kernel events.
     pub(crate) fn begin(
         scope: Scope,
         (session, root): (SessionSettings, Arc<TraceFolder>),
@@ -168,8 +169,8 @@ impl SessionWindows {
         })
     }
 
-    /// Writes what is in flight recorders to the trace when they end, instead of dropping it, in
-    /// the parts that are there.
+    /// Writes the contents of flight recorders to the trace at their end, instead of dropping them,
+    /// in the present windows.
     pub(crate) fn keep_flight_recorders(&mut self) {
         self.parts.iter_mut().for_each(|part| part.recording.drops_flight_recorders = false);
     }
@@ -245,14 +246,14 @@ impl SessionWindows {
         }
     }
 
-    /// Says which recordings of before had to go for this one.
+    /// Reports the earlier recordings that were given up for this one.
     pub(crate) fn report_given_up(&self, notices: &Notices) {
         self.parts
             .iter()
             .for_each(|part| crate::window::given_up::report(&part.recording.home, notices));
     }
 
-    /// Records windows that have appeared, and ends the parts of those that have gone.
+    /// Records windows that have appeared, and ends the recordings in those that were removed.
     pub(crate) fn find_windows(&mut self, notices: &Notices) {
         if self.is_own() {
             return self.find_own_window(notices);
@@ -273,8 +274,8 @@ impl SessionWindows {
         }
     }
 
-    /// Says, once, that the window of the session's own user was removed. Programs that come make
-    /// another one, and nothing else would tell that they are not recorded.
+    /// Reports, once, that the window of the session's own user was removed. New programs make
+    /// another one, and nothing else would show that they are not recorded.
     fn find_own_window(&mut self, notices: &Notices) {
         let now = monotonic_ns();
         let Some(part) = self.parts.first().filter(|_| now >= self.removed_due_ns) else { return };
@@ -317,7 +318,7 @@ impl SessionWindows {
         self.keep_alive();
     }
 
-    /// Does something in each part; parts that are lost by it are let go.
+    /// Applies a change in each window; drops windows that are lost by it.
     fn each(
         &mut self,
         policy: FailurePolicy,
@@ -385,14 +386,14 @@ impl SessionWindows {
         self.parts.iter().flat_map(of_part).collect()
     }
 
-    /// Forgets what was recorded.
+    /// Discards the recorded events.
     pub(crate) fn clear(&mut self, record: bool, notices: &Notices) -> Result<(), RecordError> {
         self.ended.forget_counts();
         self.each(FailurePolicy::AllOk, notices, &mut |part| part.recording.clear(record))
     }
 
-    /// Writes what is in flight recorders to what `prepare` makes, which is to be settled when all
-    /// is in it.
+    /// Writes the contents of flight recorders to the folder that `prepare` makes, which the caller
+    /// commits once all parts are written.
     pub(crate) fn snapshot(
         &mut self,
         prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
@@ -440,8 +441,8 @@ impl SessionWindows {
         Ok((facts, prepared_folder))
     }
 
-    /// Ends the session: what is in the buffers goes into the traces. When `interrupted` says so,
-    /// what is left is left to `trackway recover`.
+    /// Ends the session: writes the buffers to the traces. When `interrupted` returns true, the
+    /// rest is left to `trackway recover`.
     pub(crate) fn finish(
         mut self,
         notices: &Notices,
@@ -470,11 +471,12 @@ impl SessionWindows {
         failure.map_or(Ok(sum), Err)
     }
 
-    /// One look at all parts; how long until the next, in ns. Those that cannot go on are let go.
+    /// Serves all windows once; returns the time until the next call, in ns. Drops those that
+    /// cannot go on.
     ///
     /// # Errors
     ///
-    /// Of a session of its own user alone: if it cannot be written, which may pass, or cannot go
+    /// In a session of its own user alone: if it cannot be written, which may pass, or cannot go
     /// on.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
@@ -508,8 +510,8 @@ impl SessionWindows {
         self.parts.iter_mut().for_each(|part| part.recording.set_followed(is_followed));
     }
 
-    /// Reasons for a snapshot that processes have given since this was asked last, as far as it is
-    /// time for another one of their users.
+    /// Returns the triggers for a snapshot since the previous call, as far as another one is due
+    /// for their users.
     pub(crate) fn take_reasons(&mut self) -> SnapshotTriggers {
         for part in &mut self.parts {
             let requests = part.recording.snapshot_requests();

@@ -1,4 +1,4 @@
-//! A session's part: what it is in one user's window.
+//! A session in one user's window.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub(super) struct SessionWindow {
     pub(super) recording: Recording,
     /// The origin file, for recovery; `None` if the window itself has the path of the trace.
     pub(super) kept: Option<OriginFile>,
-    /// Channels that could not be replaced here: what the session calls the new one, and the one
+    /// Channels that could not be replaced here: the session's class of the new one, and the class
     /// that goes on in its place.
     pub(super) stuck: BTreeMap<u32, u32>,
     pub(super) crashes: Option<CrashWatch>,
-    /// Requests of programs for snapshots, when they were looked at last.
+    /// Requests of programs for snapshots at the latest check.
     pub(super) snapshot_requests: u32,
     /// The error that keeps its trace from being written, if any: other windows do not wait for
     /// that.
@@ -29,8 +29,8 @@ pub(super) struct SessionWindow {
 }
 
 impl SessionWindow {
-    /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
-    /// it is left alone for a while.
+    /// Serves it once; returns the time until the next call, in ns. If it cannot be written, which
+    /// may pass, it is left alone for a while.
     pub(super) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.stall.rest_ns() > 0 {
             self.recording.check_window()?;
@@ -75,7 +75,7 @@ impl SessionWindow {
         }
         let replaced = self.recording.replace_channel(own, settings, class);
         if replaced.is_err() && self.recording.has_channel(own) {
-            // It goes on with what it has.
+            // It goes on with its settings.
             self.stuck.insert(class, own);
         }
         replaced
@@ -91,7 +91,8 @@ impl SessionWindow {
     }
 }
 
-/// Ends a part: what there was. Where it cannot be ended, what is left is for `trackway recover`.
+/// Ends a session in one window; returns its results. If that fails, the rest is left to `trackway
+/// recover`.
 pub(super) fn finish(
     part: SessionWindow,
     interrupted: &dyn Fn() -> bool,

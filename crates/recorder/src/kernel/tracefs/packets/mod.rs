@@ -1,12 +1,12 @@
-//! Records of tracefs, written as the packets of a trace: turned, asked about, put in order.
+//! Records of tracefs, written as the packets of a trace: converted, filtered, sorted.
 //!
 //! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
 //! the trace would: so records wait in queues until no earlier one can arrive ([`Output::process_until`]).
 //! Without such filters no record waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
-//! with a number: to read the kernel's buffer is to take out what is there, and the next snapshot
-//! is to have it again, in the same packets, so that who merges snapshots has each once.
+//! with a number. Reading the kernel's buffer empties it, and the next snapshot needs the same
+//! events again, in the same packets, so that a merge of snapshots has each once.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -30,8 +30,8 @@ use crate::trace::stream::{Packet, Stream, StreamId};
 
 /// Most bytes of a packet.
 const PACKET_BYTES_MAX: usize = 1 << 16;
-/// Most bytes that wait of one CPU, beyond which no more is read: the kernel's buffer has room, and
-/// counts what it has none for.
+/// Most bytes that wait of one CPU; beyond that no more is read: the kernel's buffer has space, and
+/// counts events that find none.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Most changes of filters while earlier records wait to be read; beyond that the oldest filters
 /// are forgotten.
@@ -54,7 +54,7 @@ pub(super) struct Output {
     held_bytes: Option<u64>,
     tracefiles: Tracefiles,
     pub(super) streams: Vec<CpuStream>,
-    /// Room for what a record becomes.
+    /// Buffer for a converted record.
     record: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct CpuStream {
     last_ts: u64,
     /// Losses that the kernel reports.
     pub(super) stats: BufferStats,
-    /// Events that pages say were lost before them.
+    /// Events lost before their page, by the pages' counts.
     pub(super) missed: u64,
     /// Events that could not be written, since there was no room on disk.
     pub(super) unwritten: u64,
@@ -149,15 +149,15 @@ impl Output {
         }
     }
 
-    /// Knows more events from here on.
+    /// Adds events from here on.
     pub(super) fn extend(&mut self, converter: Arc<Converter>) {
         converter.extend_state(&mut self.memory);
         self.is_ordered |= converter.has_state();
         self.converter = converter;
     }
 
-    /// Has records from now on asked what this asks of them; those from before, which may be read
-    /// later, are asked what was asked until now.
+    /// Replaces the filters for records from now on; earlier records, which may be read later, are
+    /// tested by the former filters.
     pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
         let (memory, until_ts) = (converter.new_state(), monotonic_ns());
         self.is_ordered |= converter.has_state();
@@ -169,8 +169,8 @@ impl Output {
         self.former.push_back(Former { until_ts, converter, memory });
     }
 
-    /// Takes the latest [`Self::replace_filters`] back: before, this was asked. Where that is forgotten,
-    /// what it remembers begins anew.
+    /// Undoes the latest [`Self::replace_filters`]: restores the former filters. If they are
+    /// forgotten, their state begins again.
     pub(super) fn restore_filters(&mut self, converter: Arc<Converter>) {
         let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
         match self.former.pop_back_if(is_it) {
@@ -179,11 +179,11 @@ impl Output {
         }
     }
 
-    /// Knows that all records from before then were read.
+    /// Notes that all records from before then were read.
     pub(super) fn has_all_until(&mut self, until_ts: u64) {
         self.former.retain(|former| former.until_ts > until_ts);
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
-        // Behind those that wait others would be out of order.
+        // New records must not overtake those that wait.
         if self.former.is_empty() && !is_waiting {
             self.is_ordered = self.converter.has_state();
         }
@@ -201,7 +201,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If it cannot be written; what is lost by that is counted.
+    /// If it cannot be written; the resulting losses are counted.
     pub(super) fn page(
         &mut self,
         place: usize,
@@ -255,11 +255,11 @@ impl Output {
         self.streams[place].last_ts
     }
 
-    /// Has filters asked about records up to `until_ts`: what comes later is later.
+    /// Filters the records up to `until_ts`, before which no further record arrives.
     ///
     /// # Errors
     ///
-    /// As of [`Self::page`].
+    /// See [`Self::page`].
     pub(super) fn process_until(&mut self, until_ts: u64) -> io::Result<()> {
         let next = |(place, stream): (usize, &CpuStream)| {
             stream.queue.waiting.front().map(|waiting| Reverse((waiting.timestamp, place)))
@@ -384,8 +384,8 @@ impl Output {
         of.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Counts what waits of the CPU's, here and in the kernel's buffer, as lost: it can be written
-    /// nowhere, and it is the end.
+    /// Counts the records of the CPU that wait, here and in the kernel's buffer, as lost: they
+    /// cannot be written any more.
     pub(super) fn count_unwritten_as_lost(&mut self, place: usize) {
         let stream = &mut self.streams[place];
         let waiting = mem::take(&mut stream.queue).waiting.len() as u64;
@@ -393,8 +393,8 @@ impl Output {
         stream.unwritten = rest.into_iter().fold(stream.unwritten, u64::saturating_add);
     }
 
-    /// Takes the largest of the streams' last packets out of the trace again, so that there is room
-    /// for what says what was lost: whether there was one. Its events are lost.
+    /// Removes the largest of the streams' last packets from the trace, so that there is space for
+    /// reports of losses. Its events are lost. Returns true if there was one.
     pub(super) fn drop_largest_packet(&mut self) -> bool {
         let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_bytes();
         let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
@@ -404,7 +404,7 @@ impl Output {
         true
     }
 
-    /// Says in the trace what was lost at the end of the CPU's stream.
+    /// Writes the losses at the end of the CPU's stream.
     pub(super) fn close(&mut self, place: usize) -> io::Result<()> {
         let stream = &self.streams[place];
         let discarded = stream.lost();
@@ -425,7 +425,7 @@ impl Output {
         streams.for_each(|stream| stream.extend(end_ts));
     }
 
-    /// Forgets what was recorded, but for what filters remember.
+    /// Discards the recorded events, but not the state of filters.
     pub(super) fn forget(&mut self) {
         for stream in &mut self.streams {
             *stream = CpuStream { cpu: stream.cpu, ..CpuStream::default() };
@@ -492,7 +492,7 @@ impl Queue {
     }
 }
 
-/// Records that will be a packet, behind room for its header.
+/// Records of the next packet, after space for its header.
 #[derive(Debug, Default, Clone)]
 struct PacketBuffer {
     bytes: Vec<u8>,

@@ -115,10 +115,10 @@ fn records_are_asked_what_was_asked_when_they_were_made() {
     };
     output.replace_filters(anew("2"));
     let then = output.former[0].until_ts;
-    // Read later, of before and behind.
+    // Read later, from before and after.
     let both = [(then - 3, 1), (then - 2, 2), (then - 1, 3), (then, 4), (then + 1, 5)];
     assert_eq!(page(&mut output, &both), [2, 4, 5]);
-    // The new one takes no more; to be taken back is to ask as before.
+    // The new filter passes no more; undoing it restores the former one.
     assert_eq!(page(&mut output, &[(then + 2, 6)]), [] as [u32; 0]);
     output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
@@ -129,7 +129,8 @@ fn records_are_asked_what_was_asked_when_they_were_made() {
     output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
     output.has_all_until(u64::MAX);
-    // Forgotten once all of before is read; what remembers is asked in order no longer then.
+    // The former filter is dropped once all earlier records are read; filters with state need no
+    // order from then on.
     output.replace_filters(anew("1"));
     output.replace_filters(Arc::clone(&before));
     assert!(output.is_ordered && output.former.len() == 2);
@@ -156,7 +157,7 @@ fn a_flight_recorder_holds_the_newest_packets_and_each_once() {
     assert_eq!(recording.streams[0].overwritten(), 10);
     let last = held.packets.back().expect("packets");
     assert_eq!((last.number, numbers(&last.packet)[0]), (3, 400));
-    // What the kernel overwrote before the next is a gap before it.
+    // Events that the kernel overwrote before the next packet are a gap before it.
     let held = held.clone();
     recording.streams[0].stats.overwritten = 5;
     recording.page(0, &page(&times(500)), &format).expect("it is held");
