@@ -166,7 +166,7 @@ impl RecordError {
         matches!(self, Self::Io(_, _, error) if reports_removal(error))
     }
 
-    /// Exit status of `record` for it, as env(1) has them.
+    /// Returns the exit status of `record` for it, as for env(1).
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::CommandNotFound(_) => 127,
@@ -314,7 +314,7 @@ fn last_line(log: &Path) -> Option<String> {
     text.lines().last().map(str::to_owned)
 }
 
-/// A system call's error as std's.
+/// Converts a system call's error.
 pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
 }

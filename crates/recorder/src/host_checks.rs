@@ -45,8 +45,8 @@ pub struct Occupant {
 }
 
 /// Returns the owners of the window's slots, of which there are [`SESSIONS_MAX`].
-pub fn occupants(home: &WindowHandle) -> Vec<Occupant> {
-    let session = |index| home.window().session(index);
+pub fn occupants(handle: &WindowHandle) -> Vec<Occupant> {
+    let session = |index| handle.window().session(index);
     (0..SESSIONS_MAX)
         .map(session)
         .filter(|session| session.state.load(Ordering::Relaxed) != state::FREE)
@@ -57,7 +57,8 @@ pub fn occupants(home: &WindowHandle) -> Vec<Occupant> {
         .collect()
 }
 
-/// A trace folder, for people: where a session over several users is, is not to be known here.
+/// Returns a trace folder as it is shown: the place of a session over several users is unknown
+/// here.
 fn shown(folder: PathBuf) -> PathBuf {
     match folder.as_os_str().is_empty() {
         true => "(a session over several users)".into(),
@@ -65,8 +66,8 @@ fn shown(folder: PathBuf) -> PathBuf {
     }
 }
 
-/// Bytes that may be allocated without coming near the limit of a control group; `u64::MAX` where
-/// there is none.
+/// Returns the bytes that may be allocated without coming near the limit of a control group;
+/// `u64::MAX` if there is none.
 pub fn headroom_bytes() -> u64 {
     memory_limit::headroom_bytes()
 }
@@ -85,12 +86,12 @@ pub fn sequences_abort() -> Option<bool> {
 }
 
 /// Returns true if the window marks restartable sequences as unusable: all records go by claim.
-pub fn window_disables_sequences(home: &WindowHandle) -> bool {
-    home.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
+pub fn window_disables_sequences(handle: &WindowHandle) -> bool {
+    handle.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
 }
 
-/// Paths of these preload helpers and, last, of libtrackway.so, as they will be given to the
-/// traced command.
+/// Returns the paths of these preload helpers and, last, of libtrackway.so, as they will be given
+/// to the traced command.
 ///
 /// # Errors
 ///
@@ -99,7 +100,7 @@ pub fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> 
     launch::libraries(helpers)
 }
 
-/// The folder that the window is in, or will be.
+/// Returns the folder of the window, which may not exist yet.
 pub fn window_folder() -> PathBuf {
     crate::window::handle::folder()
 }
@@ -121,8 +122,8 @@ mod tests {
     #[test]
     fn an_empty_window_has_no_occupants() {
         let folder = trackway_testkit::TemporaryFolder::new();
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        assert_eq!(occupants(&home), []);
-        assert!(!window_disables_sequences(&home));
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        assert_eq!(occupants(&handle), []);
+        assert!(!window_disables_sequences(&handle));
     }
 }

@@ -37,24 +37,24 @@ enum Destination {
 const KEPT_MAX: usize = 50;
 
 impl Notices {
-    /// Notices on stderr; none at all if `quiet`.
+    /// Makes notices on stderr; none at all if `quiet`.
     pub fn new(quiet: bool) -> Self {
         let terminal = has_progress();
         let (status_shown, recent, count) = (Cell::new(false), RefCell::default(), Cell::new(0));
         Self { quiet, terminal, status_shown, recent, count, place: Destination::Terminal }
     }
 
-    /// Notices of a recorder in the background: the newest are kept, all go to `log`.
+    /// Makes the notices of a background recorder: the newest are kept, all go to `log`.
     pub(crate) fn logged(log: File) -> Self {
         Self { place: Destination::Log(RefCell::new(log)), ..Self::new(false) }
     }
 
-    /// Notices that are only kept, all of them.
+    /// Makes notices that are only kept, all of them.
     pub fn in_memory() -> Self {
         Self { place: Destination::Nowhere, ..Self::new(false) }
     }
 
-    /// The notices so far, or the newest.
+    /// Returns the notices so far, or the newest.
     pub fn all(&self) -> Vec<Notice> {
         self.recent.borrow().clone()
     }

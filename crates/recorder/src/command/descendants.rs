@@ -97,7 +97,7 @@ impl Watch {
     }
 }
 
-/// The processes in a window's table, as their own namespaces number them, living or not.
+/// Returns the processes in a window's table, by the ids of their own namespaces, living or not.
 pub(crate) fn in_table(window: &Window) -> HashSet<u32> {
     let pids = (0..PROCESSES_MAX).map(|index| window.identity_at(index).pid);
     pids.filter(|&pid| pid != 0 && pid & PROCESS_ENTERING == 0).collect()
@@ -227,7 +227,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Processes of this user that hold `token`, by their environment at their last exec.
+/// Returns the number of processes of this user that hold `token`, by their environment at their
+/// last exec.
 pub(crate) fn holding(token: u64) -> usize {
     let wanted = format!("{token:x}");
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };

@@ -165,7 +165,7 @@ impl ForwardedSignal {
         SignalSet::of(&all)
     }
 
-    /// The next one that is pending.
+    /// Returns the next pending signal.
     pub(crate) fn next(reader: &SignalReader) -> Option<Self> {
         reader.next().map(|(signal, by_kernel)| Self { signal, by_kernel })
     }
@@ -176,7 +176,7 @@ impl ForwardedSignal {
         if self.is_key() { None } else { Some(self.signal) }
     }
 
-    /// This signal, from the terminal or the kernel, or from a process.
+    /// Makes this signal, from the terminal or the kernel, or from a process.
     #[cfg(test)]
     pub(crate) const fn new(signal: i32, by_kernel: bool) -> Self {
         Self { signal, by_kernel }
@@ -276,7 +276,7 @@ fn is_executable(status: &std::fs::Metadata) -> bool {
     status.is_file() && status.permissions().mode() & 0o111 != 0
 }
 
-/// Paths of these preload helpers and of libtrackway.so, beside this program.
+/// Returns the paths of these preload helpers and of libtrackway.so, beside this program.
 ///
 /// It is the last: so the helpers' functions are in front of those that it wraps itself (vfork,
 /// clone), and its constructor runs before theirs, which may record.
@@ -298,12 +298,12 @@ pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, Record
         .collect()
 }
 
-/// The exit status that a shell has for a command that this signal ended.
+/// Returns the exit status of a shell for a command that this signal ended.
 pub(crate) fn status_of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// The ELF file of this library, where libraries lie seen from `folder`.
+/// Finds the ELF file of this library in the folders of libraries, relative to `folder`.
 fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
     let files = if name == LIBRARY { &LIBRARY_FILES[..] } else { &[name] };
     LIBRARY_FOLDERS

@@ -14,7 +14,7 @@ use trackway_abi::ABI_VERSION;
 
 use crate::window::processes::read_proc;
 
-/// Processes by the version of their window, if that is not ours. Those of this user, as far as
+/// Returns processes of this user by the version of their window, if that is not ours, as far as
 /// /proc shows them.
 pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
     let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -69,7 +69,7 @@ impl Windows {
         self.versions_in(&maps).any(|version| version == ABI_VERSION)
     }
 
-    /// The version of a process's window, if that is not ours.
+    /// Returns the version of a process's window, if that is not ours.
     pub(crate) fn other_version_of(&self, pid: u32) -> Option<u32> {
         if self.is_ours_alone() {
             return None;
@@ -90,7 +90,7 @@ impl Windows {
         other
     }
 
-    /// The versions of the windows in proc_pid_maps(5).
+    /// Returns the versions of the windows in proc_pid_maps(5).
     fn versions_in(&self, maps: &str) -> impl Iterator<Item = u32> {
         maps.lines().filter_map(|line| {
             let mut words = line.split_ascii_whitespace().skip(3);
@@ -100,7 +100,7 @@ impl Windows {
     }
 }
 
-/// "newer" or "older" than ours.
+/// Compares a version with ours: "newer" or "older".
 pub fn age(version: u32) -> &'static str {
     if version > ABI_VERSION { "newer" } else { "older" }
 }

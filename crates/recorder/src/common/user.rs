@@ -1,6 +1,6 @@
 //! The user of this process.
 
-/// The user that we act for.
+/// Returns the user of this process.
 pub(crate) fn user() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }

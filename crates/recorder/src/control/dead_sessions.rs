@@ -87,8 +87,8 @@ impl Memory {
     fn read(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
         let kept = origin_file::left_behind(run)?;
         let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
-        let home = match WindowHandle::open_for(windows, crate::common::user::user(), false) {
-            Ok(home) => home,
+        let handle = match WindowHandle::open_for(windows, crate::common::user::user(), false) {
+            Ok(handle) => handle,
             // Its contents are lost.
             Err(RecordError::Window(
                 _,
@@ -96,10 +96,10 @@ impl Memory {
             )) => return Ok(Self { uuids: Vec::new(), folders }),
             Err(error) => return Err(error),
         };
-        let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
         let there = sessions.filter(|it| it.state.load(Ordering::Relaxed) != state::FREE);
         let uuids = there.map(uuid_of).collect();
-        home.close();
+        handle.close();
         Ok(Self { uuids, folders })
     }
 

@@ -16,7 +16,7 @@ use crate::error::RecordError;
 const RUN_TIME: &str = "/run/user";
 
 impl RunFolder {
-    /// The calling user's, which need not be there.
+    /// Returns the calling user's, which need not exist.
     pub fn new() -> Self {
         let user = crate::common::user::user();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);

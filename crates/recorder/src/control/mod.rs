@@ -53,7 +53,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// This one.
+    /// Makes one of this path.
     #[cfg(test)]
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
@@ -123,7 +123,7 @@ impl RunFolder {
         self.path.join(format!("{name}.{kind}"))
     }
 
-    /// The socket of session `name`.
+    /// Returns the socket of session `name`.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.file(name, SOCKET)
     }
@@ -256,7 +256,8 @@ impl Claimed {
         written.map_err(RecordError::io("write", path))
     }
 
-    /// The folder of the trace of the dead recorder that had this name, until we have one.
+    /// Returns the trace folder of the dead recorder that had this name, until we write down our
+    /// own.
     pub(crate) fn folder_of_the_dead(&self) -> Option<PathBuf> {
         let is_there = self.is_of_the_dead.get();
         is_there.then(|| self.folder.identity_of(&self.name)).flatten().map(|dead| dead.folder)

@@ -134,12 +134,12 @@ fn file_of(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
     run.path().join(format!("{}.{PART}", digits_of(uuid)))
 }
 
-/// An identity as 32 hexadecimal digits.
+/// Returns an identity as 32 hexadecimal digits.
 pub(crate) fn digits_of(uuid: &[u8; 16]) -> String {
     uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The identity that these digits are.
+/// Parses these digits of an identity.
 pub(crate) fn uuid_of(digits: &str) -> Option<[u8; 16]> {
     let number = u128::from_str_radix(digits, 16).ok()?;
     (digits.len() == 32).then(|| number.to_be_bytes())

@@ -265,7 +265,7 @@ impl Server {
     }
 }
 
-/// A descriptor of nothing.
+/// Opens a descriptor without purpose.
 fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -300,7 +300,7 @@ impl Connection {
         }
     }
 
-    /// The next request, or why it is none, if a line has come whole.
+    /// Returns the next request, or why it is none, if a line is complete.
     fn read(&mut self) -> Option<Result<Request, Refusal>> {
         // Requests from before its end are served, unless the client has disconnected.
         if !self.has_request() && !self.is_ending && !self.is_gone {
@@ -340,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// No more bytes come from it; its requests are still answered.
+    /// Notes that no more bytes come from it; its requests are still answered.
     fn end(&mut self) {
         self.is_ending = true;
         self.is_gone |= self.waiting.is_empty();
@@ -370,7 +370,7 @@ impl Connection {
     }
 }
 
-/// An answer as its line.
+/// Formats an answer as its line.
 fn line_of(answer: &Answer) -> Vec<u8> {
     let mut line = serde_json::to_vec(answer)
         .or_else(|error| serde_json::to_vec(&as_text(answer, &error)))

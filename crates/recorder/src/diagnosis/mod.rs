@@ -309,13 +309,14 @@ impl Candidate {
     ];
 }
 
-/// The processes, sorted; `None`: there is none.
+/// Returns the names of the processes, sorted; `None`: there are none.
 fn names_of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<Vec<ProcessName>> {
     let mut processes: Vec<_> = candidates.map(|one| one.process.clone()).collect();
     processes.sort();
     (!processes.is_empty()).then_some(processes)
 }
 
+/// Full names of events, with the levels of their descriptions; none if unknown.
 type Points = BTreeMap<String, Vec<u8>>;
 
 /// Instrumentation points of files, each read once.

@@ -72,8 +72,8 @@ impl ProcessName {
     }
 }
 
-/// Full names of events, with the levels of their descriptions; none if unknown. Returns the
-/// pattern for `--kernel` that matches kernel events, as far as this user may read them.
+/// Returns the pattern for `--kernel` that matches kernel events of this name, as far as this user
+/// may read them.
 fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
@@ -177,7 +177,7 @@ impl Reason {
         }
     }
 
-    /// The processes that it is about.
+    /// Returns the processes that it is about.
     pub fn processes(&self) -> &[ProcessName] {
         match self {
             Self::NothingPassedFilters(processes)

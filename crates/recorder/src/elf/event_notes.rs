@@ -56,7 +56,7 @@ mod label {
     pub(super) const NAME: u64 = 16;
 }
 
-/// The events that a file describes; `None` if one of them cannot be read.
+/// Reads the events that a file describes; `None` if one of them cannot be read.
 pub(crate) fn events<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
 ) -> Option<Vec<EventDescription>> {
@@ -109,7 +109,7 @@ impl<'data> Image<'data> {
         self.relocated.get(&at).copied().or_else(there).filter(|place| *place < ADDRESS_MAX)
     }
 
-    /// The text that the pointer at `at` points to.
+    /// Reads the text that the pointer at `at` points to.
     fn text(&self, at: u64) -> Option<String> {
         let bytes = self.bytes(self.pointer(at)?)?;
         let length = bytes.iter().take(NAME_BYTES_MAX + 1).position(|&byte| byte == 0)?;

@@ -192,8 +192,9 @@ pub fn reach(files: &[PathBuf]) -> Reach {
     reach
 }
 
-/// The AddressSanitizer runtime that the program at `path` needs, by name: it refuses to run if
-/// another library is loaded before it. Clang links it statically by default, which is no trouble.
+/// Returns the name of the AddressSanitizer runtime that the program at `path` needs: the program
+/// refuses to run if another library is loaded before it. Clang links it statically by default,
+/// which is no problem.
 pub fn sanitizer(path: &Path) -> Option<String> {
     read(path)?.needed.into_iter().find(|name| name.starts_with("libasan.so"))
 }
@@ -219,8 +220,8 @@ mod tests {
         assert!(module.needed.iter().any(|name| name.starts_with("libc.so")), "{module:?}");
     }
 
-    /// Bytes that the calling thread has read (proc_pid_io(5)); `None` where the kernel does not
-    /// count them.
+    /// Returns the bytes that the calling thread has read (proc_pid_io(5)); `None` where the kernel
+    /// does not count them.
     fn bytes_read() -> Option<u64> {
         let text = fs::read_to_string("/proc/thread-self/io").ok()?;
         text.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()

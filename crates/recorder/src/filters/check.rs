@@ -172,7 +172,7 @@ fn unmet_by_all(object: &FilterObject, layouts: &[Layout]) -> Result<Option<Lack
     Ok(checked.check_for(layouts).err())
 }
 
-/// Why a filter in C is refused, in lines.
+/// Returns the error for a filter in C that does not fit, as lines of text.
 fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
     let (file, Lack { message, hint, .. }) = (&object.file, lack);
     let hint = match names_events {
@@ -196,7 +196,7 @@ fn what_none_has(text: &str, error: &Error) -> String {
     }
 }
 
-/// Why a filter is refused, in lines.
+/// Returns the error for a filter that does not fit, as lines of text.
 fn refused(text: &str, mut error: Error, names_events: bool) -> String {
     if !names_events {
         let hint = "if it is about events that come later, name them: PATTERN: EXPR";

@@ -1,11 +1,10 @@
 //! The filters of a channel: compiled, and published in the window for those who write.
 //!
 //! A *block* (`trackway_jit::block`) has all filters of a channel. It lies in one of two halves of
-//! memory that the slot keeps as it keeps its control lines, for as long as the window lives: so a
-//! process that reads a block, however late, reads memory of blocks. The session's word names the
-//! block that is in force. Another block goes into the other half, as a sequence lock's writer
-//! does: a half is overwritten only after the generation was raised past its block, and a process
-//! that has copied bytes checks the generation again.
+//! memory that the slot keeps for as long as the window lives: so a process that reads a block,
+//! however late, reads memory of blocks. The session's word names the block in force. Another block
+//! goes into the other half: a half is overwritten only after the generation was raised past its
+//! block, and a process that has copied bytes checks the generation again.
 //!
 //! While the slot is free, the word has the place of that memory ([`Filters::leave`]).
 
@@ -70,7 +69,7 @@ impl Filters {
     /// Returns the filters of a channel that begins in a slot: with `word` as the slot had it
     /// before, and control lines in `control`.
     pub(crate) fn of_slot(
-        home: &WindowHandle,
+        handle: &WindowHandle,
         slot: &Slot,
         word: u64,
         control: &Range<u64>,
@@ -80,7 +79,7 @@ impl Filters {
         let is_ours = |area: &u64| {
             let place = *area..*area + AREA_BYTES;
             let is_apart = place.end <= control.start || control.end <= place.start;
-            is_apart && slot::is_control_area(home, slot.index, &place)
+            is_apart && slot::is_control_area(handle, slot.index, &place)
         };
         Self { area: area.filter(is_ours), ..Self::default() }
     }
@@ -91,12 +90,12 @@ impl Filters {
         self.expected.clone_from(&other.expected);
     }
 
-    /// Is good for these events, too, before they are described.
+    /// Compiles filters for these events, too, before they are registered.
     pub(crate) fn expect(&mut self, events: &[EventDescription]) {
         self.expected.extend_from_slice(events);
     }
 
-    /// The events that these rules select: in the window, and to come.
+    /// Returns the events that these rules select: in the window, and to come.
     fn events(&self, window: &Window, rules: &str) -> Vec<EventDescription> {
         let mut events = known(window, rules);
         for event in self.expected.iter().filter(|event| selects(rules, event)) {
@@ -115,19 +114,19 @@ impl Filters {
     /// If one makes no sense, or there is no room. Those that were stay in force.
     pub(crate) fn set(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         slot: &Slot,
         specs: &[FilterSpec],
         rules: &str,
     ) -> Result<(), RecordError> {
-        let events = || self.events(home.window(), rules);
+        let events = || self.events(handle.window(), rules);
         let list = compiled(&events, specs, &self.list)?;
-        self.put_into_force(home, slot, list)?;
+        self.put_into_force(handle, slot, list)?;
         rules.clone_into(&mut self.rules);
         Ok(())
     }
 
-    /// The channel's rules.
+    /// Returns the channel's rules.
     pub(crate) fn rules(&self) -> &str {
         &self.rules
     }
@@ -140,16 +139,16 @@ impl Filters {
     /// If a filter cannot serve them all. The block in force stays.
     pub(crate) fn refresh(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         slot: &Slot,
         rules: &str,
     ) -> Result<(), RecordError> {
         if !self.list.is_empty() {
             let specs: Vec<FilterSpec> = self.list.iter().map(|one| one.spec.clone()).collect();
-            let events = || self.events(home.window(), rules);
+            let events = || self.events(handle.window(), rules);
             let list = compiled(&events, &specs, &self.list)?;
             if list != self.list {
-                self.put_into_force(home, slot, list)?;
+                self.put_into_force(handle, slot, list)?;
             }
         }
         rules.clone_into(&mut self.rules);
@@ -158,7 +157,7 @@ impl Filters {
 
     fn put_into_force(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         slot: &Slot,
         list: Vec<Compiled>,
     ) -> Result<(), RecordError> {
@@ -169,9 +168,9 @@ impl Filters {
             }
         } else {
             let block = encoded(&list).ok_or_else(too_large)?;
-            let area = self.area_in(home, slot)?;
+            let area = self.area_in(handle, slot)?;
             let place = area + self.next_half * BLOCK_BYTES_MAX as u64;
-            publish(home.window(), session, place, &block);
+            publish(handle.window(), session, place, &block);
             self.next_half ^= 1;
         }
         self.list = list;
@@ -179,13 +178,13 @@ impl Filters {
     }
 
     /// Returns the offset of the halves, which are allocated with the slot's first filter.
-    fn area_in(&mut self, home: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
+    fn area_in(&mut self, handle: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
         if let Some(area) = self.area {
             return Ok(area);
         }
         let owner = granule::CONTROL + slot.index as u8;
-        let taken = home.allocator.take(AREA_BYTES, owner);
-        let area = taken.map_err(|error| slot::memory_error(home, AREA_BYTES, error))?;
+        let taken = handle.allocator.take(AREA_BYTES, owner);
+        let area = taken.map_err(|error| slot::memory_error(handle, AREA_BYTES, error))?;
         Ok(*self.area.insert(area))
     }
 
@@ -234,7 +233,7 @@ fn generic_bytes(specs: &[FilterSpec]) -> usize {
     all / specs.len().max(1)
 }
 
-/// A filter's object, and its meanings.
+/// Returns a filter's object, and its meanings.
 fn object_of(
     spec: &FilterSpec,
     events: &[EventDescription],
@@ -270,7 +269,7 @@ pub(crate) fn selects(rules: &str, event: &EventDescription) -> bool {
     Rules::new(rules.as_bytes()).selects(provider, name, event.level)
 }
 
-/// The events in the window that these rules select.
+/// Returns the events in the window that these rules select.
 pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
     let described = (0..trackway_abi::window::EVENTS_MAX).filter_map(|index| {
         let bytes = window.description(index)?;
@@ -279,15 +278,15 @@ pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
     described.filter(|event| selects(rules, event)).collect()
 }
 
-/// All events that are known in the calling user's window; none, if there is no window.
+/// Returns all events that are known in the calling user's window; none, if there is no window.
 pub(crate) fn known_here() -> Result<Vec<EventDescription>, RecordError> {
-    let Some(home) = WindowHandle::open()? else { return Ok(Vec::new()) };
-    let known = known(home.window(), "*");
-    home.close();
+    let Some(handle) = WindowHandle::open()? else { return Ok(Vec::new()) };
+    let known = known(handle.window(), "*");
+    handle.close();
     Ok(known)
 }
 
-/// An id that no filter had.
+/// Makes an id that no filter had.
 fn new_id() -> Result<u64, RecordError> {
     Ok(u64::from_le_bytes(crate::random::random()?).max(1))
 }
@@ -341,7 +340,7 @@ fn withdraw(session: &Session, area: Option<u64>) {
     slot::raise_generation(session);
 }
 
-/// The words of so many bytes at `place`; none if they are not in the window.
+/// Returns the words of so many bytes at `place`; none if they are not in the window.
 fn words_at(window: &Window, place: u64, bytes: usize) -> impl Iterator<Item = &'static AtomicU64> {
     let count = bytes.div_ceil(WORD_BYTES);
     let end = place.saturating_add((count * WORD_BYTES) as u64);
@@ -372,7 +371,7 @@ mod tests {
     /// A slot that is ours, and the block in force there.
     struct TestChannel {
         _folder: TemporaryFolder,
-        home: WindowHandle,
+        handle: WindowHandle,
         slot: Slot,
         filters: Filters,
     }
@@ -380,14 +379,14 @@ mod tests {
     impl TestChannel {
         fn new() -> Self {
             let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-            let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-            let slot = Slot::take(&home).expect("a slot");
-            Self { _folder: folder, home, slot, filters: Filters::default() }
+            let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+            let slot = Slot::take(&handle).expect("a slot");
+            Self { _folder: folder, handle, slot, filters: Filters::default() }
         }
 
         fn set(&mut self, texts: &[&str]) -> Result<(), RecordError> {
             let specs: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
-            self.filters.set(&self.home, &self.slot, &specs, "*")
+            self.filters.set(&self.handle, &self.slot, &specs, "*")
         }
 
         /// Describes an event with a sequence of these.
@@ -396,7 +395,7 @@ mod tests {
             let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).expect("room");
             let added = encoder.field(field.as_bytes(), Shape::Sequence, Some(scalar), 0, 0);
             added.expect("room");
-            self.home.window().intern_event(encoder.finish()).expect("room");
+            self.handle.window().intern_event(encoder.finish()).expect("room");
         }
 
         fn generation(&self) -> u64 {
@@ -407,11 +406,11 @@ mod tests {
             self.slot.session().flags.load(Ordering::Relaxed) & flag::FILTERED != 0
         }
 
-        /// The block, as an agent copies it: where it is, and its bytes.
+        /// Copies the block as an agent does; returns its place and its bytes.
         fn block(&self) -> Option<(u64, Vec<u8>)> {
             let word = self.slot.session().filters.load(Ordering::Acquire);
             let (place, size) = filters_place(word).filter(|(_, size)| *size > 0)?;
-            let words = words_at(self.home.window(), place, size);
+            let words = words_at(self.handle.window(), place, size);
             let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
             Some((place, bytes.take(size).collect()))
         }
@@ -440,7 +439,7 @@ mod tests {
         assert_eq!([of(0), of(1)], [("web:*", 3), ("*", 1)]);
         assert!(entries[0].0 != 0 && entries[1].0 != 0 && entries[0].0 != entries[1].0);
         let (place, _) = channel.block().expect("a block");
-        let owner = channel.home.allocator.owner_at(place);
+        let owner = channel.handle.allocator.owner_at(place);
         assert_eq!(owner, granule::CONTROL + channel.slot.index as u8);
     }
 
@@ -454,7 +453,7 @@ mod tests {
         let (second, _) = channel.block().expect("a block");
         assert_eq!(first.abs_diff(second), BLOCK_BYTES_MAX as u64);
         // Who still copies the block of before copies that.
-        let words = words_at(channel.home.window(), first, bytes.len());
+        let words = words_at(channel.handle.window(), first, bytes.len());
         let still: Vec<u8> =
             words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         assert_eq!(still, bytes);
@@ -500,7 +499,7 @@ mod tests {
             FilterSpec { pattern: None, source: FilterSource::Object(source) }
         };
         let mut ids = |specs: &[FilterSpec]| -> Vec<u64> {
-            channel.filters.set(&channel.home, &channel.slot, specs, "*").expect("filters");
+            channel.filters.set(&channel.handle, &channel.slot, specs, "*").expect("filters");
             let (_, bytes) = channel.block().expect("a block");
             assert!(bytes.windows(ten.len()).any(|part| *part == *ten), "not as it is");
             channel.entries().into_iter().map(|(id, ..)| id).collect()
@@ -535,16 +534,16 @@ mod tests {
         channel.set(&[text]).expect("a filter for nobody yet");
         let before = channel.entries();
         let (place, nobody) = channel.block().expect("a block");
-        channel.filters.refresh(&channel.home, &channel.slot, "*").expect("nothing new");
+        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("nothing new");
         assert_eq!(channel.block(), Some((place, nobody.clone())), "nothing is published anew");
         channel.describe("read", "sizes", Scalar::U16);
-        channel.filters.refresh(&channel.home, &channel.slot, "*").expect("one more");
+        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("one more");
         let (_, somebody) = channel.block().expect("a block");
         assert!(somebody != nobody);
         assert_eq!(channel.entries()[0].0, before[0].0, "its state goes on");
         // A field with another meaning gets an alternative, and each serves only its own events.
         channel.describe("write", "sizes", Scalar::I8);
-        channel.filters.refresh(&channel.home, &channel.slot, "*").expect("both");
+        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("both");
         assert_eq!(channel.entries()[0].2, 2);
         let (_, both) = channel.block().expect("a block");
         let block = Block::decode(&both).expect("what was encoded");
@@ -554,7 +553,7 @@ mod tests {
         assert!(meanings.is_of_meanings(&filter));
         let meanings = Meanings::decode(meanings.object).expect("meanings");
         let object = Object::decode(filter.object).expect("an object");
-        let window = channel.home.window();
+        let window = channel.handle.window();
         let own = |name: &str| -> Vec<usize> {
             let bytes = (0..trackway_abi::window::EVENTS_MAX)
                 .filter_map(|index| window.description(index))
@@ -578,21 +577,21 @@ mod tests {
         channel.set(&["size > 5"]).expect("filters");
         let (place, _) = channel.block().expect("a block");
         let session = channel.slot.session();
-        let taken = channel.home.allocator.bytes_in_use();
+        let taken = channel.handle.allocator.bytes_in_use();
         let nowhere = 0..0;
         let again = |word: u64, control: &Range<u64>| {
-            Filters::of_slot(&channel.home, &channel.slot, word, control).area
+            Filters::of_slot(&channel.handle, &channel.slot, word, control).area
         };
         // As after a kill, and as after the last filter was removed.
         assert_eq!(again(session.filters.load(Ordering::Relaxed), &nowhere), Some(place));
-        channel.filters.set(&channel.home, &channel.slot, &[], "*").expect("no filters");
+        channel.filters.set(&channel.handle, &channel.slot, &[], "*").expect("no filters");
         channel.filters.leave(session);
         let word = session.filters.load(Ordering::Relaxed);
         assert_eq!(again(word, &nowhere), Some(place));
-        let mut next = Filters::of_slot(&channel.home, &channel.slot, word, &nowhere);
+        let mut next = Filters::of_slot(&channel.handle, &channel.slot, word, &nowhere);
         let specs = [FilterSpec::new("size > 7")];
-        next.set(&channel.home, &channel.slot, &specs, "*").expect("filters");
-        assert_eq!(channel.home.allocator.bytes_in_use(), taken);
+        next.set(&channel.handle, &channel.slot, &specs, "*").expect("filters");
+        assert_eq!(channel.handle.allocator.bytes_in_use(), taken);
         // A hostile process may write anything there.
         for forged in [0, u64::MAX, filters_word(0, 8), filters_word(place + AREA_BYTES, 8)] {
             assert_eq!(again(forged, &nowhere), None, "{forged:#x}");

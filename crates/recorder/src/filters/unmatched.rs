@@ -179,8 +179,8 @@ fn suggest_for_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
         .or_else(|| near_pattern(&format!("*:{pattern}"), names).and_then(whole))
 }
 
-/// The pattern that is most like this one, of those that match one of the names: where provider or
-/// name does not match, it is taken from there.
+/// Returns the pattern that is most similar to this one, of those that match one of the names: a
+/// provider or name that does not match is replaced by one of theirs.
 pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     let (provider, name) = pattern.split_once(':')?;
     let candidate = |full: &String| {

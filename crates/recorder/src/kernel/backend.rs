@@ -184,7 +184,7 @@ impl KernelRecording {
         }
     }
 
-    /// The limit on open files as it was before, if it was raised: the command is to have that.
+    /// Returns the former limit on open files, if it was raised: the command inherits that one.
     pub(crate) fn files_limit(&self) -> Option<u64> {
         match self {
             Self::Bpf(draining) => draining.files_limit(),
@@ -218,7 +218,7 @@ impl KernelRecording {
         Some(KernelStatus { is_of_command, is_by_tracefs, ..status })
     }
 
-    /// Bytes of memory of its buffers.
+    /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Bpf(draining) => draining.memory_bytes(),
@@ -243,7 +243,7 @@ impl KernelRecording {
         }
     }
 
-    /// Records again.
+    /// Starts recording again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.start(),

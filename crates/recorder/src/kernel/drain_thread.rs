@@ -126,7 +126,7 @@ impl<D: DrainSource> DrainThread<D> {
         Ok(Self { orders, news, thread })
     }
 
-    /// Has something done by the thread.
+    /// Runs `act` in the thread, and waits for its result.
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ pub(crate) fn is_incomplete(root: &Path) -> bool {
     is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts)
 }
 
-/// A time of the trace in a folder, as people read it.
+/// Formats a time of the trace in a folder.
 fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
     /// Metadata that is read for it, in bytes: the clock stands at its beginning, but it is read as
     /// a whole.
@@ -159,7 +159,7 @@ mod tests {
     use crate::trace::stream::{Packet, Stream, StreamId};
     use trackway_ctf::write::PACKET_HEADER_BYTES;
 
-    /// A trace whose recorder was killed when it had written three packets.
+    /// Makes a trace whose recorder was killed when it had written three packets.
     fn left(folder: &TemporaryFolder) -> PathBuf {
         let place = TraceFolder::open(folder.path()).expect("a folder");
         let trace =

@@ -41,8 +41,8 @@ impl Recording {
         // Without rules: until the other's bits are its, no event may have both.
         let ruleless = ChannelSettings { rules: String::new(), ..settings.clone() };
         let mut channel = self.make_channel(&ruleless, class, Some(place))?;
-        if let Err(error) = channel.filter_for(&self.home, &settings.rules) {
-            channel.undo(&self.home);
+        if let Err(error) = channel.filter_for(&self.handle, &settings.rules) {
+            channel.undo(&self.handle);
             return Err(error);
         }
         channel.succeed(&self.channels[place], &settings.rules);
@@ -60,12 +60,12 @@ impl Recording {
     ) -> Result<Channel, RecordError> {
         let session = self.session.as_ref().ok_or(RecordError::Lost("it is only recovered"))?;
         let before = place.map(|place| &self.channels[place]);
-        let mut channel = Channel::build(&self.home, session, settings, class, before)?;
+        let mut channel = Channel::build(&self.handle, session, settings, class, before)?;
         self.publish_to(&channel);
         channel.begin_at(monotonic_ns());
         self.trace.metadata.declare_class(class, &channel.contexts);
         if let Err(error) = self.trace.metadata.write() {
-            channel.undo(&self.home);
+            channel.undo(&self.handle);
             return Err(RecordError::io("write", self.trace.channel.path())(error));
         }
         Ok(channel)
@@ -76,18 +76,18 @@ impl Recording {
     pub fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let mut ending = vec![self.channels.remove(place)];
-        let exclusion = channel::exclude_writers(self.home.window(), &mut ending);
+        let exclusion = channel::exclude_writers(self.handle.window(), &mut ending);
         let (Some(mut channel), Some(&exclusion)) = (ending.pop(), exclusion.first()) else {
             return Ok(());
         };
         let (trace, buffer) = (&mut self.trace, &mut self.buffer);
         let taken = match self.drops_flight_recorders && channel.is_overwriting() {
             true => Ok(DrainEnd::Complete),
-            false => channel.drain_remaining(&self.home, trace, buffer, &|| false),
+            false => channel.drain_remaining(&self.handle, trace, buffer, &|| false),
         };
-        self.ended.add(channel.summary(&self.home));
+        self.ended.add(channel.summary(&self.handle));
         match taken {
-            Ok(DrainEnd::Complete) => channel.dispose(&self.home, exclusion),
+            Ok(DrainEnd::Complete) => channel.dispose(&self.handle, exclusion),
             Ok(DrainEnd::Interrupted) | Err(_) => {
                 self.has_left_behind = true;
                 channel.slot.abandon();
@@ -100,24 +100,24 @@ impl Recording {
     pub fn set_rules(&mut self, class: u32, rules: &str) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let channel = &mut self.channels[place];
-        channel.filter_for(&self.home, rules)?;
+        channel.filter_for(&self.handle, rules)?;
         channel.slot.set_rules(&channel.layout, rules);
         Ok(())
     }
 
-    /// Records of the events of the channel of class `class` those of which these filters are true.
+    /// Records those events of the channel of class `class` for which these filters are true.
     pub fn set_filters(&mut self, class: u32, filters: &[FilterSpec]) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
-        self.channels[place].set_filters(&self.home, filters)
+        self.channels[place].set_filters(&self.handle, filters)
     }
 
-    /// Records these processes in the channel of class `class`, as `trackway_schema::ProcessRules`
-    /// reads them.
+    /// Records these processes in the channel of class `class`, in the form of
+    /// `trackway_schema::ProcessRules`.
     pub fn set_processes(&self, class: u32, rules: &str) -> Result<(), RecordError> {
         let channel = &self.channels[self.place_of(class)?];
         channel.slot.set_processes(rules);
         // Those that were described by processes that took no part are not on yet.
-        slot::enable_selected(self.home.window(), &channel.layout);
+        slot::enable_selected(self.handle.window(), &channel.layout);
         Ok(())
     }
 
@@ -134,14 +134,14 @@ impl Recording {
         self.pause();
         for channel in self.channels.iter_mut().filter(|channel| !channel.is_overwriting()) {
             channel.poll();
-            channel.drain(&self.home, &mut self.trace, true, &mut self.buffer)?;
+            channel.drain(&self.handle, &mut self.trace, true, &mut self.buffer)?;
         }
         Ok(())
     }
 
     /// Keeps writers out, and waits for those who are in.
     fn pause(&mut self) {
-        let window = *self.home.window();
+        let window = *self.handle.window();
         self.channels.iter().for_each(|channel| channel.slot.pause());
         // One visit for all of them: no sequence of before is alive then.
         cpus::visit_all();
@@ -167,7 +167,7 @@ impl Recording {
         let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
         // First, so that no process goes on in a removed file, whatever becomes of the files: a
         // recording that has records to write makes its file again.
-        let window = *self.home.window();
+        let window = *self.handle.window();
         self.channels.iter_mut().for_each(|channel| channel.forget(&window));
         let cleared = remove_streams(&self.trace.channel)
             .map_err(RecordError::io("remove what is in", self.trace.channel.path()));

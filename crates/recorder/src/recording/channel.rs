@@ -113,38 +113,38 @@ impl Channel {
     /// Builds a channel in a free slot, with streams of this class; writers may come in as soon as
     /// it is activated. The state of its filters continues that of `before`.
     pub(crate) fn build(
-        home: &WindowHandle,
+        handle: &WindowHandle,
         session: &SessionSettings,
         settings: &ChannelSettings,
         class: u32,
         before: Option<&Self>,
     ) -> Result<Self, RecordError> {
-        let slot = free_slot::take_slot(home)?;
+        let slot = free_slot::take_slot(handle)?;
         let filters_word = slot.session().filters.load(Ordering::Relaxed);
-        let layout = match slot.build(home, session, settings, class, cpus::possible()) {
+        let layout = match slot.build(handle, session, settings, class, cpus::possible()) {
             Ok(layout) => layout,
             Err(error) => {
                 // No writer has ever been let in.
-                let _ = slot.free(home, true);
+                let _ = slot.free(handle, true);
                 return Err(error);
             }
         };
         let names = StreamNames::new(&settings.name, class);
-        let filters = Filters::of_slot(home, &slot, filters_word, &layout.control_area());
+        let filters = Filters::of_slot(handle, &slot, filters_word, &layout.control_area());
         // Recovery needs it, too, if the recorder is killed.
         filters.leave(slot.session());
-        let mut channel = Self::assemble(home, slot, layout, names, !settings.buffers.whole);
+        let mut channel = Self::assemble(handle, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
         channel.filters.expect(&settings.expected);
         if let Some(before) = before {
             channel.filters.inherit(&before.filters);
         }
-        let built = channel.back_initially(home, settings).and_then(|()| {
+        let built = channel.back_initially(handle, settings).and_then(|()| {
             // Before any writer is let in.
-            channel.filters.set(home, &channel.slot, &settings.filters, &settings.rules)
+            channel.filters.set(handle, &channel.slot, &settings.filters, &settings.rules)
         });
         if let Err(error) = built {
-            channel.undo(home);
+            channel.undo(handle);
             return Err(error);
         }
         channel.regions.iter_mut().for_each(RegionDrain::begin_lockless);
@@ -153,20 +153,20 @@ impl Channel {
     }
 
     /// Frees the slot of a channel that no writer was ever let in to.
-    pub(crate) fn undo(&self, home: &WindowHandle) {
+    pub(crate) fn undo(&self, handle: &WindowHandle) {
         self.filters.leave(self.session());
-        let _ = self.slot.free(home, true);
+        let _ = self.slot.free(handle, true);
     }
 
     /// Puts the parts together, without memory.
     pub(crate) fn assemble(
-        home: &WindowHandle,
+        handle: &WindowHandle,
         slot: Slot,
         layout: SessionLayout,
         names: StreamNames,
         modest: bool,
     ) -> Self {
-        let window = home.window();
+        let window = handle.window();
         let overwrite = layout.flags & flag::OVERWRITE != 0;
         let names = Arc::new(names);
         let regions = slot::regions(window, &layout)
@@ -207,9 +207,9 @@ impl Channel {
         self.pool_dry
     }
 
-    /// Memory that it takes, in bytes.
-    pub(crate) fn memory_bytes(&self, home: &WindowHandle) -> u64 {
-        let held = home.allocator.bytes_of(self.slot.index);
+    /// Returns the memory that it uses, in bytes.
+    pub(crate) fn memory_bytes(&self, handle: &WindowHandle) -> u64 {
+        let held = handle.allocator.bytes_of(self.slot.index);
         held.saturating_sub(self.pool.unbacked_bytes())
     }
 
@@ -229,7 +229,7 @@ impl Channel {
 
     fn back_initially(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         settings: &ChannelSettings,
     ) -> Result<(), RecordError> {
         let plan = slot::plan(settings, self.layout.flags);
@@ -253,8 +253,8 @@ impl Channel {
         }
         self.asked_subs = initial.subs.max(ASKED_SUBS_MIN);
         if plan.whole {
-            let checked = self.pool.check_all(&home.allocator, needed);
-            checked.map_err(|error| slot::memory_error(home, needed, error))?;
+            let checked = self.pool.check_all(&handle.allocator, needed);
+            checked.map_err(|error| slot::memory_error(handle, needed, error))?;
         }
         // First a little for every region, then the full amount: if memory is short, no CPU may
         // take it all. By default a little suffices.
@@ -268,10 +268,10 @@ impl Channel {
                     Way::Claim(_) => (1, initial.claim_subs),
                 };
                 let least = least.min(wanted);
-                let backed = self.back(home, number, if least_only { least } else { wanted });
+                let backed = self.back(handle, number, if least_only { least } else { wanted });
                 if let Err(error) = backed {
                     if least_only || plan.whole {
-                        return Err(slot::memory_error(home, needed, error));
+                        return Err(slot::memory_error(handle, needed, error));
                     }
                     self.pool_dry = true;
                 }
@@ -293,7 +293,7 @@ impl Channel {
     /// Backs sub-buffers of region `number` until `wanted` of them are, and raises its limit.
     fn back(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         number: usize,
         wanted: u64,
     ) -> Result<(), AllocateError> {
@@ -304,19 +304,19 @@ impl Channel {
         if let Some(lockless) = &work.lockless {
             while lockless.backed() < wanted {
                 let missing = wanted - lockless.backed();
-                lockless.back(self.pool.take(&home.allocator, shift, missing)?);
+                lockless.back(self.pool.take(&handle.allocator, shift, missing)?);
             }
             return Ok(());
         }
         let mut result = Ok(());
         while work.backing.backed() < wanted {
             let missing = wanted - work.backing.backed();
-            match self.pool.take(&home.allocator, shift, missing) {
+            match self.pool.take(&handle.allocator, shift, missing) {
                 Ok(offset) => {
                     let is_first = work.backing.backed() == 0;
                     let Some(index) = work.backing.add(offset) else { break };
                     if is_first {
-                        memory_return::open_again(home, work, (index, offset), epoch);
+                        memory_return::open_again(handle, work, (index, offset), epoch);
                     }
                     region.back(index, offset);
                 }
@@ -351,26 +351,26 @@ impl Channel {
     /// Puts these filters into force.
     pub(crate) fn set_filters(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         filters: &[FilterSpec],
     ) -> Result<(), RecordError> {
         let rules = self.filters.rules().to_owned();
-        self.filters.set(home, &self.slot, filters, &rules)
+        self.filters.set(handle, &self.slot, filters, &rules)
     }
 
     /// Makes its filters good for the events that these rules select.
     pub(crate) fn filter_for(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         rules: &str,
     ) -> Result<(), RecordError> {
-        self.filters.refresh(home, &self.slot, rules)
+        self.filters.refresh(handle, &self.slot, rules)
     }
 
     /// Compiles its filters for events that were registered since; reports a failure once.
-    pub(crate) fn compile_for_new_events(&mut self, home: &WindowHandle, notices: &Notices) {
+    pub(crate) fn compile_for_new_events(&mut self, handle: &WindowHandle, notices: &Notices) {
         let rules = self.filters.rules().to_owned();
-        let failure = self.filters.refresh(home, &self.slot, &rules).err();
+        let failure = self.filters.refresh(handle, &self.slot, &rules).err();
         let said = failure.map(|error| error.to_string());
         if let Some(why) = &said
             && self.filters_said.as_ref() != Some(why)
@@ -410,13 +410,13 @@ impl Channel {
     /// Writes the state of [`Self::poll`]: first the declarations of events, then the packets.
     pub(crate) fn drain(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         trace: &mut Trace,
         partial: bool,
         buffer: &mut Vec<u8>,
     ) -> Result<(), RecordError> {
-        self.declare_events(home.window(), trace)?;
-        let memory = FileMemory(home.allocator.file());
+        self.declare_events(handle.window(), trace)?;
+        let memory = FileMemory(handle.allocator.file());
         let begin_ts = self.begin_ts;
         for work in &mut self.regions {
             let mut with =
@@ -453,7 +453,7 @@ impl Channel {
     }
 
     /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.
-    pub(crate) fn grow(&mut self, home: &WindowHandle, notices: &Notices) {
+    pub(crate) fn grow(&mut self, handle: &WindowHandle, notices: &Notices) {
         if self.is_lockless() {
             return;
         }
@@ -474,14 +474,14 @@ impl Channel {
             work.backing.recycle(work.drained.position, |index, offset| region.back(index, offset));
             region.raise_limit(work.backing.limit());
             if wanted > work.backing.backed()
-                && let Err(error) = self.back(home, number, wanted)
+                && let Err(error) = self.back(handle, number, wanted)
                 && error != AllocateError::Locked // the next turn will do
                 && !self.pool_dry
             {
                 self.pool_dry = true;
                 notices.report(format_args!(
                     "buffers cannot grow ({error}): events may be lost; {} is nearly full",
-                    home.folder.display()
+                    handle.folder.display()
                 ));
             }
         }
@@ -489,13 +489,13 @@ impl Channel {
 
     /// Begins a clock epoch: no packet has times of two. Writers read the system's clock in
     /// between.
-    pub(crate) fn begin_epoch(&self, home: &WindowHandle, epoch: u64) {
+    pub(crate) fn begin_epoch(&self, handle: &WindowHandle, epoch: u64) {
         self.lockless().for_each(Lockless::switch);
-        clock_epoch::switch_all(home, &self.slot, &self.layout, epoch);
+        clock_epoch::switch_all(handle, &self.slot, &self.layout, epoch);
     }
 
     /// Adds regions whose earlier claimers have released them.
-    pub(crate) fn adopt_regions(&mut self, home: &WindowHandle) {
+    pub(crate) fn adopt_regions(&mut self, handle: &WindowHandle) {
         if self.is_lockless() {
             return;
         }
@@ -505,7 +505,7 @@ impl Channel {
                 let claimer = ProcessSlot::NONE.owner_word(trackway_sys::thread::tid());
                 if work.adopt(claimer) {
                     // If there is none, it grows once it is needed.
-                    let _ = self.back(home, number, 1);
+                    let _ = self.back(handle, number, 1);
                 }
             }
         }
@@ -548,11 +548,11 @@ impl Channel {
 
     /// Frees the slot and its memory. If a live claimer keeps the memory, or another process keeps
     /// the window locked, leaves that to the next recorder.
-    pub(crate) fn dispose(&self, home: &WindowHandle, exclusion: WriterExclusion) {
+    pub(crate) fn dispose(&self, handle: &WindowHandle, exclusion: WriterExclusion) {
         self.filters.leave(self.session());
         let is_freed = !exclusion.claimed
-            && slot::nobody_has_a_slot(home.window(), self.lockless().map(Lockless::buffer))
-            && self.slot.free(home, exclusion.no_sequence).is_ok();
+            && slot::nobody_has_a_slot(handle.window(), self.lockless().map(Lockless::buffer))
+            && self.slot.free(handle, exclusion.no_sequence).is_ok();
         if !is_freed {
             self.slot.abandon_complete();
         }
@@ -562,14 +562,14 @@ impl Channel {
     /// returns true, the rest stays.
     pub(crate) fn drain_remaining(
         &mut self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         trace: &mut Trace,
         buffer: &mut Vec<u8>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<DrainEnd, RecordError> {
         self.poll();
-        self.declare_events(home.window(), trace)?;
-        let memory = FileMemory(home.allocator.file());
+        self.declare_events(handle.window(), trace)?;
+        let memory = FileMemory(handle.allocator.file());
         let begin_ts = self.begin_ts;
         for work in &mut self.regions {
             if interrupted() {
@@ -604,7 +604,7 @@ pub(crate) fn exclude_writers(window: &Window, channels: &mut [Channel]) -> Vec<
     channels.iter_mut().map(wait).collect()
 }
 
-/// Events that have an id (plus one) in a channel.
+/// Returns the events that have an id in a channel, with the id plus one.
 fn ids(window: &Window, layout: &SessionLayout) -> impl Iterator<Item = (usize, u32)> {
     // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
     let id = |event: usize| (event, layout.id(window, event).load(Ordering::Acquire));

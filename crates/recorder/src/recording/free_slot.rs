@@ -26,24 +26,24 @@ const ENDING_PERIOD: Duration = Duration::from_millis(5);
 /// # Errors
 ///
 /// [`RecordError::NoSlot`] if all are taken by recorders that live.
-pub(crate) fn take_slot(home: &WindowHandle) -> Result<Slot, RecordError> {
+pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
     let begun = Instant::now();
     loop {
-        match Slot::take(home) {
-            Err(RecordError::NoSlot) if home.uid() == crate::common::user::user() => {}
+        match Slot::take(handle) {
+            Err(RecordError::NoSlot) if handle.uid() == crate::common::user::user() => {}
             other => return other,
         }
-        let is_given_up = match oldest_dead(home) {
+        let is_given_up = match oldest_dead(handle) {
             Some((uuid, recording)) => {
-                let is_given_up = give_up(home, uuid)?;
-                home.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
+                let is_given_up = give_up(handle, uuid)?;
+                handle.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
                 is_given_up
             }
             None => false,
         };
         if !is_given_up {
             // Another command may examine the remains just now: it holds all of them for a moment.
-            if !is_ending(home) || begun.elapsed() >= ENDING_PATIENCE {
+            if !is_ending(handle) || begun.elapsed() >= ENDING_PATIENCE {
                 return Err(RecordError::NoSlot);
             }
             std::thread::sleep(ENDING_PERIOD);
@@ -53,15 +53,15 @@ pub(crate) fn take_slot(home: &WindowHandle) -> Result<Slot, RecordError> {
 
 /// Returns true if a session is ending or under recovery: a slot is about to be free, or its
 /// recorder's death to show again.
-fn is_ending(home: &WindowHandle) -> bool {
-    let state = |index| home.window().session(index).state.load(Ordering::Relaxed);
+fn is_ending(handle: &WindowHandle) -> bool {
+    let state = |index| handle.window().session(index).state.load(Ordering::Relaxed);
     (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))
 }
 
 /// Returns the recording whose dead recorder began first, with its identity: one of the window's
 /// user, if there is one. A complete one need not be given up, but its slot may be free by now.
-fn oldest_dead(home: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
-    let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+fn oldest_dead(handle: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
+    let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
     let dead = sessions.filter(|session| {
         session.state.load(Ordering::Relaxed) != state::FREE && lease::recorder_is_dead(session)
     });
@@ -76,17 +76,17 @@ fn oldest_dead(home: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
 
 /// Gives up the channels of a recording, as far as its recorder is dead. Returns true if this
 /// process gave up any: of two that do this at once, only one takes over each slot.
-fn give_up(home: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
+fn give_up(handle: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
     let mut is_given_up = false;
     for index in 0..SESSIONS_MAX {
-        if uuid_of(home.window().session(index)) != uuid {
+        if uuid_of(handle.window().session(index)) != uuid {
             continue;
         }
-        let Some(slot) = Slot::take_over(home, index)? else { continue };
-        if let Some(left) = AbandonedChannel::of(home, slot, Stranded::Discard)? {
-            left.discard(home)?;
+        let Some(slot) = Slot::take_over(handle, index)? else { continue };
+        if let Some(left) = AbandonedChannel::of(handle, slot, Stranded::Discard)? {
+            left.discard(handle)?;
         }
-        let state = home.window().session(index).state.load(Ordering::Relaxed);
+        let state = handle.window().session(index).state.load(Ordering::Relaxed);
         is_given_up |= state == state::FREE;
     }
     Ok(is_given_up)
@@ -108,7 +108,7 @@ mod tests {
     /// Leaves a dead recording into `trace` below `folder`, the window's; a part of a session of
     /// user 65531 over several users has no path there.
     fn leave(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let path = folder.join(trace);
         std::fs::create_dir(&path).expect("a folder");
         let place = TraceLocation {
@@ -122,7 +122,7 @@ mod tests {
         let session =
             SessionSettings { name: String::new(), token: None, uuid: [number; 16], path };
         let channels = [(ChannelSettings { starts_small: true, ..ChannelSettings::default() }, 0)];
-        let built = Recording::build_part(home, &session, &place, &channels);
+        let built = Recording::build_part(handle, &session, &place, &channels);
         let recording = built.expect("a recording");
         if is_part {
             recording.channels[0].session().uid.store(65_531, Ordering::Relaxed);
@@ -136,12 +136,12 @@ mod tests {
         for number in 0..SESSIONS_MAX {
             leave(&folder, number as u8 + 1, &format!("trace-{number}"), number != 2);
         }
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let taken = || {
             // It stays taken: its recorder is this process.
-            take_slot(&home).expect("a slot");
+            take_slot(&handle).expect("a slot");
             let notices = Notices::in_memory();
-            given_up::report(&home, &notices);
+            given_up::report(&handle, &notices);
             notices.lines()
         };
         let own = folder.join("trace-2");

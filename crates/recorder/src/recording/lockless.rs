@@ -74,7 +74,7 @@ impl Lockless {
         self.buffer.places.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count() as u64
     }
 
-    /// Records lost, as far as they were counted.
+    /// Returns the number of records lost, as far as they were counted.
     pub(crate) fn lost(&self) -> u64 {
         let counters = self.buffer.counters;
         [&counters.lost_full, &counters.lost_nested]
@@ -82,7 +82,7 @@ impl Lockless {
             .fold(self.lost, |sum, count| sum.saturating_add(count.load(Ordering::Relaxed)))
     }
 
-    /// Records lost because the buffer was full.
+    /// Returns the number of records lost because the buffer was full.
     pub(crate) fn lost_full(&self) -> u64 {
         self.buffer.counters.lost_full.load(Ordering::Relaxed)
     }
@@ -98,7 +98,7 @@ impl Lockless {
         }
     }
 
-    /// Part of the buffer that waits to be read, in 1/256.
+    /// Returns the part of the buffer that waits to be read, in 1/256.
     pub(crate) fn fill(&self) -> u64 {
         let counters = self.buffer.counters;
         let write = counters.write_count.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Lockless {
         self.buffer.holes().next().is_some()
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub(crate) fn buffer(&self) -> Buffer<'static> {
         self.buffer
     }
@@ -139,8 +139,8 @@ impl Lockless {
         self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
     }
 
-    /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
-    /// of one that was not delivered comes the number of its records.
+    /// Returns the next complete sub-buffer. In the last drain, one with a hole is passed over; for
+    /// one that was not delivered returns the number of its records.
     fn next(&mut self, with: &DrainContext<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
         if !with.is_last {
             return self.buffer.get(&mut self.own).ok().map(|got| (got, None));

@@ -90,10 +90,10 @@ impl MemoryReturn {
 impl Channel {
     /// Gives memory back that was not needed since the previous call, if that is due and
     /// worthwhile; begins or ends it. Returns true if it is to be called again soon.
-    pub(crate) fn give_back_in_time(&mut self, home: &WindowHandle) -> bool {
+    pub(crate) fn give_back_in_time(&mut self, handle: &WindowHandle) -> bool {
         let Some(memory_return) = &mut self.memory_return else { return false };
         match &memory_return.visitor {
-            Some(visitor) if visitor.is_finished() => self.release_lowered(home),
+            Some(visitor) if visitor.is_finished() => self.release_lowered(handle),
             Some(_) if monotonic_ns() >= memory_return.visit_until_ns => {
                 self.raise_lowered(|_, _| true)
             }
@@ -101,7 +101,7 @@ impl Channel {
             None => {
                 let worth = memory_return.worth_bytes;
                 if memory_return.is_due() {
-                    self.begin_to_give_back(home, worth);
+                    self.begin_to_give_back(handle, worth);
                 }
             }
         }
@@ -109,18 +109,18 @@ impl Channel {
     }
 
     /// Gives memory back at once, however little it is.
-    pub(crate) fn give_back(&mut self, home: &WindowHandle) {
-        self.begin_to_give_back(home, 0);
-        self.release_lowered(home);
+    pub(crate) fn give_back(&mut self, handle: &WindowHandle) {
+        self.begin_to_give_back(handle, 0);
+        self.release_lowered(handle);
     }
 
-    fn begin_to_give_back(&mut self, home: &WindowHandle, worth: u64) {
+    fn begin_to_give_back(&mut self, handle: &WindowHandle, worth: u64) {
         let (found, bytes) = self.find_excess();
         let Some(memory_return) = &mut self.memory_return else { return };
         if bytes < worth || found.is_empty() {
             // Memory that was taken beforehand, and memory that could not be given back the last
             // time.
-            let _ = self.pool.trim(&home.allocator);
+            let _ = self.pool.trim(&handle.allocator);
             return;
         }
         let mut visited = Vec::new();
@@ -165,7 +165,7 @@ impl Channel {
     }
 
     /// Takes the memory of regions whose CPUs have been visited.
-    fn release_lowered(&mut self, home: &WindowHandle) {
+    fn release_lowered(&mut self, handle: &WindowHandle) {
         let Some(memory_return) = &mut self.memory_return else { return };
         let Some(visitor) = memory_return.visitor.take() else { return };
         // Where it may not run on every CPU, a sequence of before may be alive for good.
@@ -175,14 +175,14 @@ impl Channel {
         for Lowered { number, kept, .. } in std::mem::take(&mut memory_return.lowered) {
             let work = &mut self.regions[number];
             for (shift, offset) in release(work, kept) {
-                self.pool.put(&home.allocator, shift, offset);
+                self.pool.put(&handle.allocator, shift, offset);
             }
         }
         if !can_give {
             self.memory_return = None;
         }
         // Or the next time, if another process has the window locked.
-        let _ = self.pool.trim(&home.allocator);
+        let _ = self.pool.trim(&handle.allocator);
     }
 
     /// Regions that keep less than they have, and how much that comes to, in bytes.
@@ -241,7 +241,7 @@ fn release(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
 /// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: no
 /// writer reaches it until the limit is raised. Its header is that of clock epoch `epoch`.
 pub(crate) fn open_again(
-    home: &WindowHandle,
+    handle: &WindowHandle,
     work: &RegionDrain,
     (index, offset): (u64, u64),
     epoch: u64,
@@ -252,7 +252,7 @@ pub(crate) fn open_again(
         return;
     }
     let header = Region::header_again(index, work.drained.last_ts, epoch);
-    let memory = MappedMemory(*home.window());
+    let memory = MappedMemory(*handle.window());
     // SAFETY: the header is as long; the memory is a whole sub-buffer of the window that belongs to
     // this recorder, and that no writer can reach yet.
     unsafe { memory.copy(offset, header.as_ptr(), SUB_HEADER_BYTES) };

@@ -59,7 +59,7 @@ const FIRST_BASELINE: Duration = Duration::from_millis(6);
 /// A session that this process records, as far as it is in one window.
 #[derive(Debug)]
 pub struct Recording {
-    pub(crate) home: WindowHandle,
+    pub(crate) handle: WindowHandle,
     pub(crate) trace: Trace,
     pub(crate) channels: Vec<Channel>,
     /// The settings that it was built with; `None` for a recovery.
@@ -131,21 +131,21 @@ impl Recording {
     /// the classes 0, 1, …; its trace folder is made; writers may come in as soon as
     /// [`Self::activate`] is called.
     pub fn build(
-        home: WindowHandle,
+        handle: WindowHandle,
         session: &SessionSettings,
         channels: &[ChannelSettings],
     ) -> Result<Self, RecordError> {
         let classes = |(class, settings): (u32, &ChannelSettings)| (settings.clone(), class);
         let channels: Vec<_> = (0..).zip(channels).map(classes).collect();
         let place = TraceLocation::of(session)?;
-        Self::build_part(home, session, &place, &channels)
+        Self::build_part(handle, session, &place, &channels)
     }
 
     /// Builds a session in one window, with these channels (one at least) and the classes of their
     /// streams. The window gets the settings of `session`; `place` has the place of the trace and
     /// its clock's offset.
     pub(crate) fn build_part(
-        home: WindowHandle,
+        handle: WindowHandle,
         session: &SessionSettings,
         place: &TraceLocation,
         channels: &[(ChannelSettings, u32)],
@@ -160,7 +160,7 @@ impl Recording {
             return Err(RecordError::io("use", &session.path)(std::io::Error::other(why)));
         }
         let mut built = Vec::new();
-        let made = build_all(&home, session, channels, &mut built).and_then(|()| {
+        let made = build_all(&handle, session, channels, &mut built).and_then(|()| {
             let here = channel::trace_properties(session.uuid, &built);
             let realtime_offset_ns = place.realtime_offset_ns.unwrap_or(here.realtime_offset_ns);
             let of = TraceProperties { folder: place.folder, realtime_offset_ns, ..here };
@@ -169,11 +169,11 @@ impl Recording {
         let trace = match made {
             Ok(trace) => trace,
             Err(error) => {
-                built.iter().for_each(|channel| channel.undo(&home));
+                built.iter().for_each(|channel| channel.undo(&handle));
                 return Err(error);
             }
         };
-        let mut recording = Self::assemble(home, trace, built);
+        let mut recording = Self::assemble(handle, trace, built);
         recording.session = Some(session.clone());
         recording.calibrator = calibrator;
         recording.calibrate_first(begun);
@@ -181,9 +181,9 @@ impl Recording {
     }
 
     /// Puts the parts together, without a clock.
-    pub(crate) fn assemble(home: WindowHandle, trace: Trace, channels: Vec<Channel>) -> Self {
+    pub(crate) fn assemble(handle: WindowHandle, trace: Trace, channels: Vec<Channel>) -> Self {
         Self {
-            home,
+            handle,
             trace,
             channels,
             session: None,
@@ -227,7 +227,7 @@ impl Recording {
         self.flush_due_ns = now + FLUSH_PERIOD_NS;
     }
 
-    /// The folder of the trace.
+    /// Returns the folder of the trace.
     pub fn folder(&self) -> PathBuf {
         self.trace.root.clone()
     }
@@ -239,9 +239,9 @@ impl Recording {
         self.check_window()?;
         let now = monotonic_ns();
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
-            self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
+            self.channels.iter().for_each(|channel| channel.renew_lease(self.handle.window()));
         }
-        self.visits.poll(self.home.window().header(), now);
+        self.visits.poll(self.handle.window().header(), now);
         let flush_period = if self.live.is_some() { LIVE_PERIOD_NS } else { FLUSH_PERIOD_NS };
         let partial = is_due(&mut self.flush_due_ns, flush_period, now);
         let (mut fill, mut is_shrinking) = (0, false);
@@ -250,24 +250,24 @@ impl Recording {
             let look = channel.poll();
             data |= look.data;
             if !channel.is_overwriting() {
-                channel.drain(&self.home, &mut self.trace, partial, &mut self.buffer)?;
+                channel.drain(&self.handle, &mut self.trace, partial, &mut self.buffer)?;
             }
-            channel.grow(&self.home, notices);
-            is_shrinking |= channel.give_back_in_time(&self.home);
+            channel.grow(&self.handle, notices);
+            is_shrinking |= channel.give_back_in_time(&self.handle);
             fill = fill.max(look.fill);
         }
         if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
             self.calibrate();
-            let revision = self.home.window().header().events_revision.load(Ordering::Relaxed);
+            let revision = self.handle.window().header().events_revision.load(Ordering::Relaxed);
             let is_news = std::mem::replace(&mut self.events_revision, revision) != revision;
             for channel in &mut self.channels {
-                channel.free_claims_of_the_dead(self.home.window());
-                channel.adopt_regions(&self.home);
+                channel.free_claims_of_the_dead(self.handle.window());
+                channel.adopt_regions(&self.handle);
                 if is_news {
                     // First the filters: no event of a new type passes by chance.
-                    channel.compile_for_new_events(&self.home, notices);
+                    channel.compile_for_new_events(&self.handle, notices);
                     // Who described them may have been killed before it set their bits.
-                    slot::enable_selected(self.home.window(), &channel.layout);
+                    slot::enable_selected(self.handle.window(), &channel.layout);
                 }
             }
         }
@@ -300,7 +300,7 @@ impl Recording {
     /// Gives memory back that writers have not needed since this was done last, however little it
     /// is. It is done now and then by itself.
     pub fn trim(&mut self) {
-        self.channels.iter_mut().for_each(|channel| channel.give_back(&self.home));
+        self.channels.iter_mut().for_each(|channel| channel.give_back(&self.handle));
     }
 
     /// Writes events to the trace at once from now on, or as usual.
@@ -316,7 +316,7 @@ impl Recording {
     }
 
     pub(crate) fn check_window(&self) -> Result<(), RecordError> {
-        if !self.home.is_whole() {
+        if !self.handle.is_whole() {
             return Err(RecordError::Lost("the window was truncated"));
         }
         if !self.channels.iter().all(|channel| channel.slot.is_ours()) {
@@ -341,7 +341,7 @@ impl Recording {
         self.epoch += 1;
         // Writers read the system's clock until every region has begun a packet of the new epoch.
         self.publish(None);
-        self.channels.iter().for_each(|channel| channel.begin_epoch(&self.home, self.epoch));
+        self.channels.iter().for_each(|channel| channel.begin_epoch(&self.handle, self.epoch));
         self.publish_line(line);
     }
 
@@ -366,7 +366,7 @@ impl Recording {
     pub(crate) fn keep_alive(&mut self) {
         let now = monotonic_ns();
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
-            self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
+            self.channels.iter().for_each(|channel| channel.renew_lease(self.handle.window()));
         }
         if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
             self.calibrate();
@@ -378,7 +378,7 @@ impl Recording {
     pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
         self.check_window()?;
         // First out of all of them: so they end at one moment.
-        let exclusion = channel::exclude_writers(self.home.window(), &mut self.channels);
+        let exclusion = channel::exclude_writers(self.handle.window(), &mut self.channels);
         let taken = self.drain_remaining(interrupted);
         let summary = self.summary();
         let ended = taken.and_then(|end| {
@@ -389,8 +389,8 @@ impl Recording {
         });
         for (channel, exclusion) in self.channels.iter().zip(exclusion) {
             match &ended {
-                Ok(DrainEnd::Complete) => channel.dispose(&self.home, exclusion),
-                Err(_) if self.discards_unwritten() => channel.dispose(&self.home, exclusion),
+                Ok(DrainEnd::Complete) => channel.dispose(&self.handle, exclusion),
+                Err(_) if self.discards_unwritten() => channel.dispose(&self.handle, exclusion),
                 // The rest is left to recovery.
                 Ok(DrainEnd::Interrupted) | Err(_) => {
                     channel.regions.iter().for_each(RegionDrain::put_back);
@@ -406,9 +406,9 @@ impl Recording {
         });
         if self.is_recovery {
             // Recovery has the window open, too, and makes it compact in the end.
-            self.home.close();
+            self.handle.close();
         } else {
-            self.home.compact_soon();
+            self.handle.compact_soon();
         }
         ended
     }
@@ -424,11 +424,11 @@ impl Recording {
     /// Ends a recovered session without writing: discards the buffers, frees the slots.
     pub(crate) fn discard(mut self) -> Result<(), RecordError> {
         self.check_window()?;
-        let exclusion = channel::exclude_writers(self.home.window(), &mut self.channels);
+        let exclusion = channel::exclude_writers(self.handle.window(), &mut self.channels);
         for (channel, exclusion) in self.channels.iter().zip(exclusion) {
-            channel.dispose(&self.home, exclusion);
+            channel.dispose(&self.handle, exclusion);
         }
-        self.home.close();
+        self.handle.close();
         Ok(())
     }
 
@@ -437,7 +437,7 @@ impl Recording {
             |channel: &&mut Channel| !self.drops_flight_recorders || !channel.is_overwriting();
         for channel in self.channels.iter_mut().filter(is_wanted) {
             let (trace, buffer) = (&mut self.trace, &mut self.buffer);
-            let end = channel.drain_remaining(&self.home, trace, buffer, interrupted)?;
+            let end = channel.drain_remaining(&self.handle, trace, buffer, interrupted)?;
             if end != DrainEnd::Complete {
                 return Ok(end);
             }
@@ -461,13 +461,13 @@ impl Recording {
 }
 
 fn build_all(
-    home: &WindowHandle,
+    handle: &WindowHandle,
     session: &SessionSettings,
     channels: &[(ChannelSettings, u32)],
     built: &mut Vec<Channel>,
 ) -> Result<(), RecordError> {
     for (settings, class) in channels {
-        built.push(Channel::build(home, session, settings, *class, None)?);
+        built.push(Channel::build(handle, session, settings, *class, None)?);
     }
     Ok(())
 }
@@ -491,7 +491,7 @@ impl Recording {
     pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
         let found = self.channels.iter().find(|channel| channel.names.class == class);
         let Some(channel) = found else { return };
-        status.memory_bytes += channel.memory_bytes(&self.home);
+        status.memory_bytes += channel.memory_bytes(&self.handle);
         // Any process may write there: the value is arbitrary, and the sum saturates.
         let interpreters = channel.session().interpreters.load(Ordering::Relaxed);
         status.interpreters = status.interpreters.saturating_add(interpreters.into());

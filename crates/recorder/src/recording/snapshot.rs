@@ -90,7 +90,7 @@ impl Recording {
             let folder = self.window_folder().unwrap_or_else(WindowFolder::own);
             // A partial snapshot would be taken for a trace, and make others unreadable. Files that
             // cannot be removed stay.
-            let _ = prepared_folder.place().remove_chain(&folder.names());
+            let _ = prepared_folder.trace_folder().remove_chain(&folder.names());
         }
         written
     }
@@ -101,7 +101,7 @@ impl Recording {
         since_ts: u64,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
-        let mut trace = Trace::create(&prepared_folder.place(), self.particulars())?;
+        let mut trace = Trace::create(&prepared_folder.trace_folder(), self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
         // All are polled before any is copied, which takes long: a thread that moves from one CPU
@@ -130,7 +130,7 @@ impl Recording {
         // Records first, ids afterwards: so the id of every record is declared. And first in the
         // session's own trace, whose metadata thus declares everything that any piece declares.
         for channel in &mut self.channels {
-            channel.declare_events(self.home.window(), &mut self.trace)?;
+            channel.declare_events(self.handle.window(), &mut self.trace)?;
         }
         trace.metadata.declare_as(&self.trace.metadata);
         trace.metadata.write().map_err(RecordError::io("write", &prepared_folder.path))?;
@@ -173,7 +173,7 @@ impl Recording {
         trace: &Trace,
         buffer: &mut Vec<u8>,
     ) -> Result<(), RecordError> {
-        let memory = FileMemory(self.home.allocator.file());
+        let memory = FileMemory(self.handle.allocator.file());
         let mut with = DrainContext {
             memory: &memory,
             trace,

@@ -60,9 +60,9 @@ impl Recording {
         totals
     }
 
-    /// Full names of the events that have an id in this session.
+    /// Returns the full names of the events that have an id in this session.
     pub fn event_names(&self) -> Vec<String> {
-        let window = self.home.window();
+        let window = self.handle.window();
         let has_id = |&event: &usize| {
             self.channels
                 .iter()
@@ -75,7 +75,7 @@ impl Recording {
     pub(crate) fn summary(&self) -> Summary {
         let mut summary = self.ended.clone();
         for channel in &self.channels {
-            summary.add(channel.summary(&self.home));
+            summary.add(channel.summary(&self.handle));
         }
         summary.bytes += self.trace.metadata.bytes();
         summary
@@ -84,8 +84,8 @@ impl Recording {
 
 impl Channel {
     /// Returns the results of the channel.
-    pub(crate) fn summary(&self, home: &WindowHandle) -> Summary {
-        let (session, window) = (self.session(), home.window());
+    pub(crate) fn summary(&self, handle: &WindowHandle) -> Summary {
+        let (session, window) = (self.session(), handle.window());
         // Any process that can open the window may write there.
         let most = PROCESSES_BELIEVED;
         let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
@@ -101,14 +101,14 @@ impl Channel {
         self.regions.iter().for_each(|work| work.add_to(&mut summary));
         if summary.lost > 0 {
             summary.lost_by_event = self.lost_by_event(window);
-            let shortfall = self.shortfall(home);
+            let shortfall = self.shortfall(handle);
             summary.shortfalls.extend((!shortfall.is_empty()).then_some(shortfall));
         }
         summary
     }
 
     /// Returns the settings that would have kept the lost events.
-    fn shortfall(&self, home: &WindowHandle) -> Shortfall {
+    fn shortfall(&self, handle: &WindowHandle) -> Shortfall {
         let oversized_bytes = self.regions.iter().filter_map(RegionDrain::oversized_bytes).max();
         let sum = |count: fn(&RegionDrain) -> u64| {
             self.regions.iter().map(count).fold(0, u64::saturating_add)
@@ -116,7 +116,7 @@ impl Channel {
         Shortfall {
             channel: shared_text::channel_name(self.session()).unwrap_or_default(),
             roomless: sum(RegionDrain::roomless),
-            enough_bytes: self.enough_bytes(home),
+            enough_bytes: self.enough_bytes(handle),
             is_memory_short: self.is_memory_short(),
             oversized_bytes,
             holding_bytes: oversized_bytes.and_then(|bytes| self.holding_bytes(bytes)),
@@ -126,7 +126,7 @@ impl Channel {
 
     /// Returns the SIZE of `--buffer-size` that would have held the records that its regions lost
     /// for lack of space. `None` if it is not known, or not possible.
-    fn enough_bytes(&self, home: &WindowHandle) -> Option<u64> {
+    fn enough_bytes(&self, handle: &WindowHandle) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
         let mut most = None;
         for work in self.regions.iter().filter(|work| work.roomless() > 0) {
@@ -138,8 +138,8 @@ impl Channel {
         let bytes = needed.checked_next_power_of_two()?;
         let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
         let for_all = bytes.checked_mul(cpus::online().len() as u64)?;
-        let free = free_bytes(home.allocator.file()).ok()?;
-        let can_be_had = for_all <= free.saturating_add(self.memory_bytes(home));
+        let free = free_bytes(handle.allocator.file()).ok()?;
+        let can_be_had = for_all <= free.saturating_add(self.memory_bytes(handle));
         (options.plan().is_ok() && can_be_had).then_some(bytes)
     }
 

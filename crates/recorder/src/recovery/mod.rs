@@ -2,6 +2,7 @@
 
 pub(crate) mod dying_recorders;
 pub(crate) mod in_passing;
+mod origin_source;
 pub(crate) mod recovered_trace;
 mod requested_trace;
 
@@ -16,9 +17,10 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_console::IoError;
 use trackway_window::OpenError;
 
+use self::origin_source::OriginSource;
 use self::requested_trace::RequestedTrace;
 use crate::control::RunFolder;
-use crate::control::origin_file::{self, Origin, OriginFile};
+use crate::control::origin_file::{self, Origin};
 use crate::error::RecordError;
 use crate::kernel;
 use crate::notices::Notices;
@@ -153,7 +155,7 @@ fn recover_as(
         (None, Some(run)) => run.complete_kernel_parts(notices),
         (None, None) => false,
     };
-    // Names that stay are no harm.
+    // Names that stay are harmless.
     let _ = run.map(|run| run.clean_recovered(folder));
     Ok(Recovery { sessions: recovered, has_completed_other })
 }
@@ -164,29 +166,6 @@ enum WindowContents {
     Nothing,
     /// It is in memory; if its recorder was dead, this is the outcome.
     InMemory(Option<Recovered>),
-}
-
-/// The place of a dead recorder's session over several users, for one window.
-enum OriginSource {
-    /// It stands where its recorder kept it.
-    File(OriginFile),
-    /// The user named its trace.
-    RequestedTrace(Origin),
-}
-
-impl OriginSource {
-    fn origin(&self) -> &Origin {
-        match self {
-            Self::File(kept) => &kept.origin,
-            Self::RequestedTrace(origin) => origin,
-        }
-    }
-
-    fn forget(self) {
-        if let Self::File(kept) = self {
-            kept.forget();
-        }
-    }
 }
 
 /// The options of a recovery.
@@ -211,11 +190,11 @@ impl Recoverer<'_> {
     /// window, and those that hold the locks of sessions.
     fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
         let mut pids = Vec::new();
-        if let Some(home) = self.open(crate::common::user::user())? {
-            let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        if let Some(handle) = self.open(crate::common::user::user())? {
+            let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
             let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
             pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
-            home.close();
+            handle.close();
         }
         let files = run.map(|run| fs::read_dir(run.path())).into_iter().flatten().flatten();
         let inodes = files.flatten().filter_map(|file| Some(file.metadata().ok()?.ino()));
@@ -232,17 +211,17 @@ impl Recoverer<'_> {
         in_memory: &mut Vec<[u8; 16]>,
     ) -> Result<Vec<Recovered>, RecordError> {
         let (mut recovered, mut left) = (Vec::new(), Vec::new());
-        let Some(home) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+        let Some(handle) = self.open(crate::common::user::user())? else { return Ok(recovered) };
         let mut elsewhere = 0;
         for index in 0..SESSIONS_MAX {
-            let session = home.window().session(index);
+            let session = handle.window().session(index);
             let state = session.state.load(Ordering::Relaxed);
             let place = shared_text::path_of(session);
             if state == state::FREE {
                 continue;
             }
             if place.as_os_str().is_empty() && state != state::BUILDING {
-                // Where its trace is does not stand in the window.
+                // The window does not have the place of its trace.
                 elsewhere +=
                     u32::from(session.uid.load(Ordering::Relaxed) != crate::common::user::user());
                 continue;
@@ -253,8 +232,8 @@ impl Recoverer<'_> {
                 None => place,
             };
             in_memory.push(uuid_of(session));
-            if let Some(slot) = Slot::take_over(&home, index)? {
-                match AbandonedChannel::of(&home, slot, self.stranded) {
+            if let Some(slot) = Slot::take_over(&handle, index)? {
+                match AbandonedChannel::of(&handle, slot, self.stranded) {
                     Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
                     Err(error) => recovered.push(Recovered::failed(folder, error)),
                 }
@@ -277,12 +256,14 @@ impl Recoverer<'_> {
             let root = channels[0].0.clone();
             let channels = channels.into_iter().map(|(_, channel)| channel).collect();
             // An open file of its own, because it is kept with the session's parts.
-            let Some(home) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+            let Some(handle) = self.open(crate::common::user::user())? else {
+                return Ok(recovered);
+            };
             let origin = Origin { uuid, folder: WindowFolder::own(), root };
-            recovered.extend(self.one(home, channels, &origin));
+            recovered.extend(self.one(handle, channels, &origin));
         }
         // The slots that were taken over showed its memory.
-        home.close();
+        handle.close();
         Ok(recovered)
     }
 
@@ -318,8 +299,8 @@ impl Recoverer<'_> {
     fn part(&self, part: OriginSource) -> Result<WindowContents, (PathBuf, RecordError)> {
         let origin = part.origin().clone();
         let fail = |error| (origin.root.clone(), error);
-        let home = match self.open(origin.folder.uid) {
-            Ok(Some(home)) => home,
+        let handle = match self.open(origin.folder.uid) {
+            Ok(Some(handle)) => handle,
             // Its memory went with it.
             Ok(None)
             | Err(RecordError::Window(
@@ -333,7 +314,7 @@ impl Recoverer<'_> {
         };
         let (mut is_there, mut left): (bool, Vec<AbandonedChannel>) = (false, Vec::new());
         for index in 0..SESSIONS_MAX {
-            let session = home.window().session(index);
+            let session = handle.window().session(index);
             let is_free = session.state.load(Ordering::Relaxed) == state::FREE;
             // Those with a path are of a session of the window's user alone.
             if is_free
@@ -343,8 +324,8 @@ impl Recoverer<'_> {
                 continue;
             }
             is_there = true;
-            let Some(slot) = Slot::take_over(&home, index).map_err(fail)? else { continue };
-            let Some(channel) = AbandonedChannel::of(&home, slot, self.stranded).map_err(fail)?
+            let Some(slot) = Slot::take_over(&handle, index).map_err(fail)? else { continue };
+            let Some(channel) = AbandonedChannel::of(&handle, slot, self.stranded).map_err(fail)?
             else {
                 continue;
             };
@@ -361,7 +342,7 @@ impl Recoverer<'_> {
         if left.is_empty() {
             return Ok(WindowContents::InMemory(None));
         }
-        let one = self.one(home, left, &origin);
+        let one = self.one(handle, left, &origin);
         if one.as_ref().is_none_or(|one| one.result.is_ok()) {
             part.forget();
         }
@@ -391,7 +372,7 @@ impl Recoverer<'_> {
     /// if that is not possible. `None`: no record was left.
     fn one(
         &self,
-        home: WindowHandle,
+        handle: WindowHandle,
         channels: Vec<AbandonedChannel>,
         origin: &Origin,
     ) -> Option<Recovered> {
@@ -401,18 +382,18 @@ impl Recoverer<'_> {
             Ok((lock, trace))
         });
         match opened {
-            Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
+            Ok((_lock, trace)) => Some(self.in_place(handle, channels, trace, origin)),
             // Its own recorder ends, or another process is recovering it.
             Err(RecordError::TraceBusy(_)) if is_there(origin) => {
                 Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
             }
             Err(_) if self.stranded == Stranded::Discard => {
-                Some(discard(home, &channels, folder.clone()))
+                Some(discard(handle, &channels, folder.clone()))
             }
             Err(_) if self.stranded == Stranded::NewTrace => {
-                let channels = assemble(&home, channels);
+                let channels = assemble(&handle, channels);
                 Some(match recovered_trace::make(origin, &channels, self.may_be_here) {
-                    Ok(made) => self.finish_beside(home, channels, made, origin),
+                    Ok(made) => self.finish_beside(handle, channels, made, origin),
                     Err(error) => {
                         channels.iter().for_each(|channel| channel.slot.abandon());
                         Recovered::failed(folder.clone(), error)
@@ -426,14 +407,14 @@ impl Recoverer<'_> {
     /// Completes a trace that is where it was.
     fn in_place(
         &self,
-        home: WindowHandle,
+        handle: WindowHandle,
         channels: Vec<AbandonedChannel>,
         trace: Trace,
         origin: &Origin,
     ) -> Recovered {
         let folder = trace.root.clone();
-        let channels = assemble(&home, channels);
-        let mut recording = Recording::assemble(home, trace, channels);
+        let channels = assemble(&handle, channels);
+        let mut recording = Recording::assemble(handle, trace, channels);
         recording.is_recovery = true;
         let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
@@ -449,8 +430,8 @@ impl Recoverer<'_> {
             };
             return match made {
                 Ok(made) => {
-                    let Recording { home, channels, .. } = recording;
-                    self.finish_beside(home, channels, made, origin)
+                    let Recording { handle, channels, .. } = recording;
+                    self.finish_beside(handle, channels, made, origin)
                 }
                 Err(error) => {
                     recording.channels.iter().for_each(|channel| channel.slot.abandon());
@@ -485,12 +466,12 @@ impl Recoverer<'_> {
     /// complete, all stay in memory, and if it cannot be completed it is removed.
     fn finish_beside(
         &self,
-        home: WindowHandle,
+        handle: WindowHandle,
         channels: Vec<Channel>,
         mut made: recovered_trace::RecoveredTrace,
         origin: &Origin,
     ) -> Recovered {
-        let mut recording = Recording::assemble(home, made.trace, channels);
+        let mut recording = Recording::assemble(handle, made.trace, channels);
         recording.is_recovery = true;
         recording.unwritten = Unwritten::Keep;
         let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
@@ -536,9 +517,10 @@ impl Recoverer<'_> {
 }
 
 /// Puts channels of dead recorders together.
-fn assemble(home: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
-    let one =
-        |left: AbandonedChannel| Channel::assemble(home, left.slot, left.layout, left.names, false);
+fn assemble(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
+    let one = |left: AbandonedChannel| {
+        Channel::assemble(handle, left.slot, left.layout, left.names, false)
+    };
     channels.into_iter().map(one).collect()
 }
 
@@ -554,9 +536,9 @@ fn keep(channels: &[AbandonedChannel], folder: PathBuf, error: RecordError) -> R
 }
 
 /// Gives records up.
-fn discard(home: WindowHandle, channels: &[AbandonedChannel], folder: PathBuf) -> Recovered {
-    let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
-    home.close();
+fn discard(handle: WindowHandle, channels: &[AbandonedChannel], folder: PathBuf) -> Recovered {
+    let discarded: Vec<_> = channels.iter().map(|left| left.discard(&handle)).collect();
+    handle.close();
     let result = discarded.into_iter().find_map(Result::err);
     let result = result.map_or_else(|| Ok(Summary::default()), Err);
     Recovered { folder, end: RecoveryEnd::Discarded, result }
@@ -567,7 +549,7 @@ impl Recording {
     fn reopen_streams(&mut self) -> Result<(), RecordError> {
         let channel = &self.trace.channel;
         let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
-        let is_of_another = self.home.uid() != crate::common::user::user();
+        let is_of_another = self.handle.uid() != crate::common::user::user();
         for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
             let drained = work.region.0.control.drained();
             // That user must not undo what is written already.

@@ -38,7 +38,7 @@ pub(crate) fn make(
         folder: origin.folder,
         ..channel::trace_properties(origin.uuid, channels)
     };
-    match Trace::create(&prepared_folder.place(), of) {
+    match Trace::create(&prepared_folder.trace_folder(), of) {
         Ok(trace) => Ok(RecoveredTrace { prepared_folder, trace }),
         Err(error) => {
             // A folder that cannot be removed is harmless.
@@ -54,7 +54,7 @@ pub(crate) fn make(
 ///
 /// If something is left of its folder.
 pub(crate) fn remove(prepared_folder: &PreparedFolder) -> io::Result<()> {
-    let place = prepared_folder.place();
+    let place = prepared_folder.trace_folder();
     // If it has not been begun, there is none.
     let _ = place.remove_below(&["ust"]);
     place.remove_if_empty()

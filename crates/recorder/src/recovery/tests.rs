@@ -10,7 +10,7 @@ use crate::trace::layout::{CALIBRATIONS, channel_of};
 use crate::trace::stream::{Packet, Stream, StreamId};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-fn home(folder: &TemporaryFolder) -> WindowHandle {
+fn handle(folder: &TemporaryFolder) -> WindowHandle {
     WindowHandle::open_in(folder.path(), true).expect("a window")
 }
 
@@ -26,7 +26,7 @@ fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
     };
     let channel =
         ChannelSettings { buffers: buffers.plan().expect("sizes"), ..ChannelSettings::default() };
-    let built = Recording::build(home(folder), &settings, &[channel]);
+    let built = Recording::build(handle(folder), &settings, &[channel]);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
@@ -41,7 +41,7 @@ fn abandon(recording: &Recording) {
     recording.channels.iter().for_each(|channel| channel.slot.abandon());
 }
 
-/// The mark of the trace `name`.
+/// Reads the mark of the trace `name`.
 fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
     let channel = channel_of(&folder.join(name), crate::common::user::user());
     fs::read_to_string(channel.join(FACTS).join("complete")).ok()
@@ -82,7 +82,7 @@ fn a_trace_that_was_removed_is_not_written_into_the_next_one() {
     let refused = first.finish(&|| false).expect_err("its folder is gone");
     assert!(refused.to_string().ends_with("its folder was removed"), "{refused}");
     assert_eq!(mark(&folder, "trace"), None);
-    let session = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
+    let session = handle(&folder).window().session(slot).state.load(Ordering::Relaxed);
     assert_eq!(session, state::FREE, "nobody can use what it holds");
     second.finish(&|| false).expect("a trace");
     assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
@@ -138,24 +138,24 @@ fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
     let index = first.channels[0].slot.index;
     first.finish(&|| false).expect("a trace");
     let complete = mark(&folder, "trace");
-    let home = home(&folder);
-    let session = home.window().session(index);
+    let handle = handle(&folder);
+    let session = handle.window().session(index);
     // It has been free for long.
     session.lease_until_ns.store(0, Ordering::Relaxed);
-    let taken = Slot::take(&home).expect("a slot");
+    let taken = Slot::take(&handle).expect("a slot");
     assert_eq!(taken.index, index);
     // Its recorder is killed, and so is who recovers it, before it is free.
     taken.abandon();
-    let taken = Slot::take_over(&home, index).expect("a window").expect("it is left");
-    let others = File::open(&home.path).expect("the window");
+    let taken = Slot::take_over(&handle, index).expect("a window").expect("it is left");
+    let others = File::open(&handle.path).expect("the window");
     others.lock().expect("a lock");
-    let refused = AbandonedChannel::of(&home, taken, Stranded::Keep).map(|left| left.is_some());
+    let refused = AbandonedChannel::of(&handle, taken, Stranded::Keep).map(|left| left.is_some());
     assert!(matches!(refused, Err(RecordError::Io("lock the window", ..))), "{refused:?}");
     others.unlock().expect("ours");
     session.recorder_pid.store(0, Ordering::Relaxed);
     session.recorder_since_ns.store(0, Ordering::Relaxed);
 
-    let enabled = &home.window().event(9).enabled;
+    let enabled = &handle.window().event(9).enabled;
     enabled.store(1 << index, Ordering::Relaxed);
     let recovered = recover_in(folder.path(), &Notices::in_memory(), None).expect("a window");
     assert!(recovered.is_empty(), "{recovered:?}");
@@ -274,7 +274,7 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
     drop(recording);
     fs::remove_dir_all(folder.join("trace")).expect("a folder");
-    let used = || home(&folder).allocator.bytes_in_use();
+    let used = || handle(&folder).allocator.bytes_in_use();
     let before = used();
     assert_eq!(recover(Stranded::Discard)[0].end, RecoveryEnd::Discarded);
     assert_eq!(used(), before, "a claimer may write there");
@@ -318,7 +318,7 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
         assert_eq!(recovered[0].end, RecoveryEnd::Discarded);
         assert!(recovered[0].result.is_ok(), "{recovered:?}");
         assert!(told[0].contains("trace cannot be completed: cannot "), "{told:?}");
-        let state = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
+        let state = handle(&folder).window().session(slot).state.load(Ordering::Relaxed);
         assert_eq!(state, state::FREE);
         assert!(recover(Stranded::Keep).0.is_empty());
         if !is_opened {
@@ -348,14 +348,14 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
         Recoverer { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
     let origin = Origin { uuid: [12; 16], folder: WindowFolder::own(), root: folder.join("trace") };
     for _ in 0..2 {
-        let home = home(&folder);
-        let slot = Slot::take_over(&home, index).expect("a window").expect("it is left");
+        let handle = handle(&folder);
+        let slot = Slot::take_over(&handle, index).expect("a window").expect("it is left");
         let left =
-            AbandonedChannel::of(&home, slot, stranded).expect("a window").expect("a channel");
-        let channels = assemble(&home, vec![left]);
+            AbandonedChannel::of(&handle, slot, stranded).expect("a window").expect("a channel");
+        let channels = assemble(&handle, vec![left]);
         let made = recovered_trace::make(&origin, &channels, false).expect("a trace");
         fs::create_dir(made.trace.channel.path().join(FACTS).join("complete")).expect("a folder");
-        let recovered = recovery.finish_beside(home, channels, made, &origin);
+        let recovered = recovery.finish_beside(handle, channels, made, &origin);
         let error = recovered.result.expect_err("it has no mark").to_string();
         assert!(error.contains("trace.recovered"), "{error}");
         assert_eq!(recovered.end, RecoveryEnd::InPlace);

@@ -64,7 +64,7 @@ pub enum NoticeTarget {
 }
 
 /// Records a session in this process until a request, SIGTERM or SIGINT ends it. `begun` is called
-/// once, with how it began.
+/// once, with the outcome of its start.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ impl<'a> BackgroundRecorder<'a> {
             spec,
             Some(server),
             session,
-            (folder, prepared_folder.place()),
+            (folder, prepared_folder.trace_folder()),
             CHANNEL_DEFAULTS,
         );
         let recorder = Self {
@@ -263,7 +263,7 @@ impl<'a> BackgroundRecorder<'a> {
             Ok((settings, channel.class))
         };
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
-        let session = (driver.controller.session.clone(), driver.prepared_folder.place());
+        let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
         // First, because the kernel may refuse it.
         let kernel = self.prepare_kernel(driver, record)?;
         let kernel_filters = kernel.as_ref().map(PreparedKernel::filters);
@@ -403,7 +403,7 @@ impl Host for BackgroundRecorder<'_> {
 /// session made it and it is empty.
 fn remove_empty_folders(driver: &Driver) {
     // Another trace may be at its path by now.
-    let place = driver.prepared_folder.place();
+    let place = driver.prepared_folder.trace_folder();
     let Ok(now) = place.now() else { return };
     if layout::has_no_stream(&now) {
         layout::remove_unwritten(&place);

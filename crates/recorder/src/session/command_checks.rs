@@ -74,7 +74,7 @@ pub(super) fn warn_of_rules(
     rules: &str,
     found: &Executable,
     libraries: &[PathBuf],
-    home: &WindowHandle,
+    handle: &WindowHandle,
     notices: &Notices,
 ) -> bool {
     // Events of the library itself: trackway_printf and trackway_log.
@@ -89,7 +89,7 @@ pub(super) fn warn_of_rules(
     }
     names.extend(elf::reach(libraries).points);
     let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|event| {
-        let bytes = home.window().description(event)?;
+        let bytes = handle.window().description(event)?;
         trackway_schema::EventDescription::decode(bytes.as_slice()).ok()
     });
     names.extend(events.map(|event| event.full_name()));

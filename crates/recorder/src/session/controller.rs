@@ -40,8 +40,8 @@ pub(crate) struct ChannelDefaults {
 }
 
 impl ChannelDefaults {
-    /// A channel as this recorder makes it, beside these kernel events; writers are let in if it
-    /// is to `record`.
+    /// Returns the settings of a channel of this recorder, beside these kernel events; admits
+    /// writers if it is to `record`.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl SessionController {
         }
     }
 
-    /// Ends: the name is free from now on.
+    /// Closes the control socket: the name is free from now on.
     pub(crate) fn close(&mut self) {
         self.flush();
         self.server = None;
@@ -305,7 +305,7 @@ impl SessionController {
         // then.
         let (mut facts, mut prepared_folder) = parts.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
-            let place = prepared_folder.place();
+            let place = prepared_folder.trace_folder();
             match kernel.write_snapshot(seen, &place, &mut || parts.keep_alive()) {
                 Ok(kernel) => {
                     facts.events += kernel.events;
@@ -404,7 +404,7 @@ pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
     Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
 
-/// Why a session did not end whole.
+/// Returns the reason why a session ended incompletely.
 pub(crate) fn unfinished(error: &RecordError) -> Refusal {
     if error.reports_removal() {
         let hint = "what was recorded there is gone: there is nothing to recover";

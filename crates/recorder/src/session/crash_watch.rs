@@ -70,7 +70,7 @@ struct WatchedProcess {
 }
 
 impl CrashWatch {
-    /// In the window of user `uid`.
+    /// Makes the watch of the window of user `uid`.
     pub(crate) fn of(uid: u32) -> Self {
         Self { known: HashMap::new(), only: (uid != crate::common::user::user()).then_some(uid) }
     }
@@ -153,7 +153,7 @@ impl WatchedProcess {
         }
     }
 
-    /// The signal that it died of, once.
+    /// Returns the signal that it died of, once.
     fn signal(&mut self) -> Option<i32> {
         let fd = self.fd.as_ref()?;
         let [has_ended, _] = wait::readable([Some(fd), None], 0).ok()?;

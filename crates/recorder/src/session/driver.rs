@@ -154,7 +154,7 @@ impl Driver {
         kernel: Option<PreparedKernel>,
         start: impl FnOnce(Option<&KernelRecording>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
-        let root = self.prepared_folder.place();
+        let root = self.prepared_folder.trace_folder();
         let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
         let begin = |kernel: PreparedKernel| {
             kernel.begin(&root, parts.realtime_offset_ns(), tracefiles.unwrap_or_default())

@@ -72,7 +72,7 @@ fn is_overwriting(spec: &SessionSpec) -> bool {
     spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
 }
 
-/// The rules of all channels.
+/// Returns the rules of all channels.
 fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
     let rules: Vec<&str> = channels.iter().map(|(channel, _)| channel.rules.as_str()).collect();
     if rules.contains(&"*") { "*".into() } else { rules.join("\n") }
@@ -118,24 +118,24 @@ fn record_command(
     let rules = rules_of(&channels);
     let mut found = Executable::find(&options.command)?;
     found.environment = account.map(Account::environment).unwrap_or_default();
-    let (home, libraries) = match spec.is_kernels_alone() {
+    let (handle, libraries) = match spec.is_kernels_alone() {
         true => (None, None),
         false => {
-            let home = WindowHandle::open_or_make(&notices)?;
-            (Some(home), Some(launch::libraries(&options.helpers)?))
+            let handle = WindowHandle::open_or_make(&notices)?;
+            (Some(handle), Some(launch::libraries(&options.helpers)?))
         }
     };
-    let window = home.as_ref().map(|home| (*home.window(), home.path.clone()));
+    let window = handle.as_ref().map(|handle| (*handle.window(), handle.path.clone()));
     let mut has_warned = false;
-    if let (Some(home), Some(libraries)) = (&home, &libraries) {
+    if let (Some(handle), Some(libraries)) = (&handle, &libraries) {
         let filters = (unmatched_filters, kernel.as_ref().map(PreparedKernel::filters));
-        check_filters(&mut channels, filters, (&found, libraries), home.window(), &notices)?;
+        check_filters(&mut channels, filters, (&found, libraries), handle.window(), &notices)?;
     }
     kernel.iter().for_each(|kernel| kernel.filters().report(&notices));
     in_passing::recover_others(&notices);
-    if let (Some(home), Some(libraries)) = (&home, &libraries) {
+    if let (Some(handle), Some(libraries)) = (&handle, &libraries) {
         warn_if_static(&found, kernel.is_some(), &notices);
-        has_warned = warn_of_rules(&rules, &found, libraries, home, &notices);
+        has_warned = warn_of_rules(&rules, &found, libraries, handle, &notices);
     }
     let token = u64::from_le_bytes(crate::random::random()?).max(1);
     let (mut driver, output) = prepare_driver(spec, defaults, token, notices)?;
@@ -152,7 +152,7 @@ fn record_command(
         blocked,
         refused_before: window.as_ref().map_or(0, |(window, _)| refused(window)),
         window,
-        start: Some(Start { home, channels, kernel, found, libraries, ignores_size_limit }),
+        start: Some(Start { handle, channels, kernel, found, libraries, ignores_size_limit }),
         command: None,
         cause: None,
         is_interrupted: Cell::new(false),
@@ -196,8 +196,13 @@ fn prepare_driver(
     }
     let folder = std::path::absolute(&output).unwrap_or_else(|_| prepared_folder.path.clone());
     let spec = SessionSpec { name, output: Some(folder.clone()), ..spec };
-    let mut controller =
-        SessionController::new(spec, server, session, (folder, prepared_folder.place()), defaults);
+    let mut controller = SessionController::new(
+        spec,
+        server,
+        session,
+        (folder, prepared_folder.trace_folder()),
+        defaults,
+    );
     controller.is_foreground = true;
     Ok((Driver::new(controller, notices, prepared_folder), output))
 }
@@ -213,7 +218,7 @@ pub fn is_name_of_record(name: &str) -> bool {
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
-/// Events that found no place in the window, since it was made.
+/// Returns the number of events that found no entry in the window, since it was made.
 fn refused(window: &Window) -> u32 {
     window.header().events_refused.load(Ordering::Relaxed)
 }
@@ -221,7 +226,7 @@ fn refused(window: &Window) -> u32 {
 /// State for starting the command and recording it from then on.
 struct Start {
     /// `None`: no user events are recorded.
-    home: Option<WindowHandle>,
+    handle: Option<WindowHandle>,
     channels: Vec<(ChannelSettings, u32)>,
     kernel: Option<PreparedKernel>,
     found: Executable,
@@ -332,10 +337,10 @@ struct ForegroundRecorder<'a> {
 impl Host for ForegroundRecorder<'_> {
     fn begin(&mut self, driver: &mut Driver, _: &[Planned], _: bool) -> Result<(), RecordError> {
         let Some(mut start) = self.start.take() else { return Err(RecordError::Lost("it began")) };
-        let session = (driver.controller.session.clone(), driver.prepared_folder.place());
-        let mut parts = match start.home.take() {
-            Some(home) => SessionWindows::begin_own(
-                home,
+        let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
+        let mut parts = match start.handle.take() {
+            Some(handle) => SessionWindows::begin_own(
+                handle,
                 session,
                 std::mem::take(&mut start.channels),
                 false,
@@ -357,7 +362,7 @@ impl Host for ForegroundRecorder<'_> {
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>) {
         if begun.is_err() {
             // A folder that was there before stays, empty.
-            let place = driver.prepared_folder.place();
+            let place = driver.prepared_folder.trace_folder();
             ["ust", layout::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
             driver.prepared_folder.remove_new();
         }

@@ -23,7 +23,7 @@ pub(crate) struct Account {
 impl Account {
     const PATH_BYTES_MAX: usize = 4096;
 
-    /// The user of this name, or number.
+    /// Returns the account of the user of this name, or number.
     pub(crate) fn of(user: &str) -> Result<Self, RecordError> {
         let refused = |why: String, hint: &str| {
             RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))

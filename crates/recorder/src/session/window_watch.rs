@@ -105,7 +105,7 @@ impl Scope {
     }
 }
 
-/// The number of a user that was given by name or number.
+/// Returns the number of a user that was given by name or number.
 pub(crate) fn number_of(user: &str) -> Option<u32> {
     // 4294967295 is no user: setresuid(2) takes it for "as it is".
     match user.parse::<u32>() {
@@ -190,7 +190,7 @@ impl WindowFinder {
         !self.waiting.is_empty()
     }
 
-    /// Users that are not recorded because there are too many.
+    /// Returns the number of users that are not recorded because there are too many.
     pub(crate) fn excess_users(&self) -> usize {
         self.excess_users.len()
     }
@@ -305,7 +305,7 @@ impl WindowFinder {
         }
         *self.opened.entry(uid).or_default() += 1;
         match WindowHandle::open_for(&self.folder, uid, false) {
-            Ok(home) => Some((uid, Ok(home))),
+            Ok(handle) => Some((uid, Ok(handle))),
             // It was removed since.
             Err(RecordError::Window(_, OpenError::Absent)) => None,
             Err(error) => {
@@ -335,7 +335,7 @@ fn file_of(folder: &Path, uid: u32) -> Option<(u64, u64)> {
     Some((status.dev(), status.ino()))
 }
 
-/// The number in a window's name, if it is one of this version's.
+/// Parses the number in a window's name, if it is one of this version's.
 fn number_in(name: &[u8]) -> Option<u32> {
     let name = std::str::from_utf8(name).ok()?;
     let (number, version) = name.strip_prefix("trackway-")?.split_once("-v")?;

@@ -139,7 +139,7 @@ impl Display for SizeOf<'_> {
     }
 }
 
-/// A size as an option has it: `16M`.
+/// Returns a size in the form of an option: `16M`.
 fn argument(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let whole =

@@ -29,7 +29,7 @@ pub(crate) struct TraceFolder {
 }
 
 impl TraceFolder {
-    /// The folder at `path`.
+    /// Opens the folder at `path`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self::of(File::open(path)?, path))
     }
@@ -41,12 +41,12 @@ impl TraceFolder {
         Ok(Self::of(options.open(path)?, path))
     }
 
-    /// This folder, which was opened at `path`.
+    /// Makes it from this folder, which was opened at `path`.
     pub(crate) fn of(folder: File, path: &Path) -> Self {
         Self { folder, path: path.to_owned() }
     }
 
-    /// The folder of this name in it, which is no link. It may be anybody's.
+    /// Opens the folder of this name in it, which is no link. It may belong to any user.
     pub(crate) fn folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
@@ -104,7 +104,7 @@ impl TraceFolder {
         fs::remove_dir(now.join("..").join(name))
     }
 
-    /// The folder that it is in.
+    /// Opens the parent folder.
     pub(crate) fn parent(&self) -> io::Result<Self> {
         let path = self.path.parent().unwrap_or(&self.path);
         let above = Self::open_to_find(&self.now()?.join(".."))?;
@@ -140,7 +140,7 @@ impl TraceFolder {
         self.folder.metadata()
     }
 
-    /// A path that leads to it wherever it is now, in this process.
+    /// Returns a path that leads to it wherever it is now, in this process.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl TraceFolder {
         })
     }
 
-    /// The kernel's link to it.
+    /// Returns the kernel's link to it.
     fn link(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }

@@ -41,7 +41,7 @@ pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
     }
 }
 
-/// A device's numbers, as mountinfo has them.
+/// Returns a device's numbers in the form of mountinfo.
 fn device_of(metadata: &fs::Metadata) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let device = metadata.dev();

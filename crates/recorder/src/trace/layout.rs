@@ -105,12 +105,12 @@ impl WindowFolder {
     }
 }
 
-/// The folder of the streams of the trace at `root`, of the first window of user `uid`.
+/// Returns the folder of the streams of the trace at `root`, of the first window of user `uid`.
 pub(crate) fn channel_of(root: &Path, uid: u32) -> PathBuf {
     WindowFolder { uid, number: 1 }.in_trace(root)
 }
 
-/// The folders of the streams of the trace at `root`, of all users' windows.
+/// Returns the folders of the streams of the trace at `root`, of all users' windows.
 pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
     let folders = |path: PathBuf| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -199,7 +199,7 @@ impl Trace {
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
-    /// The folder of facts about the recording, where it is now.
+    /// Returns the folder of facts about the recording, where it is now.
     ///
     /// # Errors
     ///
@@ -325,7 +325,7 @@ pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
-/// The folders of all streams of the trace at `root`, those of the kernel's, too.
+/// Returns the folders of all streams of the trace at `root`, including kernel events'.
 fn with_kernel(root: &Path) -> Vec<PathBuf> {
     let kernel = Some(root.join(KERNEL)).filter(|kernel| kernel.is_dir());
     channels_of(root).into_iter().chain(kernel).collect()
@@ -358,7 +358,7 @@ pub(crate) fn remove_unwritten(root: &TraceFolder) {
     }
 }
 
-/// Name of the folder of a session's snapshot.
+/// Returns the name of the folder of a session's snapshot.
 pub(crate) fn snapshot_name(number: u32) -> String {
     format!("{SNAPSHOT}{number}")
 }
@@ -369,7 +369,7 @@ fn read_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// An identity in its usual form; zeros where it is none.
+/// Parses an identity in its usual form; returns zeros if it is none.
 fn parse_uuid(text: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let digits: Vec<u8> = text

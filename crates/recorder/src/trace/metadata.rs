@@ -63,7 +63,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// The identity of the trace in `folder`, if it has one that can be read.
+    /// Returns the identity of the trace in `folder`, if it has one that can be read.
     pub(crate) fn uuid_in(folder: &Path) -> Option<[u8; 16]> {
         let path = folder.join("metadata");
         if fs::metadata(&path).ok()?.len() > BYTES_MAX {
@@ -84,7 +84,7 @@ impl Metadata {
         Ok(Self { folder, text, declared, written_bytes })
     }
 
-    /// The identity of the trace, if the text can be understood.
+    /// Returns the identity of the trace, if the text can be understood.
     pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
         uuid_in_text(self.text.as_bytes())
     }
@@ -135,8 +135,8 @@ impl Metadata {
         self.written_bytes = 0;
     }
 
-    /// Names these fields, as [`fields`] has them, and no others any more, where the trace began
-    /// with a remark by this name.
+    /// Replaces the named fields by these, in the form of [`fields`], if the trace began with a
+    /// remark by this name.
     pub(crate) fn name_fields(&mut self, remark: &str, fields: &str) {
         let begin = format!("\t{remark} = \"");
         let Some(at) = self.text.find(&begin) else { return };
@@ -176,7 +176,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.written_bytes as u64
     }

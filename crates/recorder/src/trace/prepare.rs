@@ -111,8 +111,9 @@ impl PreparedFolder {
         self.moved.take().map(|moved| moved.commit(&self.parent))
     }
 
-    /// The folder, to be found again wherever it is moved. It stays locked as long as this lives.
-    pub(crate) fn place(&self) -> Arc<TraceFolder> {
+    /// Returns the folder, to be found again wherever it is moved. It stays locked as long as this
+    /// lives.
+    pub(crate) fn trace_folder(&self) -> Arc<TraceFolder> {
         Arc::clone(&self.place)
     }
 

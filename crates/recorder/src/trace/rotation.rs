@@ -26,7 +26,7 @@ pub(crate) fn index_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(INDEXES).join(format!("{name}.idx"))
 }
 
-/// Name of a stream's file of this number.
+/// Returns the name of a stream's file of this number.
 pub(crate) fn name(stem: &str, number: u64) -> String {
     format!("{stem}.{number}")
 }
@@ -85,7 +85,7 @@ pub(crate) fn repair(folder: &Path, stem: &str, current: u64) -> io::Result<(boo
     Ok((is_there, files))
 }
 
-/// The greatest number of a file of the stream `stem`; none: it is not cut into several.
+/// Returns the greatest number of a file of the stream `stem`; `None`: it is not cut into several.
 pub(crate) fn last(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
     let mut last = None;
     for entry in fs::read_dir(folder)? {
@@ -96,7 +96,7 @@ pub(crate) fn last(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
     Ok(last)
 }
 
-/// A number as [`name`] writes it.
+/// Parses a number in the format of [`name`].
 fn number_of(digits: &str) -> Option<u64> {
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)

@@ -221,13 +221,14 @@ impl Stream {
         drained.file = self.ring.as_ref().map_or(0, |ring| ring.number.saturating_add(1));
     }
 
-    /// Bytes of all of its files.
+    /// Returns the bytes of all of its files.
     pub(crate) fn bytes(&self) -> u64 {
         let earlier = self.ring.iter().flat_map(|ring| &ring.earlier);
         earlier.map(|file| file.bytes).sum::<u64>() + self.current.bytes
     }
 
-    /// Events in files of it that were deleted, as far as this process wrote them.
+    /// Returns the number of events in files of it that were deleted, as far as this process wrote
+    /// them.
     pub(crate) fn deleted(&self) -> u64 {
         self.ring.as_ref().map_or(0, |ring| ring.deleted)
     }
@@ -286,7 +287,7 @@ impl Stream {
         let _ = self.append(&mut empty, &packet);
     }
 
-    /// Bytes from the last packet with events on, if it is known.
+    /// Returns the bytes from the last packet with events on, if it is known.
     pub(crate) fn last_bytes(&self) -> Option<u64> {
         Some(self.current.bytes - self.current.last?.bytes)
     }
@@ -305,9 +306,9 @@ impl Stream {
         Some(events)
     }
 
-    /// When a packet begins. babeltrace2 puts the packets of several files in the order in which
-    /// they begin, and those that begin at once in the wrong one. The next packet begins when this
-    /// one ends: so one without a length begins a nanosecond earlier, if it can.
+    /// Returns the time at which a packet begins. babeltrace2 sorts the packets of several files by
+    /// their begin, and packets with the same begin wrongly. The next packet begins when this one
+    /// ends: so one without a length begins a nanosecond earlier, if it can.
     fn begin_of(&self, packet: &Packet) -> u64 {
         let earlier = packet.begin_ts.saturating_sub(1);
         let is_point = packet.begin_ts == packet.end_ts;

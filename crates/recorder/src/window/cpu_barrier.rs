@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn what_was_asked_before_a_visit_is_done_after_it_and_not_too_often() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        let header = home.window().header();
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let header = handle.window().header();
         let done = || header.visits_done.load(Ordering::Relaxed);
         let mut visits = Visits::default();
         visits.poll(header, 1);
@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn a_visit_that_did_not_come_everywhere_is_none() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        let header = home.window().header();
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let header = handle.window().header();
         for is_whole in [false, true] {
             let visitor = thread::spawn(move || is_whole);
             let mut visits = Visits { due_ns: 0, visitor: Some((visitor, 7)) };

@@ -14,7 +14,7 @@ const CPUS_MAX: u32 = 8192;
 /// Environment variable by which tests make a machine claim that it could have more CPUs.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_CPUS";
 
-/// Number of CPUs that the machine could ever have: ids are below it.
+/// Returns the number of CPUs that the machine could ever have: ids are below it.
 pub(crate) fn possible() -> u32 {
     let found =
         ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1);
@@ -22,7 +22,7 @@ pub(crate) fn possible() -> u32 {
     claimed.unwrap_or(0).clamp(found, CPUS_MAX)
 }
 
-/// CPUs that are online.
+/// Returns the CPUs that are online.
 pub(crate) fn online() -> Vec<u32> {
     let online = ids("/sys/devices/system/cpu/online");
     if online.is_empty() { (0..fallback()).collect() } else { online }
@@ -38,12 +38,12 @@ fn fallback() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// CPU ids in a file of the kernel's list format: `0-3,8,10-11`.
+/// Reads CPU ids from a file in the kernel's list format: `0-3,8,10-11`.
 fn ids(path: &str) -> Vec<u32> {
     std::fs::read_to_string(path).map(|text| parse_ids(&text)).unwrap_or_default()
 }
 
-/// CPUs as a user lists them, all of which there are.
+/// Parses a user's list of CPUs, all of which must be present.
 pub(crate) fn chosen(list: &str) -> Result<Vec<u32>, RecordError> {
     let failed = |why: String| RecordError::Kernel(format!("--cpu {list}: {why}"), None);
     let is_range = |range: &str| {

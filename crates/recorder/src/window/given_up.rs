@@ -46,8 +46,8 @@ impl core::fmt::Display for GivenUp {
 }
 
 /// Reports the recordings that were given up for a new one.
-pub(crate) fn report(home: &WindowHandle, notices: &Notices) {
-    for recording in home.given_up.take() {
+pub(crate) fn report(handle: &WindowHandle, notices: &Notices) {
+    for recording in handle.given_up.take() {
         notices.report(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
     }
 }

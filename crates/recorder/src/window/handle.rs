@@ -71,13 +71,13 @@ impl WindowHandle {
         }
     }
 
-    /// Calls `inspect` with the calling user's window; returns `None` if there is none. For commands
-    /// that record nothing: if no other process uses the window, it is compact afterwards.
+    /// Calls `inspect` with the calling user's window; returns `None` if there is none. For
+    /// commands that record nothing: if no other process uses the window, it is compact afterwards.
     pub fn inspect<T>(inspect: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
-        let Some(home) = Self::open()? else { return Ok(None) };
-        let seen = inspect(home.window());
-        home.compact_soon();
-        home.close();
+        let Some(handle) = Self::open()? else { return Ok(None) };
+        let seen = inspect(handle.window());
+        handle.compact_soon();
+        handle.close();
         Ok(Some(seen))
     }
 
@@ -98,7 +98,7 @@ impl WindowHandle {
         let (window, file, guard) =
             Window::open_guarded(&folder_name, &name, uid, create).map_err(of_window)?;
         let status = file.status().map_err(|errno| of_window(errno.into()))?;
-        let home = Self {
+        let handle = Self {
             allocator: Allocator::new(window, file),
             folder: folder.to_owned(),
             path,
@@ -107,8 +107,8 @@ impl WindowHandle {
             guard,
             given_up: RefCell::default(),
         };
-        home.limit_patience();
-        Ok(home)
+        handle.limit_patience();
+        Ok(handle)
     }
 
     /// Makes the window compact, if no process uses it. If no program and no session is left, other
@@ -145,7 +145,7 @@ impl WindowHandle {
         self.uid
     }
 
-    /// Device and inode of its file.
+    /// Returns the device and inode of its file.
     pub(crate) const fn file(&self) -> (u64, u64) {
         self.file
     }
@@ -167,7 +167,7 @@ impl WindowHandle {
         }
     }
 
-    /// The window.
+    /// Returns the window.
     pub const fn window(&self) -> &Window {
         self.allocator.window()
     }
@@ -197,7 +197,7 @@ impl Drop for WindowHandle {
     }
 }
 
-/// The file of user `uid`'s window in `folder`.
+/// Returns the path of user `uid`'s window in `folder`.
 pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     let fail = |error| RecordError::Window(folder.to_owned(), error);
     let mut name = [0; NAME_BYTES];
@@ -208,7 +208,7 @@ pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     Ok(PathBuf::from(OsString::from_vec(name.to_bytes().to_vec())))
 }
 
-/// The folder that the window lies in.
+/// Returns the folder that the window lies in.
 pub(crate) fn folder() -> PathBuf {
     std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(FOLDER), PathBuf::from)
 }

@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        let session = home.window().session(3);
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let session = handle.window().session(3);
         session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
         session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);
         let now = trackway_sys::clock::monotonic_ns();

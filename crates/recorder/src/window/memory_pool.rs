@@ -57,8 +57,8 @@ impl Pool {
         }
     }
 
-    /// A piece of `1 << shift` bytes, backed by memory. More than one is taken from the window at
-    /// a time, if more are `expected`.
+    /// Takes a piece of `1 << shift` bytes, backed by memory. Takes more than one from the window
+    /// at a time, if more are `expected`.
     pub(crate) fn take(
         &mut self,
         allocator: &Allocator,
@@ -124,7 +124,7 @@ impl Pool {
         given
     }
 
-    /// Memory that the session holds in the window and the system has, in bytes.
+    /// Returns the memory that the session holds in the window and the system has, in bytes.
     pub(crate) fn unbacked_bytes(&self) -> u64 {
         let of = |(shift, pieces): &(u32, Vec<Piece>)| {
             (pieces.iter().filter(|piece| !piece.is_backed).count() as u64) << shift
@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn granules_that_are_free_go_back_and_others_stay() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        let allocator = &home.allocator;
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let allocator = &handle.allocator;
         let mut pool = Pool::new(3, false);
         let shift = GRANULE_BYTES.ilog2() - 2;
         let pieces: Vec<u64> =
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(allocator.owner_at(pieces[0]), granule::DATA + 3);
         assert_eq!(allocator.owner_at(large), granule::FREE);
         // Pieces that stayed hold no memory, and are used first.
-        let blocks = || std::fs::metadata(&home.path).expect("the window").blocks() * 512;
+        let blocks = || std::fs::metadata(&handle.path).expect("the window").blocks() * 512;
         assert_eq!(pool.unbacked_bytes(), 3 << shift);
         let before = blocks();
         assert_eq!(pool.take(allocator, shift, 1), Ok(pieces[1]));

@@ -18,7 +18,7 @@ use crate::error::RecordError;
 /// A process rule that selects no process: no namespace has this number.
 const NO_PROCESS: &str = "pid=0:0";
 
-/// The rules of a channel, as `trackway_schema::ProcessRules` reads them.
+/// Returns the rules of a channel, in the form of `trackway_schema::ProcessRules`.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ fn line_of(pid: u32) -> Result<String, RecordError> {
     Ok(format!("pid={namespace}:{pid}"))
 }
 
-/// These rules, and those of the channel that are not about process ids.
+/// Returns these rules, and those of the channel that are not about process ids.
 fn rules_beside(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
@@ -69,7 +69,7 @@ pub fn mapped_files(pid: u32) -> Option<BTreeSet<PathBuf>> {
     Some(executable_files(&fs::read(format!("/proc/{pid}/maps")).ok()?))
 }
 
-/// Executable files in proc_pid_maps(5).
+/// Returns the executable files in proc_pid_maps(5).
 fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
     let path = |line: &[u8]| {
         let mode = line.split(|&byte| byte == b' ').nth(1)?;

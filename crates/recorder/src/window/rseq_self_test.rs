@@ -158,7 +158,7 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     aborted != 0
 }
 
-/// There are no sequences for this machine.
+/// Fails: there are no sequences for this machine.
 ///
 /// # Safety
 /// None needed; the signature is that of the real one.

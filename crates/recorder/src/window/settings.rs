@@ -80,7 +80,7 @@ impl ChannelSettings {
     /// Name of a session's only channel if none is specified: LTTng's.
     pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
 
-    /// A channel as its user describes it; writers are let in if it is to `record`.
+    /// Converts a channel's specification; admits writers at once if it is to `record`.
     ///
     /// # Errors
     ///

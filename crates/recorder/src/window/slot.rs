@@ -44,15 +44,15 @@ pub(crate) struct Slot {
 const COMPLETE: u64 = u64::MAX;
 
 impl Slot {
-    /// The session.
+    /// Returns the session.
     pub(crate) fn session(&self) -> &'static Session {
         self.window.session(self.index)
     }
 
     /// Takes a free slot: see [`longest_free`].
-    pub(crate) fn take(home: &WindowHandle) -> Result<Self, RecordError> {
-        let window = *home.window();
-        let taken = home.allocator.exclusively(|| {
+    pub(crate) fn take(handle: &WindowHandle) -> Result<Self, RecordError> {
+        let window = *handle.window();
+        let taken = handle.allocator.exclusively(|| {
             let index = longest_free(&window, trackway_sys::clock::monotonic_ns())?;
             let session = window.session(index);
             let since_ns = sign(session);
@@ -60,15 +60,15 @@ impl Slot {
             raise_generation(session);
             Some(Self { index, window, since_ns, is_complete: false })
         });
-        taken.map_err(|error| memory_error(home, 0, error))?.ok_or(RecordError::NoSlot)
+        taken.map_err(|error| memory_error(handle, 0, error))?.ok_or(RecordError::NoSlot)
     }
 
     /// Takes over the session of a recorder that is dead; `None` if there is none in the slot.
     pub(crate) fn take_over(
-        home: &WindowHandle,
+        handle: &WindowHandle,
         index: usize,
     ) -> Result<Option<Self>, RecordError> {
-        let window = *home.window();
+        let window = *handle.window();
         let session = window.session(index);
         let of_the_dead =
             || session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
@@ -76,13 +76,13 @@ impl Slot {
         if !of_the_dead() {
             return Ok(None);
         }
-        let taken = home.allocator.exclusively(|| {
+        let taken = handle.allocator.exclusively(|| {
             of_the_dead().then(|| {
                 let is_complete = is_complete(session);
                 Self { index, window, since_ns: sign(session), is_complete }
             })
         });
-        taken.map_err(|error| memory_error(home, 0, error))
+        taken.map_err(|error| memory_error(handle, 0, error))
     }
 
     /// Returns true if the slot is still ours: a recorder that was stopped for long may have been
@@ -96,31 +96,31 @@ impl Slot {
     /// Fills the session in. Writers ignore it until it is activated.
     pub(crate) fn build(
         &self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         of: &SessionSettings,
         settings: &ChannelSettings,
         class: u32,
         cpus: u32,
     ) -> Result<SessionLayout, RecordError> {
         let session = self.session();
-        let fail = |bytes| move |error| memory_error(home, bytes, error);
+        let fail = |bytes| move |error| memory_error(handle, bytes, error);
         rseq_self_test::run(&self.window);
         clear_bits(&self.window, self.index);
         let no_writer_of_before = cpus::visit_all();
         if no_writer_of_before {
             // Memory that an earlier recorder could not give back.
             let owner = granule::DATA + self.index as u8;
-            home.allocator.give_back(owner).map_err(fail(0))?;
+            handle.allocator.give_back(owner).map_err(fail(0))?;
         }
         let flags = self.flags(of, settings);
         let bytes = SessionLayout::control_bytes(cpus, flags);
         let old = session.control_offset.load(Ordering::Relaxed);
         let old_area = old..old.saturating_add(bytes);
-        let control = if no_writer_of_before && is_control_area(home, self.index, &old_area) {
+        let control = if no_writer_of_before && is_control_area(handle, self.index, &old_area) {
             old
         } else {
             let owner = granule::CONTROL + self.index as u8;
-            home.allocator.take(bytes, owner).map_err(fail(bytes))?
+            handle.allocator.take(bytes, owner).map_err(fail(bytes))?
         };
         session.control_offset.store(control, Ordering::Relaxed);
         self.fill_in(settings, cpus, flags);
@@ -315,13 +315,14 @@ impl Slot {
     /// Frees the slot. Its memory is given back if no writer can be at it.
     pub(crate) fn free(
         &self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         no_writer_of_before: bool,
     ) -> Result<(), RecordError> {
         if no_writer_of_before {
-            home.allocator
+            handle
+                .allocator
                 .give_back(granule::DATA + self.index as u8)
-                .map_err(|error| memory_error(home, 0, error))?;
+                .map_err(|error| memory_error(handle, 0, error))?;
         }
         let session = self.session();
         // Until now a writer may have been in it.
@@ -349,7 +350,7 @@ impl Slot {
     /// proved dead may write into its memory. Writers were excluded before.
     pub(crate) fn discard(
         &self,
-        home: &WindowHandle,
+        handle: &WindowHandle,
         layout: &SessionLayout,
         no_sequence: bool,
     ) -> Result<(), RecordError> {
@@ -366,7 +367,7 @@ impl Slot {
         let freed = if regions.iter().all(|(region, ..)| is_free(region))
             && nobody_has_a_slot(&self.window, buffers)
         {
-            self.free(home, no_sequence)
+            self.free(handle, no_sequence)
         } else {
             self.abandon_complete();
             return Ok(());
@@ -375,7 +376,7 @@ impl Slot {
     }
 }
 
-/// The slot to take next: of those that were in use, the one that has been free longest.
+/// Returns the slot to take next: of those that were in use, the one that has been free longest.
 ///
 /// A thread that found a slot's bit may sleep before it reaches the slot. As long as the slot is
 /// free it finds its way to the successor. If the slot is another session's by then, the thread
@@ -418,12 +419,12 @@ pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
 }
 
 /// Returns the error for memory that cannot be taken or given back.
-pub(crate) fn memory_error(home: &WindowHandle, bytes: u64, error: AllocateError) -> RecordError {
+pub(crate) fn memory_error(handle: &WindowHandle, bytes: u64, error: AllocateError) -> RecordError {
     match error {
-        AllocateError::Locked => {
-            RecordError::io("lock the window", &home.path)(std::io::Error::other(error.to_string()))
-        }
-        other => RecordError::Memory(bytes, home.folder.clone(), other),
+        AllocateError::Locked => RecordError::io("lock the window", &handle.path)(
+            std::io::Error::other(error.to_string()),
+        ),
+        other => RecordError::Memory(bytes, handle.folder.clone(), other),
     }
 }
 
@@ -468,17 +469,17 @@ pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
 }
 
 /// Returns true if the slot's control lines are in this area, in this life or an earlier one.
-pub(crate) fn is_control_area(home: &WindowHandle, slot: usize, area: &Range<u64>) -> bool {
+pub(crate) fn is_control_area(handle: &WindowHandle, slot: usize, area: &Range<u64>) -> bool {
     area.start >= DATA_OFFSET as u64
         && area.start.is_multiple_of(GRANULE_BYTES)
-        && area.end <= home.window().usable_bytes()
+        && area.end <= handle.window().usable_bytes()
         && area
             .clone()
             .step_by(GRANULE_BYTES as usize)
-            .all(|at| home.allocator.owner_at(at) == granule::CONTROL + slot as u8)
+            .all(|at| handle.allocator.owner_at(at) == granule::CONTROL + slot as u8)
 }
 
-/// Every region of the session, with its CPU and way.
+/// Returns every region of the session, with its CPU and writer path.
 pub(crate) fn regions(
     window: &Window,
     layout: &SessionLayout,
@@ -498,8 +499,8 @@ mod tests {
     #[test]
     fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        let window = home.window();
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let window = handle.window();
         let session = |index: usize| window.session(index);
         let take = |now| longest_free(window, now);
         assert_eq!(take(0), Some(0), "of those that nobody has used the first");
@@ -535,15 +536,15 @@ mod tests {
     #[test]
     fn a_slot_that_was_freed_rests_from_then_on() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = WindowHandle::open_in(folder.path(), true).expect("a window");
-        let first = Slot::take(&home).expect("a slot");
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let first = Slot::take(&handle).expect("a slot");
         let session = first.session();
         session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
         // A lease that was renewed just now, and one of a recorder that died long ago.
         for lease in [u64::MAX, 0] {
             session.lease_until_ns.store(lease, Ordering::Relaxed);
             let before = trackway_sys::clock::monotonic_ns();
-            first.free(&home, false).expect("free");
+            first.free(&handle, false).expect("free");
             let after = trackway_sys::clock::monotonic_ns();
             let freed_at = session.lease_until_ns.load(Ordering::Relaxed);
             assert!((before..=after).contains(&freed_at));

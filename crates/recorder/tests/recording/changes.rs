@@ -22,7 +22,7 @@ fn emit(writer: &mut Writer, count: usize) {
 }
 
 fn build(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
-    let built = Recording::build(world.home(), &world.session(), channels);
+    let built = Recording::build(world.handle(), &world.session(), channels);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
@@ -36,8 +36,8 @@ fn metadata(world: &TestWindow) -> String {
 fn each_channel_has_streams_and_ids_of_its_own() {
     let world = TestWindow::new();
     let mut recording = build(&world, &[channel("some", SMALL), channel("more", SMALL)]);
-    let mut first = Writer::in_channel(&world.home(), 0);
-    let mut second = Writer::in_channel(&world.home(), 1);
+    let mut first = Writer::in_channel(&world.handle(), 0);
+    let mut second = Writer::in_channel(&world.handle(), 1);
     emit(&mut first, 7);
     emit(&mut second, 9);
     recording.tick(&world.notices).expect("a look");
@@ -56,10 +56,10 @@ fn each_channel_has_streams_and_ids_of_its_own() {
 fn channels_come_and_go_while_others_record() {
     let world = TestWindow::new();
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
-    let mut first = Writer::new(&world.home());
+    let mut first = Writer::new(&world.handle());
     emit(&mut first, 5);
     recording.add_channel(&channel("late", SMALL), 1).expect("a channel");
-    let mut second = Writer::in_channel(&world.home(), 1);
+    let mut second = Writer::in_channel(&world.handle(), 1);
     assert!(second.is_on() && first.is_on());
     emit(&mut second, 4);
     recording.end_channel(0).expect("its end");
@@ -70,14 +70,14 @@ fn channels_come_and_go_while_others_record() {
     assert_eq!((summary.recorded, summary.lost), (13, 0));
     assert_eq!(world.read("channel0_0").values.len(), 5);
     assert_eq!(world.read("late-1_0").values.len(), 8);
-    assert_eq!(world.home().window().active_sessions().count(), 0);
+    assert_eq!(world.handle().window().active_sessions().count(), 0);
 }
 
 #[test]
 fn a_channel_is_replaced_bit_by_bit() {
     let world = TestWindow::new();
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
-    let mut before = Writer::new(&world.home());
+    let mut before = Writer::new(&world.handle());
     emit(&mut before, 5);
     let contexts = parse_contexts("vpid,procname,$app.a:b").expect("contexts");
     let settings = ChannelSettings { contexts, ..channel("channel0", SMALL) };
@@ -87,7 +87,7 @@ fn a_channel_is_replaced_bit_by_bit() {
     // A writer on its way is in time: the old one has not ended yet.
     emit(&mut before, 1);
     recording.end_channel(0).expect("its end");
-    let after = Writer::new(&world.home());
+    let after = Writer::new(&world.handle());
     assert!(after.is_on());
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!(summary.recorded, 6);
@@ -103,7 +103,7 @@ fn a_channel_is_replaced_bit_by_bit() {
 fn what_is_stopped_is_in_the_trace_and_nothing_more_until_it_is_started() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     emit(&mut writer, 5);
     recording.stop().expect("stopped");
     assert_eq!(world.read("channel0_0").values.len(), 5);
@@ -122,7 +122,7 @@ fn what_was_cleared_is_nowhere() {
     for buffers in [SMALL, FLIGHT] {
         let world = TestWindow::new();
         let mut recording = world.record(buffers);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         emit(&mut writer, 700);
         recording.tick(&world.notices).expect("a look");
         emit(&mut writer, 300);
@@ -143,7 +143,7 @@ fn what_was_cleared_is_nowhere() {
 fn losses_of_before_are_forgotten_when_it_is_cleared() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     while writer.emit(Way::Sequence) {}
     recording.tick(&world.notices).expect("a look");
     assert_eq!(recording.totals().lost, 1);
@@ -160,7 +160,7 @@ fn losses_of_before_are_forgotten_when_it_is_cleared() {
 fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     while writer.emit(Way::Sequence) {}
     assert!(!writer.emit(Way::Sequence));
     writer.count_cut();
@@ -177,7 +177,7 @@ fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
 fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     while writer.emit(Way::Sequence) {}
     writer.count_cut();
     recording.clear(true).expect("cleared");
@@ -194,14 +194,14 @@ fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
 fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
     let world = TestWindow::new();
     let first = world.record(SMALL);
-    let claimer = Writer::new(&world.home());
+    let claimer = Writer::new(&world.handle());
     first.finish(&|| false).expect("a trace");
     // It had searched for space before, and will find that the session is over.
     let claim = claimer.hold(Way::Claim(0));
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
     let mut recording = world.record(SMALL);
-    let writer = Writer::new(&world.home());
+    let writer = Writer::new(&world.handle());
     assert_eq!(claimer.index(), writer.index(), "the same slot");
     writer.count_lost(Way::Claim(0));
     assert_eq!(recording.totals().lost, 1);
@@ -217,7 +217,7 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
 fn a_snapshot_has_the_newest_and_changes_nothing() {
     let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let (one, two) = (world.folder.join("one"), world.folder.join("two"));
     emit(&mut writer, 10_000);
     let facts = recording.snapshot(&one, None, &Reason::Asked).expect("a snapshot");
@@ -238,7 +238,7 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
 fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
     let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut numbers = |writer: &mut Writer, name: &str| {
         emit(writer, 2500);
         let folder = world.folder.join(name);
@@ -260,7 +260,7 @@ fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
 fn the_last_seconds_are_what_is_newer() {
     let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     // Less than a ring: nothing is overwritten.
     emit(&mut writer, 1500);
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -281,7 +281,7 @@ fn the_last_seconds_are_what_is_newer() {
 fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
     let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     emit(&mut writer, 3000);
     recording.clear(true).expect("cleared");
     emit(&mut writer, 30);
@@ -297,8 +297,8 @@ fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
 fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
     let world = TestWindow::new();
     let mut recording = build(&world, &[channel("some", SMALL), channel("flight", FLIGHT)]);
-    let mut first = Writer::in_channel(&world.home(), 0);
-    let mut second = Writer::in_channel(&world.home(), 1);
+    let mut first = Writer::in_channel(&world.handle(), 0);
+    let mut second = Writer::in_channel(&world.handle(), 1);
     emit(&mut first, 5);
     emit(&mut second, 5);
     recording.tick(&world.notices).expect("a look");
@@ -321,10 +321,10 @@ fn an_idle_session_takes_little_and_what_a_cpu_needs_when_it_is_used() {
     let usual = BufferOptions { size_bytes: None, sub_buffers: None, overwrite: false };
     let settings = ChannelSettings { starts_small: true, ..channel("channel0", usual) };
     let mut recording = build(&world, &[settings]);
-    let home = world.home();
-    let slot = home.window().active_sessions().next().expect("a session");
-    assert!(home.allocator.bytes_of(slot) < 4 << 20, "{}", home.allocator.bytes_of(slot));
-    let mut writer = Writer::new(&home);
+    let handle = world.handle();
+    let slot = handle.window().active_sessions().next().expect("a session");
+    assert!(handle.allocator.bytes_of(slot) < 4 << 20, "{}", handle.allocator.bytes_of(slot));
+    let mut writer = Writer::new(&handle);
     // All records that come at the pace of the recorder's polls find space.
     for _ in 0..200 {
         emit(&mut writer, 5_000);

@@ -56,7 +56,7 @@ impl Where {
 
 /// Writes over a session, for as long as it is there.
 struct Scribbler {
-    home: WindowHandle,
+    handle: WindowHandle,
     file: File,
     random: Random,
     place: Where,
@@ -82,7 +82,7 @@ impl Scribbler {
             Where::Slots | Where::Controls | Where::Session => {
                 let other = self.other;
                 for index in (0..SESSIONS_MAX).filter(|index| *index != other) {
-                    let session = self.home.window().session(index);
+                    let session = self.handle.window().session(index);
                     if session.state.load(Ordering::Relaxed) != state::FREE {
                         self.damage(index);
                     }
@@ -101,12 +101,12 @@ impl Scribbler {
     }
 
     fn damage(&mut self, index: usize) {
-        let session = self.home.window().session(index);
+        let session = self.handle.window().session(index);
         if self.place != Where::Slots {
             // Their real place, whatever the slot's content is.
             let owner = granule::CONTROL + index as u8;
-            let is_its = |at: &u64| self.home.allocator.owner_at(*at) == owner;
-            let all = (DATA_OFFSET as u64..self.home.window().usable_bytes()).step_by(GRANULE);
+            let is_its = |at: &u64| self.handle.allocator.owner_at(*at) == owner;
+            let all = (DATA_OFFSET as u64..self.handle.window().usable_bytes()).step_by(GRANULE);
             let own: Vec<u64> = all.filter(is_its).collect();
             if !own.is_empty() {
                 let at = *self.random.pick(&own);
@@ -255,17 +255,17 @@ impl Other {
             path: world.folder.join(Self::FOLDER),
             ..world.session()
         };
-        let built = Recording::build(world.home(), &session, &[channel("channel0", SMALL)]);
+        let built = Recording::build(world.handle(), &session, &[channel("channel0", SMALL)]);
         let mut recording = built.expect("a recording");
         recording.activate();
-        let writer = Writer::in_channel(&world.home(), 0);
+        let writer = Writer::in_channel(&world.handle(), 0);
         Self { recording, writer, emitted: 0 }
     }
 
-    fn slot(home: &WindowHandle) -> (usize, u64) {
-        let index = home.window().active_sessions().next().expect("the first session");
-        let controls = home.window().session(index).control_offset.load(Ordering::Relaxed);
-        assert!(SessionLayout::read(home.window(), index).is_some());
+    fn slot(handle: &WindowHandle) -> (usize, u64) {
+        let index = handle.window().active_sessions().next().expect("the first session");
+        let controls = handle.window().session(index).control_offset.load(Ordering::Relaxed);
+        assert!(SessionLayout::read(handle.window(), index).is_some());
         (index, controls)
     }
 
@@ -316,18 +316,18 @@ fn torment(seed: u64, place: Where) {
     let world = TestWindow::new();
     let mut random = Random::new(seed);
     let mut other = Other::begin(&world);
-    let (slot, other_controls) = Other::slot(&world.home());
+    let (slot, other_controls) = Other::slot(&world.handle());
     let settings = [channel("some", SMALL), channel("flight", FLIGHT)];
-    let built = Recording::build(world.home(), &world.session(), &settings);
+    let built = Recording::build(world.handle(), &world.session(), &settings);
     let mut recording = built.expect("a recording");
     recording.activate();
-    let mut writers = [1, 2].map(|place| Writer::in_channel(&world.home(), place));
+    let mut writers = [1, 2].map(|place| Writer::in_channel(&world.handle(), place));
     writers.iter_mut().for_each(|writer| (0..500).for_each(|_| _ = writer.emit(Way::Sequence)));
     let mut changed = Changed { world: &world, recording, classes: vec![0, 1], next_class: 2 };
-    let home = world.home();
-    let file = File::options().read(true).write(true).open(&home.path).expect("the window");
+    let handle = world.handle();
+    let file = File::options().read(true).write(true).open(&handle.path).expect("the window");
     let scribbler = Scribbler {
-        home,
+        handle,
         file,
         random: Random::new(!seed),
         place,
@@ -352,10 +352,10 @@ fn torment(seed: u64, place: Where) {
         } else {
             drop(changed);
         }
-        forsake(&world.home(), slot);
+        forsake(&world.handle(), slot);
         let _ = recover_in(world.folder.path(), &world.notices, None);
     });
-    forsake(&world.home(), slot);
+    forsake(&world.handle(), slot);
     let _ = recover_in(world.folder.path(), &world.notices, None);
     if place.spares_others() {
         other.go_on(&world);
@@ -387,34 +387,34 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Makes all sessions but one those of dead recorders.
-fn forsake(home: &WindowHandle, slot: usize) {
+fn forsake(handle: &WindowHandle, slot: usize) {
     for index in (0..SESSIONS_MAX).filter(|index| *index != slot) {
-        let session = home.window().session(index);
+        let session = handle.window().session(index);
         if session.state.load(Ordering::Relaxed) != state::FREE {
             session.recorder_pid.store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// CPU 0's first control lines of the slot in this place among the active ones.
-fn control_offset(home: &WindowHandle, place: usize) -> &'static AtomicU64 {
-    let index = home.window().active_sessions().nth(place).expect("a session");
-    let window = *home.window();
+/// Returns CPU 0's first control lines of the slot in this place among the active ones.
+fn control_offset(handle: &WindowHandle, place: usize) -> &'static AtomicU64 {
+    let index = handle.window().active_sessions().nth(place).expect("a session");
+    let window = *handle.window();
     &window.session(index).control_offset
 }
 
 #[test]
 fn what_is_recovered_is_never_another_session_s() {
     let world = TestWindow::new();
-    let home = world.home();
+    let handle = world.handle();
     let mut other = Other::begin(&world);
     let recording = world.record(SMALL);
     other.go_on(&world);
     // As a faulty process may leave it.
-    let others = control_offset(&home, 0).load(Ordering::Relaxed);
-    control_offset(&home, 1).store(others, Ordering::Relaxed);
+    let others = control_offset(&handle, 0).load(Ordering::Relaxed);
+    control_offset(&handle, 1).store(others, Ordering::Relaxed);
     drop(recording);
-    forsake(&home, Other::slot(&home).0);
+    forsake(&handle, Other::slot(&handle).0);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
     assert!(recovered.iter().all(|one| one.result.is_err()), "{recovered:?}");
     // Its progress stands in the window still.
@@ -431,8 +431,8 @@ fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
     const EVENTS: u32 = 1000;
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let home = world.home();
-    let window = home.window();
+    let handle = world.handle();
+    let window = handle.window();
     let slot = window.active_sessions().next().expect("a session");
     let layout = SessionLayout::read(window, slot).expect("its layout");
     let described = |number: u32| {
@@ -459,12 +459,12 @@ fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
 fn the_number_of_the_next_event_may_be_anything() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let home = world.home();
-    let slot = home.window().active_sessions().next().expect("a session");
-    home.window().session(slot).next_id.store(u32::MAX, Ordering::Relaxed);
+    let handle = world.handle();
+    let slot = handle.window().active_sessions().next().expect("a session");
+    handle.window().session(slot).next_id.store(u32::MAX, Ordering::Relaxed);
     let mut buffer = [0; 64];
     let encoder = Encoder::new(&mut buffer, b"app", b"late", 6).expect("a name");
-    home.window().intern_event(encoder.finish()).expect("room");
+    handle.window().intern_event(encoder.finish()).expect("room");
     recording.set_rules(0, "app:*").expect("rules");
     recording.tick(&world.notices).expect("a look");
     recording.finish(&|| false).expect("a trace");
@@ -474,10 +474,10 @@ fn the_number_of_the_next_event_may_be_anything() {
 fn channels_whose_names_end_like_classes_have_files_of_their_own() {
     let world = TestWindow::new();
     let channels = [channel("a-1", SMALL), channel("a", SMALL)];
-    let built = Recording::build(world.home(), &world.session(), &channels);
+    let built = Recording::build(world.handle(), &world.session(), &channels);
     let mut recording = built.expect("a recording");
     recording.activate();
-    let mut writers = [0, 1].map(|place| Writer::in_channel(&world.home(), place));
+    let mut writers = [0, 1].map(|place| Writer::in_channel(&world.handle(), place));
     for (count, writer) in [(5, 0), (7, 1)] {
         (0..count).for_each(|_| assert!(writers[writer].emit(Way::Sequence)));
     }

@@ -28,7 +28,7 @@ const DEFAULT: BufferOptions =
 fn what_is_committed_is_drained_once_and_in_order() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     for round in 0..100 {
         for _ in 0..round * 7 {
             assert!(writer.emit(Way::Sequence));
@@ -49,7 +49,7 @@ fn what_is_committed_is_drained_once_and_in_order() {
 fn what_finds_no_room_is_counted_also_at_the_very_start() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let emitted = 20_000;
     let accepted = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
     recording.tick(&world.notices).unwrap();
@@ -65,7 +65,7 @@ fn what_finds_no_room_is_counted_also_at_the_very_start() {
 fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let ways = [Way::Sequence, Way::Claim(0)];
     for way in ways {
         assert!(writer.emit(way));
@@ -92,13 +92,13 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
 fn losses_without_any_record_have_a_stream() {
     let world = TestWindow::new();
     let recording = world.record(SMALL);
-    let home = world.home();
-    let layout_of = |home: &WindowHandle| {
-        let window = *home.window();
+    let handle = world.handle();
+    let layout_of = |handle: &WindowHandle| {
+        let window = *handle.window();
         let index = window.active_sessions().next().unwrap();
         trackway_window::SessionLayout::read(&window, index).unwrap()
     };
-    let region = layout_of(&home).region(home.window(), 0, Way::Sequence).unwrap();
+    let region = layout_of(&handle).region(handle.window(), 0, Way::Sequence).unwrap();
     region.control.count_discarded(trackway_ring::Discard::Full);
     recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
@@ -109,8 +109,8 @@ fn losses_without_any_record_have_a_stream() {
 fn buffers_grow_while_writers_need_it() {
     let world = TestWindow::new();
     let mut recording = world.record(DEFAULT);
-    let mut writer = Writer::new(&world.home());
-    let used = || world.home().allocator.bytes_in_use();
+    let mut writer = Writer::new(&world.handle());
+    let used = || world.handle().allocator.bytes_in_use();
     let before = used();
     let mut lost = 0;
     for _ in 0..40 {
@@ -137,7 +137,7 @@ fn buffers_grow_while_writers_need_it() {
 fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     let world = TestWindow::new();
     let mut recording = world.record(BufferOptions { overwrite: true, ..SMALL });
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let emitted = 50_000_u64;
     for number in 0..emitted {
         assert!(writer.emit(Way::Sequence));
@@ -162,7 +162,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
     for cut in 0..4 {
         let world = TestWindow::new();
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         let mut emitted = 0;
         for _ in 0..10 {
             emitted += (0..1500).filter(|_| writer.emit(Way::Sequence)).count() as u64;
@@ -190,7 +190,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
         let index_bytes = std::fs::metadata(world.index("channel0_0")).unwrap().len();
         assert_eq!(index_bytes, 16 + 72 * contents.packets() as u64);
         assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
-        assert_eq!(world.home().window().active_sessions().count(), 0);
+        assert_eq!(world.handle().window().active_sessions().count(), 0);
     }
 }
 
@@ -218,7 +218,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
     let mark = |world: &TestWindow| std::fs::read_to_string(world.stream("trackway/complete")).ok();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     assert!(writer.emit(Way::Sequence) && writer.emit(Way::Sequence));
     recording.tick(&world.notices).unwrap();
     assert_eq!(mark(&world), None, "it is being recorded");
@@ -228,7 +228,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
 
     std::fs::remove_dir_all(world.trace()).unwrap();
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
     recording.finish(&|| true).unwrap();
     assert_eq!(mark(&world), None, "its end was interrupted");
     // By another path, as through a link.
@@ -244,7 +244,7 @@ fn a_named_trace_is_recovered_where_it_is_now() {
     let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
     world.kill(recording);
     let moved = world.folder.join("moved");
     std::fs::rename(world.trace(), &moved).unwrap();
@@ -290,7 +290,7 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
     }
     let world = TestWindow::new();
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
     world.kill(recording);
     let streams = world.stream("metadata").parent().unwrap().to_owned();
     std::os::unix::fs::chown(&streams, Some(65534), None).unwrap();
@@ -310,7 +310,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
     for _ in 0..40 {
         let _ = std::fs::remove_dir_all(world.trace());
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         for _ in 0..1000 {
             assert!(writer.emit(Way::Sequence) && writer.emit(Way::Claim(1)));
         }
@@ -318,18 +318,18 @@ fn a_slot_is_used_again_with_nothing_of_before() {
         assert_eq!(recording.finish(&|| false).unwrap().recorded, 2000);
     }
     // Control lines stay, of a few slots that take turns; sub-buffers do not.
-    assert!(world.home().allocator.bytes_in_use() <= 1 << 20);
+    assert!(world.handle().allocator.bytes_in_use() <= 1 << 20);
 }
 
-/// CPU 0's region of the active session.
-fn region_of(home: &WindowHandle, way: Way) -> trackway_ring::Region<'static> {
-    let window = *home.window();
+/// Returns CPU 0's region of the active session.
+fn region_of(handle: &WindowHandle, way: Way) -> trackway_ring::Region<'static> {
+    let window = *handle.window();
     let index = window.active_sessions().next().unwrap();
     let layout = trackway_window::SessionLayout::read(&window, index).unwrap();
     layout.region(&window, 0, way).unwrap()
 }
 
-/// A claimer that cannot be proved dead: in no place of the table of processes.
+/// Returns an owner that cannot be proved dead: it is in no entry of the table of processes.
 fn other_user() -> u64 {
     trackway_window::ProcessSlot::NONE.owner_word(1)
 }
@@ -337,13 +337,13 @@ fn other_user() -> u64 {
 #[test]
 fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     let world = TestWindow::new();
-    let home = world.home();
+    let handle = world.handle();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&home);
+    let mut writer = Writer::new(&handle);
     for _ in 0..3000 {
         writer.emit(Way::Claim(0));
     }
-    let control = region_of(&home, Way::Claim(0)).control;
+    let control = region_of(&handle, Way::Claim(0)).control;
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
     // A straggler took it after the session's end, and was stopped before its second check.
@@ -354,7 +354,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
         std::fs::remove_dir_all(world.trace()).unwrap();
         world.let_slots_rest();
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&home);
+        let mut writer = Writer::new(&handle);
         assert!(writer.emit(Way::Claim(1)));
         control.count_discarded(trackway_ring::Discard::Full);
         recording.tick(&world.notices).unwrap();
@@ -385,15 +385,15 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
 #[test]
 fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
     let world = TestWindow::new();
-    let home = world.home();
+    let handle = world.handle();
     let recording = world.record(SMALL);
-    let mut writer = Writer::new(&home);
+    let mut writer = Writer::new(&handle);
     assert!(writer.emit(Way::Claim(0)));
-    let control = region_of(&home, Way::Claim(0)).control;
+    let control = region_of(&handle, Way::Claim(0)).control;
     control.owner.store(other_user(), Ordering::Relaxed);
     world.kill(recording);
     let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
-    let used = || home.allocator.bytes_in_use();
+    let used = || handle.allocator.bytes_in_use();
     let before = used();
     assert_eq!(recover().len(), 1);
     std::fs::remove_dir_all(world.trace()).unwrap();
@@ -410,7 +410,7 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
     for of_metadata in [true, false] {
         let world = TestWindow::new();
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         assert!((0..100).all(|_| writer.emit(Way::Sequence)));
         recording.tick(&world.notices).unwrap();
         while !world.stream("channel0_0").exists() {
@@ -445,22 +445,22 @@ fn a_path_that_recovery_could_not_read_is_refused() {
         path: world.folder.join("x/".repeat(1024)),
         ..world.session()
     };
-    let refused = Recording::build(world.home(), &session, &[channel("channel0", SMALL)]);
+    let refused = Recording::build(world.handle(), &session, &[channel("channel0", SMALL)]);
     assert!(refused.is_err_and(|error| error.to_string().contains("longer than 2048 bytes")));
 }
 
 #[test]
 fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
     let world = TestWindow::new();
-    let home = world.home();
-    let other = world.home();
+    let handle = world.handle();
+    let other = world.handle();
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
-    let refused = world.build(world.home(), SMALL);
+    let refused = world.build(world.handle(), SMALL);
     assert!(refused.is_err_and(|error| error.to_string().contains("locked")));
     other.allocator.file().unlock();
 
     let mut recording = world.record(DEFAULT);
-    let mut writer = Writer::new(&home);
+    let mut writer = Writer::new(&handle);
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
     let mut emitted = 0;
     for _ in 0..100 {
@@ -468,21 +468,21 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
         recording.tick(&world.notices).unwrap();
     }
     assert_eq!(world.notices.lines(), [""; 0], "buffers may still grow later");
-    let used = home.allocator.bytes_in_use();
+    let used = handle.allocator.bytes_in_use();
     assert_eq!(recording.finish(&|| false).unwrap().recorded, emitted);
-    assert_eq!(home.allocator.bytes_in_use(), used);
+    assert_eq!(handle.allocator.bytes_in_use(), used);
     assert!(recover_in(world.folder.path(), &world.notices, None).is_err());
     other.allocator.file().unlock();
     assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
-    assert!(home.allocator.bytes_in_use() < used);
+    assert!(handle.allocator.bytes_in_use() < used);
 }
 
 /// Writes random bytes over the window, as a faulty process would.
-fn scribble(home: &WindowHandle, random: &mut Random, from: usize, to: usize) {
+fn scribble(handle: &WindowHandle, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
         let at = from + random.below((to - from) as u64) as usize;
         // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
-        let byte = unsafe { &*home.window().base().add(at).cast::<AtomicU8>() };
+        let byte = unsafe { &*handle.window().base().add(at).cast::<AtomicU8>() };
         byte.store(random.next() as u8, Ordering::Relaxed);
     }
 }
@@ -494,9 +494,9 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
         let mut random = Random::new(seed);
         let overwrite = seed % 3 == 0;
         let mut recording = world.record(BufferOptions { overwrite, ..SMALL });
-        let home = world.home();
-        let mut writer = Writer::new(&home);
-        let end = home.window().usable_bytes() as usize;
+        let handle = world.handle();
+        let mut writer = Writer::new(&handle);
+        let end = handle.window().usable_bytes() as usize;
         // Sessions, events and data; or everything; the writer's own tables stay, or it panics.
         let (from, to) = match seed % 4 {
             0 => (DATA_OFFSET, end),
@@ -508,7 +508,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
             writer.emit(Way::Sequence);
         }
         for _ in 0..20 {
-            scribble(&home, &mut random, from, to);
+            scribble(&handle, &mut random, from, to);
             if recording.tick(&world.notices).is_err() {
                 break;
             }
@@ -524,10 +524,10 @@ fn a_truncated_window_ends_the_recording_with_an_error() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     recording.tick(&world.notices).unwrap();
-    let home = world.home();
+    let handle = world.handle();
     std::fs::OpenOptions::new()
         .write(true)
-        .open(&home.path)
+        .open(&handle.path)
         .unwrap()
         .set_len(DATA_OFFSET as u64)
         .unwrap();
@@ -567,22 +567,22 @@ fn a_small_file_system_is_respected() {
         return skipped("a tmpfs cannot be mounted here");
     };
     let world = TestWindow::new();
-    let home = || WindowHandle::open_in(small.0.path(), true).unwrap();
+    let handle = || WindowHandle::open_in(small.0.path(), true).unwrap();
     let huge = BufferOptions { size_bytes: Some(256 << 20), ..DEFAULT };
-    let refused = world.build(home(), huge);
+    let refused = world.build(handle(), huge);
     assert!(matches!(refused, Err(RecordError::Memory(bytes, ..)) if bytes >= 256 << 20));
-    assert!(home().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
+    assert!(handle().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
 
-    let mut recording = world.build(home(), DEFAULT).unwrap();
+    let mut recording = world.build(handle(), DEFAULT).unwrap();
     recording.activate();
-    let mut writer = Writer::new(&home());
+    let mut writer = Writer::new(&handle());
     for _ in 0..40 {
         for _ in 0..60_000 {
             writer.emit(Way::Sequence);
         }
         recording.tick(&world.notices).unwrap();
     }
-    let free = trackway_sys::file::free_bytes(home().allocator.file()).unwrap();
+    let free = trackway_sys::file::free_bytes(handle().allocator.file()).unwrap();
     assert!(free >= 2 << 20, "{free} bytes are left to others");
     let summary = recording.finish(&|| false).unwrap();
     assert_eq!(summary.recorded + summary.lost, 40 * 60_000);

@@ -7,19 +7,19 @@ use trackway_window::Way;
 use crate::DEFAULT;
 use crate::test_window::{TestWindow, Writer, channel};
 
-/// A session that begins with memory for a few claims only, as one on a machine of many CPUs, by
-/// sub-buffers of two mebibytes.
+/// Begins a session with memory for a few claims only, as on a machine of many CPUs, by sub-buffers
+/// of two mebibytes.
 fn lean(world: &TestWindow) -> Recording {
     let large = BufferOptions { sub_buffers: Some(2), ..DEFAULT };
     let settings = ChannelSettings { starts_small: true, ..channel("channel0", large) };
-    let built = Recording::build(world.home(), &world.session(), &[settings]);
+    let built = Recording::build(world.handle(), &world.session(), &[settings]);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
 fn used(world: &TestWindow) -> u64 {
-    world.home().allocator.bytes_in_use()
+    world.handle().allocator.bytes_in_use()
 }
 
 /// Emits `count` values without a loss.
@@ -42,7 +42,7 @@ fn settle(world: &TestWindow, recording: &mut Recording) {
 fn what_a_burst_needed_is_given_back_and_had_again() {
     let world = TestWindow::new();
     let mut recording = world.record(DEFAULT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let begin = used(&world);
     let mut emitted = 0;
     for round in 0..4 {
@@ -79,7 +79,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
     let world = TestWindow::new();
     let mut recording = lean(&world);
     let begin = used(&world);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut expected = Vec::new();
     for round in 0..4 {
         let first = writer.request_memory();
@@ -115,7 +115,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
 fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
     let world = TestWindow::new();
     let mut recording = lean(&world);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     writer.request_memory();
     recording.tick(&world.notices).unwrap();
     emit(&world, &mut recording, &mut writer, 10);
@@ -133,7 +133,7 @@ fn a_claim_that_is_held_keeps_its_memory() {
     let world = TestWindow::new();
     let mut recording = lean(&world);
     let begin = used(&world);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     // A burst by claim, which its region grows for.
     let mut claimed = Vec::new();
     for _ in 0..100 {

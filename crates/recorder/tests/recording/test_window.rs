@@ -34,7 +34,7 @@ impl TestWindow {
         self.folder.join("trace")
     }
 
-    pub(crate) fn home(&self) -> WindowHandle {
+    pub(crate) fn handle(&self) -> WindowHandle {
         WindowHandle::open_in(self.folder.path(), true).expect("a window")
     }
 
@@ -45,22 +45,22 @@ impl TestWindow {
     /// Builds a session with one channel.
     pub(crate) fn build(
         &self,
-        home: WindowHandle,
+        handle: WindowHandle,
         buffers: BufferOptions,
     ) -> Result<Recording, RecordError> {
-        Recording::build(home, &self.session(), &[channel("channel0", buffers)])
+        Recording::build(handle, &self.session(), &[channel("channel0", buffers)])
     }
 
     pub(crate) fn record(&self, buffers: BufferOptions) -> Recording {
-        let mut recording = self.build(self.home(), buffers).expect("a recording");
+        let mut recording = self.build(self.handle(), buffers).expect("a recording");
         recording.activate();
         recording
     }
 
     /// Lets the first slot be taken again, however short it has been free.
     pub(crate) fn let_slots_rest(&self) {
-        let home = self.home();
-        let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        let handle = self.handle();
+        let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
         let is_free = |session: &&Session| session.state.load(Ordering::Relaxed) == state::FREE;
         for session in sessions.filter(is_free) {
             session.lease_until_ns.store(0, Ordering::Relaxed);
@@ -70,9 +70,9 @@ impl TestWindow {
     /// Leaves the state of a killed recorder, as the next recorder finds it.
     pub(crate) fn kill(&self, recording: Recording) {
         drop(recording);
-        let home = self.home();
-        for index in home.window().active_sessions() {
-            home.window().session(index).recorder_pid.store(0, Ordering::Relaxed);
+        let handle = self.handle();
+        for index in handle.window().active_sessions() {
+            handle.window().session(index).recorder_pid.store(0, Ordering::Relaxed);
         }
     }
 
@@ -90,7 +90,7 @@ impl TestWindow {
         self.streams().join("index").join(format!("{name}.idx"))
     }
 
-    /// Everything in a stream's file; empty if there is none.
+    /// Reads a stream's file; returns empty contents if there is none.
     pub(crate) fn read(&self, name: &str) -> Contents {
         Contents::of(&self.stream(name))
     }
@@ -132,7 +132,7 @@ impl Contents {
     }
 }
 
-/// A channel for the events of `app`.
+/// Returns the settings of a channel for the events of `app`.
 pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
     ChannelSettings {
         name: name.into(),
@@ -170,14 +170,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A writer of `app:value`, in the one session that is active, or the first.
-    pub(crate) fn new(home: &WindowHandle) -> Self {
-        Self::in_channel(home, 0)
+    /// Makes a writer of `app:value`, in the one session that is active, or the first.
+    pub(crate) fn new(handle: &WindowHandle) -> Self {
+        Self::in_channel(handle, 0)
     }
 
-    /// A writer of `app:value` in the active slot number `place`, counted from the first.
-    pub(crate) fn in_channel(home: &WindowHandle, place: usize) -> Self {
-        let window = *home.window();
+    /// Makes a writer of `app:value` in the active slot number `place`, counted from the first.
+    pub(crate) fn in_channel(handle: &WindowHandle, place: usize) -> Self {
+        let window = *handle.window();
         let index = window.active_sessions().nth(place).expect("an active session");
         let layout = SessionLayout::read(&window, index).expect("its layout");
         let mut buffer = [0; 256];
@@ -196,17 +196,17 @@ impl Writer {
         self.enabled() >> self.layout.index & 1 != 0
     }
 
-    /// The slot of its channel.
+    /// Returns the slot of its channel.
     pub(crate) fn index(&self) -> usize {
         self.layout.index
     }
 
-    /// The enable word of its event.
+    /// Returns the enable word of its event.
     pub(crate) fn enabled(&self) -> u32 {
         self.window.event(self.event).enabled.load(Ordering::Relaxed)
     }
 
-    /// Number and clock epoch of the open sub-buffer of one of CPU 0's regions.
+    /// Returns the number and clock epoch of the open sub-buffer of one of CPU 0's regions.
     pub(crate) fn open_sub_buffer(&self, way: Way) -> (u64, u64) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let index = region.geometry.index_of(region.expected() >> 1);
@@ -217,12 +217,12 @@ impl Writer {
         (index, u64::from_le_bytes(epoch))
     }
 
-    /// The session's generation.
+    /// Returns the session's generation.
     pub(crate) fn generation(&self) -> u64 {
         self.window.session(self.layout.index).generation.load(Ordering::Relaxed)
     }
 
-    /// The value that is emitted next.
+    /// Returns the value that is emitted next.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -235,7 +235,7 @@ impl Writer {
         self.next
     }
 
-    /// Has the region to itself until that is dropped.
+    /// Takes the region's claim until the result is dropped.
     pub(crate) fn hold(&self, way: Way) -> Claim<'static> {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         Claim::take(region, 1).expect("nobody else")

@@ -23,13 +23,14 @@ fn cut(name: &str, size_bytes: u64, count: u64) -> ChannelSettings {
 }
 
 fn record(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
-    let built = Recording::build(world.home(), &world.session(), channels);
+    let built = Recording::build(world.handle(), &world.session(), channels);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-/// Numbers of the files of a stream, in order; there is an index for each, and for no other.
+/// Returns the numbers of the files of a stream, in order; there is an index for each, and for no
+/// other.
 fn numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
     let numbers = |folder, end: &str| {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
@@ -72,7 +73,7 @@ fn read(world: &TestWindow, stem: &str, bounds: Tracefiles) -> Contents {
     all
 }
 
-/// The newest so many values are there, and the missing ones are counted.
+/// Checks that the newest so many values are there, and the missing ones are counted.
 fn assert_newest(contents: &Contents, emitted: u64, summary: &Summary) {
     let kept = contents.values.len() as u64;
     assert!(contents.values.iter().copied().eq(emitted - kept..emitted), "{:?}", contents.values);
@@ -85,7 +86,7 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
         let bounds = Tracefiles { size_bytes: size, count };
         let world = TestWindow::new();
         let mut recording = record(&world, &[cut("channel0", size, count)]);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         let mut random = Random::new(size + count);
         let mut emitted = 0;
         for _ in 0..60 {
@@ -109,7 +110,7 @@ fn files_without_a_number_are_all_kept() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 0 };
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, 0)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     for _ in 0..20 {
         (0..2000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
@@ -124,7 +125,7 @@ fn a_slow_stream_is_in_the_order_of_its_packets() {
     let bounds = Tracefiles { size_bytes: SUB_BYTES, count: 4 };
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 4)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     // Each record is a packet, many of them without a length.
     for _ in 0..300 {
         assert!(writer.emit(Way::Sequence));
@@ -141,7 +142,7 @@ fn losses_are_counted_across_files() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 2 };
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut lost = 0;
     for _ in 0..5 {
         // More than the buffer holds.
@@ -162,8 +163,8 @@ fn channels_are_cut_each_as_it_was_asked_for() {
     let channels =
         [cut("some", SUB_BYTES, 2), channel("whole", SMALL), cut("more", 3 * SUB_BYTES, 0)];
     let mut recording = record(&world, &channels);
-    let home = world.home();
-    let mut writers: Vec<_> = (0..3).map(|place| Writer::in_channel(&home, place)).collect();
+    let handle = world.handle();
+    let mut writers: Vec<_> = (0..3).map(|place| Writer::in_channel(&handle, place)).collect();
     for _ in 0..10 {
         for writer in &mut writers {
             (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
@@ -184,7 +185,7 @@ fn what_is_cleared_begins_anew() {
     let bounds = Tracefiles { size_bytes: SUB_BYTES, count: 3 };
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 3)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     (0..3000).for_each(|_| assert!(writer.emit(Way::Sequence)));
     recording.tick(&world.notices).expect("a look");
     recording.clear(true).expect("cleared");
@@ -196,11 +197,12 @@ fn what_is_cleared_begins_anew() {
     assert_eq!(read(&world, "channel0_0", bounds).values, (3000..3050).collect::<Vec<_>>());
 }
 
-/// A recorder that was killed when it had got as far as this, and recovered after `after`.
+/// Returns the results after a recorder was killed after so many ticks, and recovered after
+/// `after`.
 fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (Contents, Summary) {
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     for _ in 0..ticks {
         (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
@@ -287,8 +289,8 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 6 };
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let home = world.home();
-    let mut writer = Writer::new(&home);
+    let handle = world.handle();
+    let mut writer = Writer::new(&handle);
     for _ in 0..10 {
         (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
@@ -296,7 +298,7 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     assert_eq!(numbers(&world, "channel0_0").len(), 6);
     // A packet more.
     (0..10).for_each(|_| assert!(writer.emit(Way::Sequence)));
-    let window = *home.window();
+    let window = *handle.window();
     let index = window.active_sessions().next().expect("the session");
     let layout = SessionLayout::read(&window, index).expect("its layout");
     let region = layout.region(&window, 0, Way::Sequence).expect("CPU 0");
@@ -314,7 +316,7 @@ fn a_file_that_cannot_be_begun_is_tried_again() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 2 };
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(Way::Sequence)));
     emit(100);
     recording.tick(&world.notices).expect("a look");

@@ -110,13 +110,13 @@ fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::
     Ok(())
 }
 
-/// The answers that come until the end.
+/// Reads answers until the end.
 fn answers(stream: &UnixStream) -> Vec<Answer> {
     let lines = BufReader::new(stream).lines();
     lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("an answer")).collect()
 }
 
-/// One client, which behaves somehow.
+/// Behaves as one client, at random.
 fn visit(world: &TestServer, seed: u64) {
     let mut random = Random::new(seed);
     let sent = lines(&mut random);

@@ -50,7 +50,7 @@ impl Calls {
     /// More than there are numbers of calls.
     const NUMBERS: u32 = 1024;
 
-    /// `None`: this kernel, or machine, has them as events only.
+    /// Prepares the dispatchers. `None`: this kernel, or machine, has system calls as events only.
     pub(super) fn new(catalogue: &Catalogue) -> Option<Self> {
         let btf = catalogue.btf()?;
         let registers = RegisterLayout::find(btf)?;

@@ -198,12 +198,12 @@ impl BpfRecording {
         self.kernel.overwrite
     }
 
-    /// Bytes of memory of its buffers.
+    /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (self.kernel.buffers.layout().cpu_bytes() * self.kernel.buffers.cpus()) as u64
     }
 
-    /// Records nothing any more, until it is started.
+    /// Stops recording, until it is started.
     pub(crate) fn stop(&mut self) {
         if self.is_stopped {
             return;
@@ -215,7 +215,7 @@ impl BpfRecording {
         self.kernel.count_missed();
     }
 
-    /// Records again.
+    /// Starts recording again.
     pub(crate) fn start(&mut self) {
         if self.is_stopped {
             self.kernel.pass_missed();
@@ -296,7 +296,8 @@ impl BpfRecording {
         })
     }
 
-    /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
+    /// Returns the positions of a flight recorder's regions, to be written by
+    /// [`Self::write_snapshot`].
     pub(crate) fn begin_snapshot(
         &self,
         last_ns: Option<u64>,
@@ -421,7 +422,7 @@ impl BpfRecording {
         }
     }
 
-    /// Events with the most losses, most first.
+    /// Returns the events with the most losses, most first.
     fn lost_by_event(&self, lost: &Lost) -> Vec<(String, u64)> {
         let of_event = |number: usize| {
             let name = &self.kernel.events[number].description.name;

@@ -206,7 +206,7 @@ impl BpfDrain {
     }
 }
 
-/// The regions of all CPUs and levels.
+/// Returns the regions of all CPUs and levels.
 pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
     let cpus = buffers.cpus();
     let streams_of_a_level = (cpus * Way::ALL.len()) as u64;

@@ -145,7 +145,7 @@ impl PreparedBpf {
         Ok(loaded)
     }
 
-    /// Records these events, the first ones.
+    /// Starts to record these events, the first ones.
     pub(super) fn record_all(
         &mut self,
         events: &[Event],

@@ -289,7 +289,7 @@ impl PreparedBpf {
         staged
     }
 
-    /// The program of an event, the next one; `None`: filters let none of it pass.
+    /// Generates the next program of an event; `None`: filters pass none of its records.
     fn code(
         &self,
         number: usize,
@@ -442,12 +442,12 @@ impl PreparedBpf {
         &self.filters
     }
 
-    /// The limit on open files as it was before, if it was raised: the command is to have that.
+    /// Returns the former limit on open files, if it was raised: the command inherits that one.
     pub(crate) fn files_limit(&self) -> Option<u64> {
         self.files_limit
     }
 
-    /// Bytes of a CPU's buffers for events that interrupt no others.
+    /// Returns the bytes of a CPU's buffers for events that interrupt no others.
     pub(crate) fn cpu_bytes(&self) -> u64 {
         self.buffers.layout().geometry(0).ring_bytes()
     }
@@ -523,7 +523,7 @@ fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout)
     }
 }
 
-/// A layout for so many bytes a CPU, as far as they can be had.
+/// Returns a layout for so many bytes per CPU, as far as possible.
 fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, RecordError> {
     let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
     let most = (BUFFERS_BYTES_MAX / cpus) as u64;

@@ -166,7 +166,7 @@ impl BpfRecording {
 }
 
 impl PreparedBpf {
-    /// Numbers of events that are recorded, and are none of these.
+    /// Returns the numbers of events that are recorded, and are none of these.
     fn without(&self, events: &[Event]) -> Vec<usize> {
         let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
         let numbered = self.events.iter().enumerate();

@@ -215,7 +215,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
         self.of(event).is_none_or(|filters| !filters.is_empty())
     }
 
-    /// The filters that were taken.
+    /// Returns the filters that were accepted.
     pub(crate) const fn accepted(&self) -> &AcceptedFilters {
         &self.accepted
     }

@@ -108,7 +108,8 @@ pub(crate) struct TracefsRecording {
     keeps_flight_recorder: bool,
 }
 
-/// A flight recorder's contents at some moment, to be written by [`TracefsRecording::write_snapshot`].
+/// A flight recorder's contents at some moment, to be written by
+/// [`TracefsRecording::write_snapshot`].
 #[derive(Debug)]
 pub(crate) struct TracefsContents {
     cpus: Vec<CpuContents>,
@@ -217,7 +218,7 @@ impl PreparedTracefs {
         self.filters.accepted()
     }
 
-    /// Bytes of a CPU's buffer.
+    /// Returns the bytes of a CPU's buffer.
     pub(crate) fn cpu_bytes(&self) -> u64 {
         self.shared.cpu_bytes
     }
@@ -373,7 +374,7 @@ impl TracefsRecording {
             .then(|| Box::new(move || shared.instance.add_current_and_start()) as PreExecHook)
     }
 
-    /// Records again.
+    /// Starts recording again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         let started = self.shared.instance.set_recording(true);
         started.map_err(|error| io_failure("cannot record kernel events again", error))?;
@@ -381,7 +382,7 @@ impl TracefsRecording {
         Ok(())
     }
 
-    /// Records nothing any more.
+    /// Stops recording.
     pub(crate) fn stop(&mut self) -> Result<(), RecordError> {
         if self.is_stopped {
             return Ok(());
@@ -438,7 +439,7 @@ impl TracefsRecording {
         })
     }
 
-    /// Bytes of memory of its buffers.
+    /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.shared.cpu_bytes.saturating_mul(crate::window::cpus::online().len() as u64)
     }
@@ -504,7 +505,7 @@ impl TracefsRecording {
 
 /// Reports what may be missing because control groups were scanned only periodically.
 impl Shared {
-    /// More pages than a CPU's buffer has.
+    /// Returns a number larger than that of the pages of a CPU's buffer.
     const fn pages_max(&self, page_bytes: usize) -> u64 {
         2 + 2 * self.cpu_bytes / if page_bytes == 0 { 1 } else { page_bytes as u64 }
     }

@@ -304,7 +304,7 @@ impl RegionDrain {
         self.lockless.is_some() || self.backing.limit() == u64::MAX
     }
 
-    /// Part of its memory that is in use, in 1/256.
+    /// Returns the used part of its memory, in 1/256.
     pub(crate) fn fill(&self) -> u64 {
         match (&self.lockless, self.snapshot) {
             (Some(lockless), _) => lockless.fill(),
@@ -330,7 +330,7 @@ impl RegionDrain {
         true
     }
 
-    /// Name of its stream's file, as LTTng names it: channel and CPU.
+    /// Returns the name of its stream's file, as LTTng names it: channel and CPU.
     pub(crate) fn name(&self) -> String {
         let Self { cpu, names, .. } = self;
         match self.way {
@@ -557,7 +557,7 @@ impl RegionDrain {
         self.region.0.control.set_drained(self.drained);
     }
 
-    /// Records discarded so far.
+    /// Returns the number of records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
         // In a lockless buffer, records that were too large for any buffer.
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
@@ -582,7 +582,7 @@ impl RegionDrain {
         }
     }
 
-    /// Records discarded so far that a larger region would not have kept.
+    /// Returns the number of records discarded so far that a larger region would not have kept.
     pub(crate) fn hopeless(&self) -> Hopeless {
         let (ever, before) = (self.hopeless_ever(), self.forgotten_hopeless);
         Hopeless {
@@ -600,7 +600,7 @@ impl RegionDrain {
         lost.saturating_sub(self.hopeless().events)
     }
 
-    /// The largest record that no sub-buffer can hold, in bytes; `None`: there was none.
+    /// Returns the largest record that no sub-buffer can hold, in bytes; `None`: there was none.
     pub(crate) fn oversized_bytes(&self) -> Option<u64> {
         let bytes = self.region.0.control.oversized_bytes.load(Ordering::Relaxed);
         (bytes > 0).then_some(bytes)

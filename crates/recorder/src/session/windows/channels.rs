@@ -24,7 +24,7 @@ impl SessionWindows {
             return Err(RecordError::Refused(Refusal::new(why)));
         }
         if let Some(own) = self.own() {
-            let hints = check::check(settings, own.home.window(), &Reach::default(), |_| false)?;
+            let hints = check::check(settings, own.handle.window(), &Reach::default(), |_| false)?;
             hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         }
         self.each(FailurePolicy::AnyOk, notices, &mut |part| {
@@ -106,13 +106,13 @@ impl SessionWindows {
         let (Some(own), Some((settings, _))) = (self.own(), channel) else { return Ok(()) };
         let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
         let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
-        let window = own.home.window();
+        let window = own.handle.window();
         let hints = check::check_some(&new, &settings.rules, window, &Reach::default())?;
         hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         Ok(())
     }
 
-    /// Records of a channel's events those of which these filters are true.
+    /// Records those of a channel's events for which these filters are true.
     pub(crate) fn set_filters(
         &mut self,
         class: u32,

@@ -99,17 +99,17 @@ impl SessionWindows {
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         if scope == Scope::Own {
-            let home = WindowHandle::open_or_make(notices)?;
+            let handle = WindowHandle::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = check::check(channel, home.window(), &Reach::default(), is_taken)?;
+                let hints = check::check(channel, handle.window(), &Reach::default(), is_taken)?;
                 hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
             }
-            return Self::begin_own(home, (session, root), channels, watches_crashes);
+            return Self::begin_own(handle, (session, root), channels, watches_crashes);
         }
         let mut parts = Self::without_parts(scope, (session, root), channels, watches_crashes)?;
         let mut failure = None;
         for (uid, opened) in parts.finder.make(monotonic_ns(), notices) {
-            if let Err(error) = opened.and_then(|home| parts.add(home)) {
+            if let Err(error) = opened.and_then(|handle| parts.add(handle)) {
                 notices.report(format_args!("user {uid} is not recorded: {error}"));
                 failure.get_or_insert(error);
             }
@@ -127,14 +127,14 @@ impl SessionWindows {
 
     /// Begins a session of the calling user alone, in this window.
     pub(crate) fn begin_own(
-        home: WindowHandle,
+        handle: WindowHandle,
         session: (SessionSettings, Arc<TraceFolder>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
         let mut parts = Self::without_parts(Scope::Own, session, channels, watches_crashes)?;
         let place = parts.place(WindowFolder::own(), None);
-        let built = Recording::build_part(home, &parts.session, &place, &parts.channels)?;
+        let built = Recording::build_part(handle, &parts.session, &place, &parts.channels)?;
         parts.enter(built, None);
         Ok(parts)
     }
@@ -180,8 +180,8 @@ impl SessionWindows {
         self.parts.first().filter(|_| self.is_own()).map(|part| &part.recording)
     }
 
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC as the trace of its own user has it, in ns: whatever else
-    /// is recorded into it is on the same clock.
+    /// Returns CLOCK_REALTIME − CLOCK_MONOTONIC in the trace of its own user, in ns: other
+    /// recordings into that trace use the same clock.
     pub(crate) fn realtime_offset_ns(&self) -> i64 {
         let own = self.own().and_then(|recording| recording.channels.first());
         own.map_or(self.realtime_offset_ns, |channel| {
@@ -206,7 +206,7 @@ impl SessionWindows {
     fn enter(&mut self, mut recording: Recording, kept: Option<OriginFile>) {
         recording.drops_flight_recorders = true;
         recording.activate();
-        let crashes = self.watches_crashes.then(|| CrashWatch::of(recording.home.uid()));
+        let crashes = self.watches_crashes.then(|| CrashWatch::of(recording.handle.uid()));
         let snapshot_requests = recording.snapshot_requests();
         let stuck = BTreeMap::new();
         self.parts.push(SessionWindow {
@@ -220,8 +220,8 @@ impl SessionWindows {
     }
 
     /// Begins to record a window.
-    fn add(&mut self, home: WindowHandle) -> Result<(), RecordError> {
-        let (uid, file) = (home.uid(), home.file());
+    fn add(&mut self, handle: WindowHandle) -> Result<(), RecordError> {
+        let (uid, file) = (handle.uid(), handle.file());
         let number = self.numbers.get(&uid).copied().unwrap_or_default() + 1;
         let folder = WindowFolder { uid, number };
         let uuid = crate::random::random_uuid()?;
@@ -230,8 +230,8 @@ impl SessionWindows {
         // Neither its name nor its place is the window's user's business.
         let session = SessionSettings { name: String::new(), token: None, uuid, path: "".into() };
         let place = self.place(folder, Some(self.realtime_offset_ns));
-        home.limit_patience();
-        match Recording::build_part(home, &session, &place, &self.channels) {
+        handle.limit_patience();
+        match Recording::build_part(handle, &session, &place, &self.channels) {
             Ok(recording) => {
                 self.numbers.insert(uid, number);
                 self.finder.accept(uid);
@@ -250,7 +250,7 @@ impl SessionWindows {
     pub(crate) fn report_given_up(&self, notices: &Notices) {
         self.parts
             .iter()
-            .for_each(|part| crate::window::given_up::report(&part.recording.home, notices));
+            .for_each(|part| crate::window::given_up::report(&part.recording.handle, notices));
     }
 
     /// Records windows that have appeared, and ends the recordings in those that were removed.
@@ -259,9 +259,10 @@ impl SessionWindows {
             return self.find_own_window(notices);
         }
         let now = monotonic_ns();
-        let files: Vec<_> = self.parts.iter().map(|part| part.recording.home.file()).collect();
+        let files: Vec<_> = self.parts.iter().map(|part| part.recording.handle.file()).collect();
         for (uid, opened) in self.finder.poll(now, &|file| files.contains(&file)) {
-            let added = opened.and_then(|home| self.add(home).map_err(|error| error.to_string()));
+            let added =
+                opened.and_then(|handle| self.add(handle).map_err(|error| error.to_string()));
             match added {
                 Ok(()) => notices.report(format_args!("user {uid} is recorded, too")),
                 Err(why) => notices.report(format_args!("user {uid} is not recorded: {why}")),
@@ -280,8 +281,8 @@ impl SessionWindows {
         let now = monotonic_ns();
         let Some(part) = self.parts.first().filter(|_| now >= self.removed_due_ns) else { return };
         self.removed_due_ns = now.saturating_add(REMOVED_PERIOD_NS);
-        let home = &part.recording.home;
-        if home.is_where_it_was() {
+        let handle = &part.recording.handle;
+        if handle.is_where_it_was() {
             return;
         }
         self.removed_due_ns = u64::MAX;
@@ -289,7 +290,7 @@ impl SessionWindows {
             "the window {} was removed: programs that start from now on are not recorded, until \
              this session is destroyed and made again (systemd removes what a user has there when \
              he has logged out, unless he lingers: RemoveIPC= in logind.conf(5))",
-            home.path.display()
+            handle.path.display()
         ));
     }
 
@@ -297,7 +298,7 @@ impl SessionWindows {
     /// one: no process finds it any more.
     fn end_removed(&mut self, notices: &Notices) {
         let is_removed = |place: &usize| {
-            let file = self.parts[*place].recording.home.allocator.file();
+            let file = self.parts[*place].recording.handle.allocator.file();
             file.status().is_ok_and(|status| status.links == 0)
         };
         let removed: Vec<usize> = (0..self.parts.len()).filter(is_removed).collect();
@@ -305,7 +306,7 @@ impl SessionWindows {
         // user may name any in the own window.
         self.removed_turn = self.removed_turn.wrapping_add(1);
         let Some(&place) = removed.get(self.removed_turn % removed.len().max(1)) else { return };
-        if self.parts[place].recording.home.window().sweep_processes() > 0 {
+        if self.parts[place].recording.handle.window().sweep_processes() > 0 {
             return;
         }
         let part = self.parts.remove(place);
@@ -332,7 +333,7 @@ impl SessionWindows {
         let (mut done, mut failure, mut lost) = (0, None, Vec::new());
         for place in 0..self.parts.len() {
             let part = &mut self.parts[place];
-            part.recording.home.limit_patience();
+            part.recording.handle.limit_patience();
             match what(part) {
                 Ok(()) => done += 1,
                 Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
@@ -360,7 +361,7 @@ impl SessionWindows {
             let uid = part.uid();
             notices.report(format_args!("user {uid} is not recorded any more: {error}"));
             self.ended.add_part(part.recording.summary());
-            self.finder.refuse(uid, part.recording.home.file(), monotonic_ns());
+            self.finder.refuse(uid, part.recording.handle.file(), monotonic_ns());
         }
     }
 
@@ -380,9 +381,9 @@ impl SessionWindows {
         self.each(FailurePolicy::AllOk, notices, &mut |part| part.recording.stop())
     }
 
-    /// The events that are known in the windows of all parts.
+    /// Returns the events that are known in all of its windows.
     pub(crate) fn known(&self) -> Vec<EventDescription> {
-        let of_part = |part: &SessionWindow| publish::known(part.recording.home.window(), "*");
+        let of_part = |part: &SessionWindow| publish::known(part.recording.handle.window(), "*");
         self.parts.iter().flat_map(of_part).collect()
     }
 
@@ -518,11 +519,11 @@ impl SessionWindows {
             let is_asked = std::mem::replace(&mut part.snapshot_requests, requests) != requests;
             let recording = &part.recording;
             let crashes = part.crashes.as_mut().map(|crashes| {
-                crashes.poll(recording.home.window());
+                crashes.poll(recording.handle.window());
                 crashes.take(&recording.process_rules())
             });
             let reasons = SnapshotTriggers { is_asked, crashes: crashes.unwrap_or_default() };
-            self.snapshot_quota.request(part.recording.home.uid(), reasons);
+            self.snapshot_quota.request(part.recording.handle.uid(), reasons);
         }
         self.snapshot_quota.due(monotonic_ns())
     }
@@ -541,13 +542,13 @@ impl SessionWindows {
         sum
     }
 
-    /// Events recorded so far: in the traces, or still in the buffers.
+    /// Returns the number of events recorded so far: in the traces, or still in the buffers.
     pub(crate) fn recorded(&self) -> u64 {
         let of_parts = self.parts.iter().map(|part| part.recording.totals().events);
         of_parts.fold(self.ended.recorded, u64::saturating_add)
     }
 
-    /// Bytes of all traces.
+    /// Returns the bytes of all traces.
     pub(crate) fn bytes(&self) -> u64 {
         let of_parts = self.parts.iter().map(|part| part.recording.totals().bytes);
         of_parts.fold(self.ended.bytes, u64::saturating_add)
@@ -574,7 +575,7 @@ impl SessionWindows {
         users.into_values().collect()
     }
 
-    /// Users who are not recorded because there are too many.
+    /// Returns the number of users that are not recorded because there are too many.
     pub(crate) fn users_beyond(&self) -> usize {
         self.finder.excess_users()
     }

@@ -54,7 +54,7 @@ impl SessionWindow {
     }
 
     pub(super) fn uid(&self) -> u32 {
-        self.recording.home.uid()
+        self.recording.handle.uid()
     }
 
     /// Returns the class of a channel of the session in this window.
@@ -98,7 +98,7 @@ pub(super) fn finish(
     interrupted: &dyn Fn() -> bool,
 ) -> (Summary, Option<RecordError>) {
     let SessionWindow { recording, kept, .. } = part;
-    recording.home.limit_patience();
+    recording.handle.limit_patience();
     let before = recording.summary();
     match recording.finish(interrupted) {
         Ok(summary) => {

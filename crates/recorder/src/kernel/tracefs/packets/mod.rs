@@ -1,8 +1,8 @@
 //! Records of tracefs, written as the packets of a trace: converted, filtered, sorted.
 //!
 //! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
-//! the trace would: so records wait in queues until no earlier one can arrive ([`Output::process_until`]).
-//! Without such filters no record waits.
+//! the trace would: so records wait in queues until no earlier one can arrive
+//! ([`Output::process_until`]). Without such filters no record waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
 //! with a number. Reading the kernel's buffer empties it, and the next snapshot needs the same
@@ -127,7 +127,8 @@ struct Waiting {
 }
 
 impl Output {
-    /// Into this trace, from these CPUs; of a flight recorder so much of each is held.
+    /// Makes the output to this trace, from these CPUs; a flight recorder holds so many bytes of
+    /// each.
     pub(super) fn new(
         trace: Trace,
         converter: Arc<Converter>,
@@ -250,7 +251,7 @@ impl Output {
         self.streams[place].queue.bytes.len() <= QUEUE_BYTES_MAX
     }
 
-    /// When the latest record was that was read of the CPU in this place.
+    /// Returns the time of the latest record that was read of the CPU in this place.
     pub(super) fn last_ts(&self, place: usize) -> u64 {
         self.streams[place].last_ts
     }
@@ -419,7 +420,7 @@ impl Output {
         stream.append(&mut empty, &packet)
     }
 
-    /// Has all streams last until then ([`Stream::extend`]).
+    /// Extends all streams until then ([`Stream::extend`]).
     pub(super) fn extend_streams(&mut self, end_ts: u64) {
         let streams = self.streams.iter_mut().filter_map(|of| of.stream.as_mut());
         streams.for_each(|stream| stream.extend(end_ts));
@@ -432,7 +433,7 @@ impl Output {
         }
     }
 
-    /// Bytes of the trace.
+    /// Returns the bytes of the trace.
     pub(super) fn bytes(&self) -> u64 {
         let of_streams = self.streams.iter().filter_map(|one| one.stream.as_ref());
         of_streams.map(Stream::bytes).fold(self.trace.metadata.bytes(), u64::saturating_add)
@@ -448,7 +449,7 @@ impl CpuStream {
         self.stats.overwritten.max(self.missed).saturating_add(self.held.gone)
     }
 
-    /// Events in files that were deleted for newer ones.
+    /// Returns the number of events in files that were deleted for newer ones.
     pub(super) fn deleted(&self) -> u64 {
         self.stream.as_ref().map_or(0, Stream::deleted)
     }

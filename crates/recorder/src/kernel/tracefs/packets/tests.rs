@@ -23,7 +23,7 @@ const FORMAT: &str = "name: made_up\nID: 300\nformat:\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
     \tfield:int number;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
 
-/// A page with an event for each of these times and numbers.
+/// Returns a page with an event for each of these times and numbers.
 fn page(events: &[(u64, u32)]) -> Vec<u8> {
     let first = events.first().map_or(0, |&(time, _)| time);
     let mut bytes = first.to_le_bytes().to_vec();
@@ -62,7 +62,7 @@ fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, Page
     (output, PageFormat::parse(PAGE, ENTRY).expect("known"))
 }
 
-/// The numbers in a packet: each record is header, thread, number.
+/// Returns the numbers in a packet: each record is header, thread, number.
 fn numbers(packet: &PacketBuffer) -> Vec<u32> {
     let records = packet.bytes.get(PACKET_HEADER_BYTES..).unwrap_or_default();
     let number = |of: &[u8; 12]| u32::from_le_bytes([of[8], of[9], of[10], of[11]]);
