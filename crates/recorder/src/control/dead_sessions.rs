@@ -123,7 +123,7 @@ impl RunFolder {
         Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
-    /// Completes the kernel parts of dead sessions, as far as possible, and reports that. Returns
+    /// Completes the kernel events of dead sessions, as far as possible, and reports that. Returns
     /// true if there was any.
     pub(crate) fn complete_kernel_parts(&self, notices: &Notices) -> bool {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();

@@ -273,7 +273,7 @@ fn reserve() -> Option<File> {
 /// Makes a socket without clients yet.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
-    // The folder keeps others away meanwhile.
+    // The folder keeps other users away until then.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)

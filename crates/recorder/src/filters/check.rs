@@ -27,7 +27,7 @@ const HINTS_MAX: usize = 4;
 ///
 /// # Errors
 ///
-/// The first filter that makes no sense.
+/// The first invalid filter.
 pub(crate) fn check(
     settings: &ChannelSettings,
     window: &Window,

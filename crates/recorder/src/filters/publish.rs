@@ -111,7 +111,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// If one makes no sense, or there is no room. Those that were stay in force.
+    /// If one is invalid, or does not fit. The former filters stay in force.
     pub(crate) fn set(
         &mut self,
         handle: &WindowHandle,
@@ -582,7 +582,6 @@ mod tests {
         let again = |word: u64, control: &Range<u64>| {
             Filters::of_slot(&channel.handle, &channel.slot, word, control).area
         };
-        // As after a kill, and as after the last filter was removed.
         assert_eq!(again(session.filters.load(Ordering::Relaxed), &nowhere), Some(place));
         channel.filters.set(&channel.handle, &channel.slot, &[], "*").expect("no filters");
         channel.filters.leave(session);

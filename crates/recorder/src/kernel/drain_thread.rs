@@ -24,7 +24,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Period between two attempts to write, once one has failed.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
-/// Most packets that are dropped at the end, one after the other, if a full disk has no room for
+/// Most packets that are dropped at the end, one after the other, if a full disk has no space for
 /// the packets that report losses.
 const GIVEN_UP_MAX: usize = 4;
 

@@ -16,8 +16,8 @@ use crate::window::settings::ChannelSettings;
 use crate::window::{cpus, slot};
 
 impl Recording {
-    /// Makes one more channel, with streams of class `class`, which none has had; writers are let
-    /// in unless it is paused.
+    /// Makes one more channel, with streams of class `class`, which none has had; admits writers
+    /// unless it is paused.
     pub fn add_channel(
         &mut self,
         settings: &ChannelSettings,
@@ -121,7 +121,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Lets programs that allow it wait for room for so long, in the channel of class `class`.
+    /// Sets the longest wait for space of programs that allow blocking, in the channel of class
+    /// `class`.
     pub fn set_blocking(&self, class: u32, time_ns: u64) -> Result<(), RecordError> {
         self.channels[self.place_of(class)?].slot.set_blocking(time_ns);
         Ok(())
@@ -151,7 +152,7 @@ impl Recording {
         }
     }
 
-    /// Lets writers in to all channels.
+    /// Admits writers to all channels.
     pub fn start(&mut self) {
         self.channels.iter().for_each(|channel| channel.slot.resume(&channel.layout));
     }

@@ -124,7 +124,7 @@ impl Channel {
         let layout = match slot.build(handle, session, settings, class, cpus::possible()) {
             Ok(layout) => layout,
             Err(error) => {
-                // No writer has ever been let in.
+                // No writer was ever admitted.
                 let _ = slot.free(handle, true);
                 return Err(error);
             }
@@ -140,7 +140,7 @@ impl Channel {
             channel.filters.inherit(&before.filters);
         }
         let built = channel.back_initially(handle, settings).and_then(|()| {
-            // Before any writer is let in.
+            // Before any writer is admitted.
             channel.filters.set(handle, &channel.slot, &settings.filters, &settings.rules)
         });
         if let Err(error) = built {
@@ -152,13 +152,13 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Frees the slot of a channel that no writer was ever let in to.
+    /// Frees the slot of a channel that no writer was ever admitted to.
     pub(crate) fn undo(&self, handle: &WindowHandle) {
         self.filters.leave(self.session());
         let _ = self.slot.free(handle, true);
     }
 
-    /// Puts the parts together, without memory.
+    /// Assembles the channel, without memory.
     pub(crate) fn assemble(
         handle: &WindowHandle,
         slot: Slot,
@@ -335,13 +335,13 @@ impl Channel {
         self.begin_ts = time_ns;
     }
 
-    /// Lets writers in.
+    /// Admits writers.
     pub(crate) fn activate(&mut self) {
         self.slot.activate(&self.layout);
         self.pool.patient = false;
     }
 
-    /// Lets writers in, in the place of another channel, and gives it these rules.
+    /// Admits writers, in the place of another channel, and sets these rules.
     pub(crate) fn succeed(&mut self, other: &Self, rules: &str) {
         self.activate();
         other.slot.pass_on(&self.layout);
@@ -358,7 +358,7 @@ impl Channel {
         self.filters.set(handle, &self.slot, filters, &rules)
     }
 
-    /// Makes its filters good for the events that these rules select.
+    /// Compiles its filters for the events that these rules select.
     pub(crate) fn filter_for(
         &mut self,
         handle: &WindowHandle,
@@ -597,7 +597,7 @@ pub(crate) fn exclude_writers(window: &Window, channels: &mut [Channel]) -> Vec<
     // One visit for all of them.
     let no_sequence = cpus::visit_all();
     let wait = |channel: &mut Channel| {
-        // Who had decided before, and set a bit meanwhile.
+        // Bits of writers that had decided before.
         slot::clear_bits(window, channel.slot.index);
         WriterExclusion { no_sequence, claimed: channel.wait_for_writers(window) }
     };

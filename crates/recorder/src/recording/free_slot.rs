@@ -105,8 +105,8 @@ mod tests {
     use crate::window::given_up;
     use crate::window::settings::{ChannelSettings, SessionSettings};
 
-    /// Leaves a dead recording into `trace` below `folder`, the window's; a part of a session of
-    /// user 65531 over several users has no path there.
+    /// Leaves a dead recording into `trace` below `folder`, the window's; a session of user 65531
+    /// over several users has no path there.
     fn leave(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let path = folder.join(trace);

@@ -110,8 +110,8 @@ pub(crate) struct TraceLocation {
     pub(crate) root: Arc<TraceFolder>,
     /// The part's below it.
     pub(crate) folder: WindowFolder,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as the other parts have it: so their times compare.
-    /// None: as it is.
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as in the session's other windows, so that their
+    /// times compare. `None`: the present value.
     pub(crate) realtime_offset_ns: Option<i64>,
 }
 
@@ -180,7 +180,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Puts the parts together, without a clock.
+    /// Assembles the recording, without a clock.
     pub(crate) fn assemble(handle: WindowHandle, trace: Trace, channels: Vec<Channel>) -> Self {
         Self {
             handle,
@@ -218,7 +218,7 @@ impl Recording {
         self.channels.iter_mut().for_each(|channel| channel.begin_at(now));
     }
 
-    /// Lets writers in.
+    /// Admits writers.
     pub fn activate(&mut self) {
         self.channels.iter_mut().for_each(Channel::activate);
         let now = monotonic_ns();

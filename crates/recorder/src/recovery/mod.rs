@@ -255,7 +255,7 @@ impl Recoverer<'_> {
             channels.push((folder, channel));
             let root = channels[0].0.clone();
             let channels = channels.into_iter().map(|(_, channel)| channel).collect();
-            // An open file of its own, because it is kept with the session's parts.
+            // An open file of its own, because it is kept with the session's origin.
             let Some(handle) = self.open(crate::common::user::user())? else {
                 return Ok(recovered);
             };

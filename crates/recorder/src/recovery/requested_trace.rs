@@ -22,7 +22,7 @@ pub(super) struct RequestedTrace {
     pub(super) path: PathBuf,
     /// Its identity, if it can be read: of its part that is the calling user's window's.
     pub(super) uuid: Option<[u8; 16]>,
-    /// Its parts with their identities, as far as they are the calling user's to write.
+    /// Its window folders with their identities, as far as the calling user may write them.
     pub(super) parts: Vec<(WindowFolder, [u8; 16])>,
 }
 

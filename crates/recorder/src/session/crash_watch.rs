@@ -40,8 +40,8 @@ pub(crate) struct Crash {
     pub(crate) signal: i32,
 }
 
-/// Most processes of another user that are watched at a time: each takes a descriptor, of which
-/// the other users' parts of the session need some, too.
+/// Most processes of another user that are watched at a time: each takes a descriptor, and the
+/// other users' windows need some, too.
 const OTHERS_MAX: usize = 256;
 
 /// Most new entries of another user's table that are examined in one check.

@@ -29,7 +29,7 @@ const SIGNALLED: Client = u64::MAX;
 
 /// The part of a recorder that depends on where it runs.
 pub(crate) trait Host {
-    /// Begins to record; writers are let in if the session is to `record`.
+    /// Begins to record; admits writers if the session is to `record`.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Driver {
                 self.carry_out(effect, host);
                 has_acted = true;
             }
-            // An effect may take long, and renews the lease meanwhile.
+            // An effect may take long, and renews the lease itself.
             match has_acted {
                 true => self.pause.restart(),
                 false => self.pause.check(&self.notices),

@@ -13,7 +13,7 @@ use crate::summary::shortfall::{Shortfall, SizeSource};
 pub struct Summary {
     /// Events that were written to the trace.
     pub recorded: u64,
-    /// Events that found no room.
+    /// Events that found no space.
     pub lost: u64,
     /// Events that newer ones overwrote.
     pub overwritten: u64,

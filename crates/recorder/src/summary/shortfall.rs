@@ -23,7 +23,7 @@ pub struct Shortfall {
     pub(crate) oversized_bytes: Option<u64>,
     /// `buffer-size` with sub-buffers that can hold it, in bytes.
     pub(crate) holding_bytes: Option<u64>,
-    /// Events that found no room in processes that have not mapped all buffers.
+    /// Events that found no space in processes that have not mapped all buffers.
     pub(crate) unmapped: u64,
 }
 

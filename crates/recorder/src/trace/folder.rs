@@ -78,7 +78,7 @@ impl TraceFolder {
         Ok(folder)
     }
 
-    /// Removes the folder that these names lead to as in [`Self::below`], with all that is in it.
+    /// Removes the folder at these names, as in [`Self::open_below`], with its contents.
     pub(crate) fn remove_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let Some((last, above)) = names.split_last() else { return Ok(()) };
         let above = self.open_below(above)?;

@@ -126,7 +126,7 @@ pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
 
 impl Trace {
     /// Makes the folder of a new trace in `place`, which is that of a
-    /// [`PreparedFolder`](crate::trace::prepare::Room).
+    /// [`PreparedFolder`](crate::trace::prepare::PreparedFolder).
     pub(crate) fn create(place: &TraceFolder, of: TraceProperties) -> Result<Self, RecordError> {
         let root = place.path();
         let channel = of.folder.in_trace(root);

@@ -59,7 +59,7 @@ impl ParentDir {
         self.at(path).and_then(fs::symlink_metadata).is_ok()
     }
 
-    /// Removes the trace of this name, and nothing else, whatever came there meanwhile.
+    /// Removes the trace of this name, and nothing else, even if files were added to it.
     fn remove_trace(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = self.0.folder(name)?;
@@ -171,8 +171,8 @@ pub(crate) fn prepare_session(
 }
 
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left
-/// alone, and so are those that are being recorded into.
+/// even earlier one, once it is [committed](PreparedFolder::commit). Folders that hold anything
+/// else are left alone, and so are those that are being recorded into.
 pub(crate) fn prepare(root: &Path) -> Result<PreparedFolder, RecordError> {
     prepare_with(root, ExistingTrace::Remove)
 }
@@ -310,7 +310,7 @@ fn make(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Locks the folder; `None` if it was moved away meanwhile.
+/// Locks the folder; returns `None` if it was moved away in between.
 pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
     lock_at(folder, folder)
 }

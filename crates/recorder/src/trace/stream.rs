@@ -233,7 +233,7 @@ impl Stream {
         self.ring.as_ref().map_or(0, |ring| ring.deleted)
     }
 
-    /// Writes a packet: `bytes` has room for its header, then its records. The caller publishes
+    /// Writes a packet: `bytes` has space for its header, then its records. The caller publishes
     /// the progress afterwards.
     pub(crate) fn append(&mut self, bytes: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
         let content = bytes.len();

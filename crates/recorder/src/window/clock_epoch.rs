@@ -17,8 +17,8 @@ const TRIES: usize = 100;
 /// Bytes that a switch copies, rounded up to words, with the following ones.
 const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 
-/// Opens a sub-buffer of `epoch` in every region in use. Where there is no room, the next one
-/// that a writer opens will be of the new epoch.
+/// Opens a sub-buffer of `epoch` in every region in use. If there is no space, the next one that a
+/// writer opens belongs to the new epoch.
 pub(crate) fn switch_all(handle: &WindowHandle, slot: &Slot, layout: &SessionLayout, epoch: u64) {
     let window = *handle.window();
     // A recorder killed in here must be proved dead like any claimer.
@@ -32,7 +32,7 @@ pub(crate) fn switch_all(handle: &WindowHandle, slot: &Slot, layout: &SessionLay
             let owner = me.owner_word(tid());
             let Some(claim) = Claim::take(region, owner) else { continue };
             if let Some((plan, header)) = plan(handle, region, epoch) {
-                // SAFETY: the header has room for whole words; `plan` bounded its place.
+                // SAFETY: the header has space for whole words; `plan` bounded its place.
                 unsafe {
                     claim.commit(&plan, &MappedMemory(window), header.as_ptr(), SWITCH_BYTES);
                 }
@@ -63,7 +63,7 @@ fn switch_sequence(
         let Some((plan, header)) = plan(handle, region, epoch) else { return };
         let target = handle.window().base().wrapping_add(plan.at as usize);
         let bytes = Bytes { target, source: header.as_ptr(), count: SWITCH_BYTES };
-        // SAFETY: the header has room for whole words; `plan` bounded the place; the generation is
+        // SAFETY: the header has space for whole words; `plan` bounded the place; the generation is
         // mapped.
         if unsafe { commit(area, cpu, &gate, region, &plan, bytes) } {
             return;

@@ -97,7 +97,7 @@ fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
     for &cpu in cpus {
         match CpuSet::only(cpu).apply() {
             Ok(()) => visitor(cpu),
-            // It went offline meanwhile: nothing runs there.
+            // It went offline in between: no thread runs there.
             Err(Errno(libc::EINVAL)) if !online().contains(&cpu) => {}
             Err(_) => complete = false,
         }

@@ -14,7 +14,7 @@ use crate::window::shared_text;
 pub(crate) enum GivenUp {
     /// A recording of the window's user, into this folder.
     Own(PathBuf),
-    /// The window's part of a session over several users, recorded by the user with this id.
+    /// A session over several users in one user's window, recorded by the user with this id.
     Part(u32),
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn process_rules(session: &Session) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Writes a text, as far as there is room, and how long it is.
+/// Writes a text, as far as it fits, and its length.
 pub(crate) fn put(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
     for (place, byte) in into.iter().zip(bytes) {
         place.store(*byte, Ordering::Relaxed);

@@ -246,7 +246,7 @@ impl Slot {
         session.stream_class.store(class, Ordering::Relaxed);
     }
 
-    /// Lets writers in, and enables the registered events.
+    /// Admits writers, and enables the registered events.
     pub(crate) fn activate(&self, layout: &SessionLayout) {
         let session = self.session();
         sandboxes::note(&self.window);
@@ -301,7 +301,7 @@ impl Slot {
         clear_bits(&self.window, self.index);
     }
 
-    /// Lets writers in again.
+    /// Admits writers again.
     pub(crate) fn resume(&self, layout: &SessionLayout) {
         let session = self.session();
         sandboxes::note(&self.window);

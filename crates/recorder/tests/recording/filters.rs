@@ -1,5 +1,5 @@
-//! Filters as writers find them in the window: present before any writer is let in, carried over to
-//! a channel that replaces another one, compiled for new events.
+//! Filters as writers find them in the window: present before any writer is admitted, carried over
+//! to a channel that replaces another one, compiled for new events.
 
 use std::sync::atomic::Ordering;
 

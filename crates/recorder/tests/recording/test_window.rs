@@ -276,7 +276,7 @@ impl Writer {
         false
     }
 
-    /// Counts a record that found no room.
+    /// Counts a record that found no space.
     pub(crate) fn count_lost(&self, way: Way) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         region.control.count_discarded(trackway_ring::Discard::Full);

@@ -323,7 +323,7 @@ impl BpfRecording {
         let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
         let begin_ts = self.thread.run(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
-        // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
+        // Just now: writers do not wait. But all before any: threads move between CPUs.
         works.iter_mut().for_each(RegionDrain::poll);
         for work in &mut works {
             let drained = work.drain(&mut DrainContext {
@@ -442,7 +442,7 @@ impl BpfRecording {
     }
 }
 
-/// Waits until whatever the kernel was recording is recorded. As a rule that takes a fraction of a
+/// Waits until events that are being recorded are complete. Usually that takes a fraction of a
 /// microsecond, but a virtual CPU may stand still for long.
 pub(crate) fn wait_for_those_under_way() {
     if trackway_sys::process::wait_for_readers_in_kernel().is_err() {

@@ -179,7 +179,7 @@ impl BpfDrain {
         } else {
             let written = self.turn(true, true);
             self.count_unwritten_as_lost();
-            // Where there is no room for a sub-buffer there may be some for empty packets.
+            // A disk without space for a sub-buffer may have some for empty packets.
             let closed = self.close_at_end();
             (written, closed, self.count_unwritten_as_lost())
         };

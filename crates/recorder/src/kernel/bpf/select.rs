@@ -320,7 +320,7 @@ impl PreparedBpf {
         refiltered.iter().for_each(|&cpu| tell(cpu, false));
     }
 
-    /// Takes those programs of these events away that record nothing, and goes on meanwhile.
+    /// Removes the programs of these events that record nothing any more, without waiting.
     fn let_go(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         for &number in &numbers {

@@ -33,7 +33,7 @@ pub(crate) struct KernelSummary {
     pub(super) lost_by_event: Vec<(String, u64)>,
     /// Lost events that interrupted so many others that no buffer was left for them.
     pub(super) too_deep: u64,
-    /// True if some found no room.
+    /// True if some events found no space.
     pub(super) had_no_room: bool,
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
     pub(super) unknown_calls: [u64; 2],

@@ -194,7 +194,7 @@ impl TracefsDrain {
                 self.refresh_stats(place);
                 self.output.count_unwritten_as_lost(place);
             }
-            // Where there is no room for a packet there may be some for empty ones.
+            // A disk without space for a packet may have some for empty ones.
             closed = self.close_at_end();
         }
         // The mark of the trace needs some of the little space on a full disk.

@@ -47,7 +47,7 @@ pub(crate) struct RegionDrain {
     pub(crate) overwritten: u64,
     /// Sub-buffers that made no sense.
     pub(crate) damaged: u64,
-    /// Its control lines make no sense any more, or it is another's: left alone.
+    /// True if it is left alone, because its control lines are damaged, or it is another session's.
     pub(crate) given_up: bool,
     /// Sub-buffers missing before the next packet.
     missing: u64,

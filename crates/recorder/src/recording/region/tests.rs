@@ -69,7 +69,7 @@ impl TestRegion {
         RegionDrain::new(self.region, names, 0, Way::Sequence, overwrite)
     }
 
-    /// Writes a record at time `now`; or counts it, where there is no room.
+    /// Writes a record at time `now`, or counts it if there is no space.
     fn record(&self, now: u64) -> bool {
         for _ in 0..2 {
             match self.region.plan_record(self.region.expected(), now, 0, BODY_BYTES) {

@@ -72,7 +72,7 @@ impl SessionWindows {
         let is_own = self.is_own();
         self.each(FailurePolicy::AnyOk, notices, &mut |part| {
             let class = part.class(class);
-            // A window that had no room for the channel goes on without.
+            // A window that had no space for the channel goes on without.
             match is_own || part.recording.has_channel(class) {
                 true => what(&mut part.recording, class),
                 false => Ok(()),
@@ -135,7 +135,7 @@ impl SessionWindows {
         self.change(class, notices, &remember, &mut |it, class| it.set_processes(class, rules))
     }
 
-    /// Lets programs that allow it wait for room in a channel, in ns.
+    /// Sets the longest wait for space of programs that allow blocking, in a channel, in ns.
     pub(crate) fn set_blocking(
         &mut self,
         class: u32,

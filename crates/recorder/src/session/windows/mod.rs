@@ -59,8 +59,8 @@ pub(crate) struct SessionWindows {
     /// The folder of its trace.
     root: Arc<TraceFolder>,
     run: RunFolder,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in all parts' traces, however late they
-    /// come, so that their times compare.
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in the traces of all windows, however late
+    /// they are added, so that their times compare.
     realtime_offset_ns: i64,
     /// The channels as they are now, with the classes of their streams.
     channels: Vec<(ChannelSettings, u32)>,
@@ -354,7 +354,7 @@ impl SessionWindows {
         }
     }
 
-    /// Lets parts go that cannot go on, by their places in order.
+    /// Drops windows that cannot go on, by their indices in order.
     fn let_go(&mut self, lost: Vec<(usize, RecordError)>, notices: &Notices) {
         for (place, error) in lost.into_iter().rev() {
             let part = self.parts.remove(place);
@@ -369,7 +369,7 @@ impl SessionWindows {
         self.channels.iter_mut().for_each(|(settings, _)| settings.paused = is_paused);
     }
 
-    /// Lets writers in.
+    /// Admits writers.
     pub(crate) fn start(&mut self) {
         self.set_paused(false);
         self.parts.iter_mut().for_each(|part| part.recording.start());
@@ -394,7 +394,7 @@ impl SessionWindows {
     }
 
     /// Writes the contents of flight recorders to the folder that `prepare` makes, which the caller
-    /// commits once all parts are written.
+    /// commits once everything is written.
     pub(crate) fn snapshot(
         &mut self,
         prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,

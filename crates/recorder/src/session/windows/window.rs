@@ -70,7 +70,7 @@ impl SessionWindow {
     ) -> Result<(), RecordError> {
         let own = self.class(old);
         if !self.recording.has_channel(own) {
-            // There was no room for the one before.
+            // There was no space for the previous one.
             return self.recording.add_channel(settings, class);
         }
         let replaced = self.recording.replace_channel(own, settings, class);

@@ -79,7 +79,7 @@ pub(super) struct CpuStream {
     pub(super) stats: BufferStats,
     /// Events lost before their page, by the pages' counts.
     pub(super) missed: u64,
-    /// Events that could not be written, since there was no room on disk.
+    /// Events that could not be written because the disk was full.
     pub(super) unwritten: u64,
     pub(super) written: u64,
     pub(super) damaged: u64,
