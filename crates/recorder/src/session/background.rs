@@ -272,17 +272,17 @@ impl<'a> BackgroundRecorder<'a> {
                 && kernel_filters.is_some_and(|filters| filters.takes(filter))
         };
         let (scope, channels) = (self.scope.clone(), (channels, &is_taken as _));
-        let parts =
+        let windows =
             SessionWindows::begin(scope, session, channels, self.watches_crashes, &driver.notices)?;
-        driver.enter(parts, kernel, |_| Ok(()))?;
+        driver.enter(windows, kernel, |_| Ok(()))?;
         driver.controller.kernel.iter_mut().for_each(KernelRecording::drop_flight_recorder);
         Ok(())
     }
 
     /// Takes requests of programs for snapshots, and crashes, to the state machine.
     fn take_reasons(&self, driver: &mut Driver) {
-        let Some(parts) = &mut driver.parts else { return };
-        let reasons = parts.take_reasons();
+        let Some(windows) = &mut driver.windows else { return };
+        let reasons = windows.take_reasons();
         if reasons.is_asked {
             driver.controller.machine.program_asks_for_snapshot(monotonic_ns());
         }
@@ -307,7 +307,7 @@ impl Host for BackgroundRecorder<'_> {
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>) {
         let begun = match begun {
             Ok(()) => {
-                let status = driver.controller.status(driver.parts.as_mut(), &driver.notices);
+                let status = driver.controller.status(driver.windows.as_mut(), &driver.notices);
                 StartOutcome::Running(Box::new(status))
             }
             Err(refusal) => {
@@ -323,19 +323,19 @@ impl Host for BackgroundRecorder<'_> {
     fn poll(&mut self, driver: &mut Driver) -> u64 {
         driver.controller.poll_kernel(&driver.notices);
         let is_followed = driver.controller.is_followed();
-        let Some(parts) = &mut driver.parts else { return STALL_NS };
-        parts.report_given_up(&driver.notices);
-        parts.find_windows(&driver.notices);
-        parts.set_followed(is_followed);
+        let Some(windows) = &mut driver.windows else { return STALL_NS };
+        windows.report_given_up(&driver.notices);
+        windows.find_windows(&driver.notices);
+        windows.set_followed(is_followed);
         self.take_reasons(driver);
-        let Some(parts) = &mut driver.parts else { return STALL_NS };
-        match parts.tick(&driver.notices) {
+        let Some(windows) = &mut driver.windows else { return STALL_NS };
+        match windows.tick(&driver.notices) {
             // A crash is detected only if the process was found soon after its start.
             Ok(period_ns) if self.watches_crashes && self.stall.is_over() => {
                 period_ns.min(CRASH_PERIOD_NS)
             }
             Ok(period_ns) => {
-                self.stall.note_success(parts.bytes(), "", &driver.notices);
+                self.stall.note_success(windows.bytes(), "", &driver.notices);
                 period_ns
             }
             Err(error @ RecordError::Lost(_)) => {
@@ -345,8 +345,8 @@ impl Host for BackgroundRecorder<'_> {
             Err(error) => {
                 // The disk is full, or removed: it may come back. Events that find no space in the
                 // buffers in between are counted.
-                parts.keep_alive();
-                self.stall.begin(&error, parts.bytes(), "", &driver.notices);
+                windows.keep_alive();
+                self.stall.begin(&error, windows.bytes(), "", &driver.notices);
                 STALL_NS
             }
         }

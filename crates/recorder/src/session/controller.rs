@@ -71,7 +71,7 @@ pub(crate) struct SessionController {
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
     /// The same folder, wherever it is moved.
-    place: Arc<TraceFolder>,
+    trace_folder: Arc<TraceFolder>,
     defaults: ChannelDefaults,
     began: Instant,
     /// See [`Status::is_foreground`].
@@ -86,17 +86,27 @@ impl SessionController {
         spec: SessionSpec,
         server: Option<Server>,
         session: SessionSettings,
-        (folder, place): (PathBuf, Arc<TraceFolder>),
+        (folder, trace_folder): (PathBuf, Arc<TraceFolder>),
         defaults: ChannelDefaults,
     ) -> Self {
         let (machine, began) = (Machine::new(spec), Instant::now());
         let (is_foreground, kernel) = (false, None);
-        Self { machine, server, session, folder, place, defaults, began, is_foreground, kernel }
+        Self {
+            machine,
+            server,
+            session,
+            folder,
+            trace_folder,
+            defaults,
+            began,
+            is_foreground,
+            kernel,
+        }
     }
 
     /// Returns the current path of the trace: the path that the user named may lead to another one.
     pub(crate) fn folder_now(&self) -> Result<PathBuf, RecordError> {
-        self.place.name(&self.folder).map_err(RecordError::io("use", &self.folder))
+        self.trace_folder.name(&self.folder).map_err(RecordError::io("use", &self.folder))
     }
 
     /// Returns the descriptors to wait for.
@@ -135,7 +145,7 @@ impl SessionController {
     /// outcome of that.
     pub(crate) fn next_effect(
         &mut self,
-        parts: &mut Option<SessionWindows>,
+        windows: &mut Option<SessionWindows>,
         notices: &Notices,
     ) -> Option<Effect> {
         while let Some(effect) = self.machine.next_effect() {
@@ -146,7 +156,7 @@ impl SessionController {
                 | Effect::Exit => return Some(effect),
                 Effect::Answer(client, answer) => self.answer(client, &answer),
                 Effect::ReportStatus(client) => {
-                    let status = self.status(parts.as_mut(), notices);
+                    let status = self.status(windows.as_mut(), notices);
                     self.answer(client, &Answer::Status(Box::new(status)));
                 }
                 Effect::Follow(client) => {
@@ -167,7 +177,7 @@ impl SessionController {
                             | Effect::SetProcesses { .. }
                             | Effect::SetKernel(_)
                     );
-                    let outcome = self.attempt(effect, parts.as_mut(), notices);
+                    let outcome = self.attempt(effect, windows.as_mut(), notices);
                     match outcome {
                         Err(error) if is_change => {
                             self.machine.done(Outcome::Failed(Refusal::from(&error)));
@@ -214,47 +224,47 @@ impl SessionController {
     fn attempt(
         &mut self,
         effect: Effect,
-        parts: Option<&mut SessionWindows>,
+        windows: Option<&mut SessionWindows>,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
-        let parts = parts.ok_or(RecordError::Lost("it has ended"))?;
+        let windows = windows.ok_or(RecordError::Lost("it has ended"))?;
         let kernel = self.machine.spec().kernel.as_ref();
         match effect {
             Effect::Add { channel, record } => {
                 let settings = self.defaults.settings(&channel.spec, kernel, record)?;
-                parts.add_channel(&settings, channel.class, notices)?;
+                windows.add_channel(&settings, channel.class, notices)?;
             }
             Effect::Replace { old, channel, record } => {
                 let settings = self.defaults.settings(&channel.spec, kernel, record)?;
-                parts.replace_channel(old, &settings, channel.class, notices)?;
+                windows.replace_channel(old, &settings, channel.class, notices)?;
             }
-            Effect::End { class } => parts.end_channel(class, notices)?,
-            Effect::SetRules { class, rules } => parts.set_rules(class, &rules, notices)?,
+            Effect::End { class } => windows.end_channel(class, notices)?,
+            Effect::SetRules { class, rules } => windows.set_rules(class, &rules, notices)?,
             Effect::SetFilters { class, filters } => {
-                parts.set_filters(class, &user_filters(&filters, kernel), notices)?;
+                windows.set_filters(class, &user_filters(&filters, kernel), notices)?;
             }
             Effect::SetProcesses { class, spec } => {
-                parts.set_processes(class, &processes::rules_text(&spec)?, notices)?;
+                windows.set_processes(class, &processes::rules_text(&spec)?, notices)?;
             }
             Effect::SetBlocking { class, time } => {
-                parts.set_blocking(class, ns_of(time), notices)?;
+                windows.set_blocking(class, ns_of(time), notices)?;
             }
-            Effect::SetKernel(spec) => self.select_kernel(&spec, parts, notices)?,
+            Effect::SetKernel(spec) => self.select_kernel(&spec, windows, notices)?,
             Effect::Start => {
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::start)?;
-                parts.start();
+                windows.start();
             }
             Effect::Stop => {
                 self.kernel.iter_mut().for_each(KernelRecording::stop);
-                parts.stop(notices)?;
+                windows.stop(notices)?;
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::stop_and_write)?;
             }
             Effect::Clear => {
                 // No earlier event is to stay.
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::clear)?;
-                parts.clear(self.machine.is_recording(), notices)?;
+                windows.clear(self.machine.is_recording(), notices)?;
             }
-            Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, parts, notices),
+            Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, windows, notices),
             Effect::Begin { .. }
             | Effect::Finish
             | Effect::Answer(..)
@@ -269,7 +279,7 @@ impl SessionController {
     fn select_kernel(
         &mut self,
         spec: &KernelSpec,
-        parts: &mut SessionWindows,
+        windows: &mut SessionWindows,
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let before = self.machine.spec().kernel.as_ref().map(|before| &before.filters);
@@ -277,7 +287,7 @@ impl SessionController {
         let kernel = self.kernel.as_mut();
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
         let (more, fewer) =
-            kernel.select(&spec.on, filters, &mut || parts.keep_alive(), notices)?;
+            kernel.select(&spec.on, filters, &mut || windows.keep_alive(), notices)?;
         notices.report(format_args!(
             "{more} more of the kernel's events are recorded, {fewer} are not any more{}",
             if filters.is_some() { "; what they are asked has changed" } else { "" }
@@ -288,7 +298,7 @@ impl SessionController {
     fn snapshot(
         &self,
         snapshot: &Snapshot,
-        parts: &mut SessionWindows,
+        windows: &mut SessionWindows,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         if let Output::Folder(folder) = &snapshot.output {
@@ -303,10 +313,10 @@ impl SessionController {
         let seen = kernel.map(|kernel| kernel.begin_snapshot(snapshot.last_ns)).transpose()?;
         // Its folder stays open until everything is written: another folder may be at its path by
         // then.
-        let (mut facts, mut prepared_folder) = parts.snapshot(prepare, snapshot, notices)?;
+        let (mut facts, mut prepared_folder) = windows.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
-            let place = prepared_folder.trace_folder();
-            match kernel.write_snapshot(seen, &place, &mut || parts.keep_alive()) {
+            let trace_folder = prepared_folder.trace_folder();
+            match kernel.write_snapshot(seen, &trace_folder, &mut || windows.keep_alive()) {
                 Ok(kernel) => {
                     facts.events += kernel.events;
                     facts.bytes += kernel.bytes;
@@ -315,8 +325,8 @@ impl SessionController {
                 Err(error) => {
                     // A partial snapshot would make the rest unreadable. Files that cannot be
                     // removed stay.
-                    let _ = place.remove_below(&[layout::KERNEL]);
-                    if parts.has_no_users() {
+                    let _ = trace_folder.remove_below(&[layout::KERNEL]);
+                    if windows.has_no_users() {
                         return Err(error);
                     }
                     facts.missing.push(format!("the kernel's events are not in it: {error}"));
@@ -349,12 +359,12 @@ impl SessionController {
     fn prepare_snapshot_folder(&self, number: u32) -> Result<PreparedFolder, RecordError> {
         let (trace, name) = (self.folder_now()?, layout::snapshot_name(number));
         let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
-            None => (self.place.again(), trace.join(name)),
+            None => (self.trace_folder.again(), trace.join(name)),
             Some(folder) => {
                 let mut beside = folder.to_owned();
                 beside.push(".");
                 beside.push(name);
-                (self.place.parent(), trace.with_file_name(beside))
+                (self.trace_folder.parent(), trace.with_file_name(beside))
             }
         };
         prepare::prepare_below(above.map_err(RecordError::io("use", trace))?, path)
@@ -364,7 +374,7 @@ impl SessionController {
     /// before the request.
     pub(crate) fn status(
         &mut self,
-        parts: Option<&mut SessionWindows>,
+        windows: Option<&mut SessionWindows>,
         notices: &Notices,
     ) -> Status {
         let mut status = Status {
@@ -384,14 +394,14 @@ impl SessionController {
             status.kernel = kernel.status(spec);
             status.memory_bytes += kernel.memory_bytes();
         }
-        let Some(parts) = parts else { return status };
-        parts.poll();
-        status.counts = counts_of(&parts.summary());
-        status.counts.recorded = parts.recorded();
-        (status.users, status.users_beyond) = (parts.users(), parts.users_beyond());
+        let Some(windows) = windows else { return status };
+        windows.poll();
+        status.counts = counts_of(&windows.summary());
+        status.counts.recorded = windows.recorded();
+        (status.users, status.users_beyond) = (windows.users(), windows.excess_users());
         for (spec, class) in self.machine.channels() {
             let mut channel = ChannelStatus { spec: spec.clone(), ..ChannelStatus::default() };
-            parts.describe(class, &mut channel);
+            windows.describe(class, &mut channel);
             status.memory_bytes += channel.memory_bytes;
             status.channels.push(channel);
         }

@@ -55,7 +55,7 @@ pub(crate) trait Host {
     fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool;
 
     /// Prepares for the end, while the windows are still held.
-    fn prepare_end(&mut self, driver: &Driver, parts: &SessionWindows);
+    fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows);
 
     /// Returns true if the user does not wait until the rest of the buffers is written.
     fn is_interrupted(&self) -> bool;
@@ -71,7 +71,7 @@ pub(crate) struct Driver {
     /// The folder of the trace, locked.
     pub(crate) prepared_folder: PreparedFolder,
     /// The session in its users' windows; `None` before it has begun, and after its end.
-    pub(crate) parts: Option<SessionWindows>,
+    pub(crate) windows: Option<SessionWindows>,
     pub(crate) pause: SuspendCheck,
     /// Results of the recording.
     pub(crate) result: RunResult,
@@ -90,7 +90,7 @@ impl Driver {
             controller,
             notices,
             prepared_folder,
-            parts: None,
+            windows: None,
             pause: SuspendCheck::new(),
             result,
             failure: None,
@@ -110,7 +110,7 @@ impl Driver {
     pub(crate) fn run(&mut self, host: &mut dyn Host) -> Result<(), RecordError> {
         loop {
             let mut has_acted = false;
-            while let Some(effect) = self.controller.next_effect(&mut self.parts, &self.notices) {
+            while let Some(effect) = self.controller.next_effect(&mut self.windows, &self.notices) {
                 if effect == Effect::Exit {
                     return self.exit();
                 }
@@ -150,14 +150,14 @@ impl Driver {
     /// If either cannot begin.
     pub(crate) fn enter(
         &mut self,
-        parts: SessionWindows,
+        windows: SessionWindows,
         kernel: Option<PreparedKernel>,
         start: impl FnOnce(Option<&KernelRecording>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         let root = self.prepared_folder.trace_folder();
         let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
         let begin = |kernel: PreparedKernel| {
-            kernel.begin(&root, parts.realtime_offset_ns(), tracefiles.unwrap_or_default())
+            kernel.begin(&root, windows.realtime_offset_ns(), tracefiles.unwrap_or_default())
         };
         let begun = kernel.map(begin).transpose().and_then(|kernel| {
             start(kernel.as_ref())?;
@@ -166,12 +166,12 @@ impl Driver {
         match begun {
             Ok(kernel) => self.controller.kernel = kernel,
             Err(error) => {
-                parts.finish(&Notices::new(true), &|| false)?;
+                windows.finish(&Notices::new(true), &|| false)?;
                 return Err(error);
             }
         }
-        parts.report_given_up(&self.notices);
-        self.parts = Some(parts);
+        windows.report_given_up(&self.notices);
+        self.windows = Some(windows);
         if let Some(moved) = self.prepared_folder.commit() {
             self.notices.report(format_args!("the earlier trace is now {}", moved.display()));
         }
@@ -215,7 +215,7 @@ impl Driver {
     fn wait(&mut self, host: &mut dyn Host, period_ns: u64) -> Result<(), RecordError> {
         let period_ns = if self.controller.has_requests() { 0 } else { period_ns };
         let mut awaited = self.controller.awaited();
-        awaited.extend(self.parts.iter().flat_map(SessionWindows::awaited));
+        awaited.extend(self.windows.iter().flat_map(SessionWindows::awaited));
         let others = awaited.len();
         awaited.extend(host.awaited());
         wait::any(&mut awaited, period_ns).map_err(|errno| {
@@ -231,13 +231,13 @@ impl Driver {
     /// Ends the recording: writes the buffers to the trace.
     fn finish(&mut self, host: &mut dyn Host) -> Outcome {
         self.controller.kernel.iter_mut().for_each(KernelRecording::stop);
-        let Some(parts) = self.parts.take() else {
+        let Some(windows) = self.windows.take() else {
             return Outcome::Failed(Refusal::from(&RecordError::Lost("it has ended")));
         };
         self.notices.clear_status();
-        host.prepare_end(self, &parts);
-        let known_events = parts.known();
-        let finished = parts.finish(&self.notices, &|| host.is_interrupted());
+        host.prepare_end(self, &windows);
+        let known_events = windows.known();
+        let finished = windows.finish(&self.notices, &|| host.is_interrupted());
         let kernel = self.controller.kernel.take().map(|kernel| {
             kernel.report_changes(&self.notices);
             kernel.finish()

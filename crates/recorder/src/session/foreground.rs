@@ -338,7 +338,7 @@ impl Host for ForegroundRecorder<'_> {
     fn begin(&mut self, driver: &mut Driver, _: &[Planned], _: bool) -> Result<(), RecordError> {
         let Some(mut start) = self.start.take() else { return Err(RecordError::Lost("it began")) };
         let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
-        let mut parts = match start.handle.take() {
+        let mut windows = match start.handle.take() {
             Some(handle) => SessionWindows::begin_own(
                 handle,
                 session,
@@ -347,12 +347,12 @@ impl Host for ForegroundRecorder<'_> {
             )?,
             None => SessionWindows::begin_without(session)?,
         };
-        parts.keep_flight_recorders();
+        windows.keep_flight_recorders();
         let (token, blocked) = (self.token, self.blocked);
         let window = self.window.as_ref().map(|(window, _)| *window);
         let command = &mut self.command;
         let kernel = start.kernel.take();
-        driver.enter(parts, kernel, |kernel| {
+        driver.enter(windows, kernel, |kernel| {
             let child = start.start(token, blocked, kernel)?;
             *command = Some(TracedCommand::new(child, window, kernel.is_some()));
             Ok(())
@@ -371,11 +371,11 @@ impl Host for ForegroundRecorder<'_> {
     fn poll(&mut self, driver: &mut Driver) -> u64 {
         let (notices, is_followed) = (&driver.notices, driver.controller.is_followed());
         driver.controller.poll_kernel(notices);
-        let (Some(parts), Some(command)) = (&mut driver.parts, &mut self.command) else {
+        let (Some(windows), Some(command)) = (&mut driver.windows, &mut self.command) else {
             return UNRECORDED_PERIOD_NS;
         };
-        parts.set_followed(is_followed);
-        let period_ns = match parts.tick(notices) {
+        windows.set_followed(is_followed);
+        let period_ns = match windows.tick(notices) {
             Ok(period_ns) => period_ns,
             Err(error) => {
                 notices.clear_status();
@@ -384,7 +384,7 @@ impl Host for ForegroundRecorder<'_> {
                 return 0;
             }
         };
-        if let Some(recording) = parts.own() {
+        if let Some(recording) = windows.own() {
             let channels = &driver.controller.machine.spec().channels[..];
             command.silence.explain((&recording.totals(), channels), command.child.id(), notices);
             if notices.wants_status() {
@@ -427,7 +427,7 @@ impl Host for ForegroundRecorder<'_> {
         }
     }
 
-    fn prepare_end(&mut self, driver: &Driver, parts: &SessionWindows) {
+    fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows) {
         if self.cause == Some(Cause::Command) {
             self.report_alive(&driver.notices);
         }
@@ -435,7 +435,7 @@ impl Host for ForegroundRecorder<'_> {
             // Only those that come from now on interrupt the end.
             while ForwardedSignal::next(&self.reader).is_some() {}
         }
-        self.names = parts.own().map(Recording::event_names).unwrap_or_default();
+        self.names = windows.own().map(Recording::event_names).unwrap_or_default();
         let window = self.window.as_ref().map(|(window, _)| window);
         self.in_table = window.map(descendants::in_table).unwrap_or_default();
     }

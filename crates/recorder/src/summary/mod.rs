@@ -54,7 +54,7 @@ pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
 
 impl Summary {
     /// Adds the results of the same session in another user's window: its processes are others.
-    pub(crate) fn add_part(&mut self, other: Self) {
+    pub(crate) fn add_window(&mut self, other: Self) {
         let processes = self.processes.saturating_add(other.processes);
         let departed = self.departed.saturating_add(other.departed);
         self.add(other);

@@ -27,8 +27,8 @@ impl SessionWindows {
             let hints = check::check(settings, own.handle.window(), &Reach::default(), |_| false)?;
             hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         }
-        self.each(FailurePolicy::AnyOk, notices, &mut |part| {
-            part.recording.add_channel(settings, class)
+        self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+            window.recording.add_channel(settings, class)
         })?;
         self.channels.push((settings.clone(), class));
         Ok(())
@@ -42,12 +42,13 @@ impl SessionWindows {
         class: u32,
         notices: &Notices,
     ) -> Result<(), RecordError> {
-        let replaced = self
-            .each(FailurePolicy::AnyOk, notices, &mut |part| part.replace(old, settings, class));
+        let replaced = self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+            window.replace(old, settings, class)
+        });
         if let Err(error) = replaced {
             // The old one goes on by its own name.
-            for part in &mut self.parts {
-                part.stuck.remove(&class);
+            for window in &mut self.windows {
+                window.stuck.remove(&class);
             }
             return Err(error);
         }
@@ -58,7 +59,7 @@ impl SessionWindows {
     /// Ends a channel.
     pub(crate) fn end_channel(&mut self, class: u32, notices: &Notices) -> Result<(), RecordError> {
         self.channels.retain(|(_, other)| *other != class);
-        self.each(FailurePolicy::AllOk, notices, &mut |part| part.end(class))
+        self.each(FailurePolicy::AllOk, notices, &mut |window| window.end(class))
     }
 
     /// Changes a channel in place: in each window, and for those that come.
@@ -70,11 +71,11 @@ impl SessionWindows {
         what: &mut dyn FnMut(&mut Recording, u32) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         let is_own = self.is_own();
-        self.each(FailurePolicy::AnyOk, notices, &mut |part| {
-            let class = part.class(class);
+        self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+            let class = window.class(class);
             // A window that had no space for the channel goes on without.
-            match is_own || part.recording.has_channel(class) {
-                true => what(&mut part.recording, class),
+            match is_own || window.recording.has_channel(class) {
+                true => what(&mut window.recording, class),
                 false => Ok(()),
             }
         })?;

@@ -64,7 +64,7 @@ pub(crate) struct SessionWindows {
     realtime_offset_ns: i64,
     /// The channels as they are now, with the classes of their streams.
     channels: Vec<(ChannelSettings, u32)>,
-    parts: Vec<SessionWindow>,
+    windows: Vec<SessionWindow>,
     /// Results of windows that ended before the session.
     ended: Summary,
     /// Number of windows that each user has had.
@@ -73,7 +73,7 @@ pub(crate) struct SessionWindows {
     snapshot_quota: SnapshotQuota,
     removed_due_ns: u64,
     /// The removed window that is checked next.
-    removed_turn: usize,
+    next_removed: usize,
 }
 
 /// The treatment of a request that succeeds in some windows and fails in others.
@@ -106,22 +106,22 @@ impl SessionWindows {
             }
             return Self::begin_own(handle, (session, root), channels, watches_crashes);
         }
-        let mut parts = Self::without_parts(scope, (session, root), channels, watches_crashes)?;
+        let mut windows = Self::without_windows(scope, (session, root), channels, watches_crashes)?;
         let mut failure = None;
-        for (uid, opened) in parts.finder.make(monotonic_ns(), notices) {
-            if let Err(error) = opened.and_then(|handle| parts.add(handle)) {
+        for (uid, opened) in windows.finder.make(monotonic_ns(), notices) {
+            if let Err(error) = opened.and_then(|handle| windows.add(handle)) {
                 notices.report(format_args!("user {uid} is not recorded: {error}"));
                 failure.get_or_insert(error);
             }
         }
-        parts.find_windows(notices);
+        windows.find_windows(notices);
         // A turn takes some only.
-        while parts.finder.is_waiting() {
-            parts.find_windows(notices);
+        while windows.finder.is_waiting() {
+            windows.find_windows(notices);
         }
         match failure {
-            Some(error) if parts.parts.is_empty() => Err(error),
-            _ => Ok(parts),
+            Some(error) if windows.windows.is_empty() => Err(error),
+            _ => Ok(windows),
         }
     }
 
@@ -132,21 +132,21 @@ impl SessionWindows {
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
-        let mut parts = Self::without_parts(Scope::Own, session, channels, watches_crashes)?;
-        let place = parts.place(WindowFolder::own(), None);
-        let built = Recording::build_part(handle, &parts.session, &place, &parts.channels)?;
-        parts.enter(built, None);
-        Ok(parts)
+        let mut windows = Self::without_windows(Scope::Own, session, channels, watches_crashes)?;
+        let place = windows.place(WindowFolder::own(), None);
+        let built = Recording::build_part(handle, &windows.session, &place, &windows.channels)?;
+        windows.enter(built, None);
+        Ok(windows)
     }
 
     /// Begins a session that records nothing of programs.
     pub(crate) fn begin_without(
         session: (SessionSettings, Arc<TraceFolder>),
     ) -> Result<Self, RecordError> {
-        Self::without_parts(Scope::NoUser, session, Vec::new(), false)
+        Self::without_windows(Scope::NoUser, session, Vec::new(), false)
     }
 
-    fn without_parts(
+    fn without_windows(
         scope: Scope,
         (session, root): (SessionSettings, Arc<TraceFolder>),
         channels: Vec<(ChannelSettings, u32)>,
@@ -159,25 +159,25 @@ impl SessionWindows {
             run: RunFolder::new(),
             realtime_offset_ns: realtime_ns().wrapping_sub(monotonic_ns()).cast_signed(),
             channels,
-            parts: Vec::new(),
+            windows: Vec::new(),
             ended: Summary::default(),
             numbers: BTreeMap::new(),
             watches_crashes,
             snapshot_quota: SnapshotQuota::default(),
             removed_due_ns: 0,
-            removed_turn: 0,
+            next_removed: 0,
         })
     }
 
     /// Writes the contents of flight recorders to the trace at their end, instead of dropping them,
     /// in the present windows.
     pub(crate) fn keep_flight_recorders(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.drops_flight_recorders = false);
+        self.windows.iter_mut().for_each(|window| window.recording.drops_flight_recorders = false);
     }
 
     /// Returns the recording in the window of its own user, if it is a session of that user alone.
     pub(crate) fn own(&self) -> Option<&Recording> {
-        self.parts.first().filter(|_| self.is_own()).map(|part| &part.recording)
+        self.windows.first().filter(|_| self.is_own()).map(|window| &window.recording)
     }
 
     /// Returns CLOCK_REALTIME − CLOCK_MONOTONIC in the trace of its own user, in ns: other
@@ -209,7 +209,7 @@ impl SessionWindows {
         let crashes = self.watches_crashes.then(|| CrashWatch::of(recording.handle.uid()));
         let snapshot_requests = recording.snapshot_requests();
         let stuck = BTreeMap::new();
-        self.parts.push(SessionWindow {
+        self.windows.push(SessionWindow {
             recording,
             kept,
             stuck,
@@ -248,9 +248,9 @@ impl SessionWindows {
 
     /// Reports the earlier recordings that were given up for this one.
     pub(crate) fn report_given_up(&self, notices: &Notices) {
-        self.parts
+        self.windows
             .iter()
-            .for_each(|part| crate::window::given_up::report(&part.recording.handle, notices));
+            .for_each(|window| crate::window::given_up::report(&window.recording.handle, notices));
     }
 
     /// Records windows that have appeared, and ends the recordings in those that were removed.
@@ -259,7 +259,8 @@ impl SessionWindows {
             return self.find_own_window(notices);
         }
         let now = monotonic_ns();
-        let files: Vec<_> = self.parts.iter().map(|part| part.recording.handle.file()).collect();
+        let files: Vec<_> =
+            self.windows.iter().map(|window| window.recording.handle.file()).collect();
         for (uid, opened) in self.finder.poll(now, &|file| files.contains(&file)) {
             let added =
                 opened.and_then(|handle| self.add(handle).map_err(|error| error.to_string()));
@@ -279,9 +280,11 @@ impl SessionWindows {
     /// another one, and nothing else would show that they are not recorded.
     fn find_own_window(&mut self, notices: &Notices) {
         let now = monotonic_ns();
-        let Some(part) = self.parts.first().filter(|_| now >= self.removed_due_ns) else { return };
+        let Some(window) = self.windows.first().filter(|_| now >= self.removed_due_ns) else {
+            return;
+        };
         self.removed_due_ns = now.saturating_add(REMOVED_PERIOD_NS);
-        let handle = &part.recording.handle;
+        let handle = &window.recording.handle;
         if handle.is_where_it_was() {
             return;
         }
@@ -298,21 +301,21 @@ impl SessionWindows {
     /// one: no process finds it any more.
     fn end_removed(&mut self, notices: &Notices) {
         let is_removed = |place: &usize| {
-            let file = self.parts[*place].recording.handle.allocator.file();
+            let file = self.windows[*place].recording.handle.allocator.file();
             file.status().is_ok_and(|status| status.links == 0)
         };
-        let removed: Vec<usize> = (0..self.parts.len()).filter(is_removed).collect();
+        let removed: Vec<usize> = (0..self.windows.len()).filter(is_removed).collect();
         // One in a turn: searching all processes that are named in a window takes some time, and a
         // user may name any in the own window.
-        self.removed_turn = self.removed_turn.wrapping_add(1);
-        let Some(&place) = removed.get(self.removed_turn % removed.len().max(1)) else { return };
-        if self.parts[place].recording.handle.window().sweep_processes() > 0 {
+        self.next_removed = self.next_removed.wrapping_add(1);
+        let Some(&place) = removed.get(self.next_removed % removed.len().max(1)) else { return };
+        if self.windows[place].recording.handle.window().sweep_processes() > 0 {
             return;
         }
-        let part = self.parts.remove(place);
-        let uid = part.uid();
-        let (summary, error) = finish(part, &|| false);
-        self.ended.add_part(summary);
+        let window = self.windows.remove(place);
+        let uid = window.uid();
+        let (summary, error) = finish(window, &|| false);
+        self.ended.add_window(summary);
         if let Some(error) = error {
             notices.report(format_args!("user {uid}: {error}"));
         }
@@ -327,19 +330,19 @@ impl SessionWindows {
         what: &mut dyn FnMut(&mut SessionWindow) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         if self.is_own() {
-            let own = self.parts.first_mut();
+            let own = self.windows.first_mut();
             return what(own.ok_or(RecordError::Lost("it has ended"))?);
         }
         let (mut done, mut failure, mut lost) = (0, None, Vec::new());
-        for place in 0..self.parts.len() {
-            let part = &mut self.parts[place];
-            part.recording.handle.limit_patience();
-            match what(part) {
+        for place in 0..self.windows.len() {
+            let window = &mut self.windows[place];
+            window.recording.handle.limit_patience();
+            match what(window) {
                 Ok(()) => done += 1,
                 Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
                 Err(error) => {
                     if policy == FailurePolicy::AnyOk {
-                        let uid = part.uid();
+                        let uid = window.uid();
                         notices.report(format_args!("not done for user {uid}: {error}"));
                     }
                     failure.get_or_insert(error);
@@ -357,11 +360,11 @@ impl SessionWindows {
     /// Drops windows that cannot go on, by their indices in order.
     fn let_go(&mut self, lost: Vec<(usize, RecordError)>, notices: &Notices) {
         for (place, error) in lost.into_iter().rev() {
-            let part = self.parts.remove(place);
-            let uid = part.uid();
+            let window = self.windows.remove(place);
+            let uid = window.uid();
             notices.report(format_args!("user {uid} is not recorded any more: {error}"));
-            self.ended.add_part(part.recording.summary());
-            self.finder.refuse(uid, part.recording.handle.file(), monotonic_ns());
+            self.ended.add_window(window.recording.summary());
+            self.finder.refuse(uid, window.recording.handle.file(), monotonic_ns());
         }
     }
 
@@ -372,25 +375,26 @@ impl SessionWindows {
     /// Admits writers.
     pub(crate) fn start(&mut self) {
         self.set_paused(false);
-        self.parts.iter_mut().for_each(|part| part.recording.start());
+        self.windows.iter_mut().for_each(|window| window.recording.start());
     }
 
     /// Keeps writers out.
     pub(crate) fn stop(&mut self, notices: &Notices) -> Result<(), RecordError> {
         self.set_paused(true);
-        self.each(FailurePolicy::AllOk, notices, &mut |part| part.recording.stop())
+        self.each(FailurePolicy::AllOk, notices, &mut |window| window.recording.stop())
     }
 
     /// Returns the events that are known in all of its windows.
     pub(crate) fn known(&self) -> Vec<EventDescription> {
-        let of_part = |part: &SessionWindow| publish::known(part.recording.handle.window(), "*");
-        self.parts.iter().flat_map(of_part).collect()
+        let of_window =
+            |window: &SessionWindow| publish::known(window.recording.handle.window(), "*");
+        self.windows.iter().flat_map(of_window).collect()
     }
 
     /// Discards the recorded events.
     pub(crate) fn clear(&mut self, record: bool, notices: &Notices) -> Result<(), RecordError> {
         self.ended.forget_counts();
-        self.each(FailurePolicy::AllOk, notices, &mut |part| part.recording.clear(record))
+        self.each(FailurePolicy::AllOk, notices, &mut |window| window.recording.clear(record))
     }
 
     /// Writes the contents of flight recorders to the folder that `prepare` makes, which the caller
@@ -403,10 +407,10 @@ impl SessionWindows {
     ) -> Result<(SnapshotFacts, PreparedFolder), RecordError> {
         let (last_ns, reason) = (snapshot.last_ns, &snapshot.reason);
         if self.is_own() {
-            let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
+            let own = self.windows.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.snapshot_in(prepare, last_ns, reason);
         }
-        if self.parts.is_empty() && !self.has_no_users() {
+        if self.windows.is_empty() && !self.has_no_users() {
             let why = "none of the session's users has run a program with events";
             return Err(RecordError::Refused(Refusal::new(why)));
         }
@@ -424,21 +428,21 @@ impl SessionWindows {
         let prepared_folder = prepare()?;
         let mut facts =
             SnapshotFacts { folder: prepared_folder.path.clone(), ..SnapshotFacts::default() };
-        self.each(FailurePolicy::AnyOk, notices, &mut |part| match part.recording.snapshot_into(
-            &prepared_folder,
-            since_ts,
-            reason,
-        ) {
-            Ok(more) => {
-                facts.events += more.events;
-                facts.bytes += more.bytes;
-                Ok(())
-            }
-            Err(error) => {
-                facts.missing.push(format!("user {} is not in it: {error}", part.uid()));
-                Err(error)
-            }
-        })?;
+        self.each(
+            FailurePolicy::AnyOk,
+            notices,
+            &mut |window| match window.recording.snapshot_into(&prepared_folder, since_ts, reason) {
+                Ok(more) => {
+                    facts.events += more.events;
+                    facts.bytes += more.bytes;
+                    Ok(())
+                }
+                Err(error) => {
+                    facts.missing.push(format!("user {} is not in it: {error}", window.uid()));
+                    Err(error)
+                }
+            },
+        )?;
         Ok((facts, prepared_folder))
     }
 
@@ -451,11 +455,11 @@ impl SessionWindows {
     ) -> Result<Summary, RecordError> {
         let is_own = self.is_own();
         let (mut sum, mut failure) = (std::mem::take(&mut self.ended), None);
-        while !self.parts.is_empty() {
-            let part = self.parts.remove(0);
-            let uid = part.uid();
-            let (summary, error) = finish(part, interrupted);
-            sum.add_part(summary);
+        while !self.windows.is_empty() {
+            let window = self.windows.remove(0);
+            let uid = window.uid();
+            let (summary, error) = finish(window, interrupted);
+            sum.add_window(summary);
             match error {
                 None => {}
                 Some(error) if is_own => return Err(error),
@@ -481,13 +485,13 @@ impl SessionWindows {
     /// on.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
-            let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
+            let own = self.windows.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.tick(notices);
         }
         let period_ns = self.finder.patience_ns().unwrap_or(IDLE_PERIOD_NS).max(PERIOD_MIN_NS);
         let (mut period_ns, mut lost) = (period_ns, Vec::new());
-        for (place, part) in self.parts.iter_mut().enumerate() {
-            match part.tick(notices) {
+        for (place, window) in self.windows.iter_mut().enumerate() {
+            match window.tick(notices) {
                 Ok(part_ns) => period_ns = period_ns.min(part_ns),
                 Err(error) => lost.push((place, error)),
             }
@@ -498,39 +502,39 @@ impl SessionWindows {
 
     /// Copies the state of all regions, for a status request.
     pub(crate) fn poll(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.poll());
+        self.windows.iter_mut().for_each(|window| window.recording.poll());
     }
 
     /// Does the work that is due however long something else takes.
     pub(crate) fn keep_alive(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.keep_alive());
+        self.windows.iter_mut().for_each(|window| window.recording.keep_alive());
     }
 
     /// Writes events to the traces at once from now on, or as usual.
     pub(crate) fn set_followed(&mut self, is_followed: bool) {
-        self.parts.iter_mut().for_each(|part| part.recording.set_followed(is_followed));
+        self.windows.iter_mut().for_each(|window| window.recording.set_followed(is_followed));
     }
 
     /// Returns the triggers for a snapshot since the previous call, as far as another one is due
     /// for their users.
     pub(crate) fn take_reasons(&mut self) -> SnapshotTriggers {
-        for part in &mut self.parts {
-            let requests = part.recording.snapshot_requests();
-            let is_asked = std::mem::replace(&mut part.snapshot_requests, requests) != requests;
-            let recording = &part.recording;
-            let crashes = part.crashes.as_mut().map(|crashes| {
+        for window in &mut self.windows {
+            let requests = window.recording.snapshot_requests();
+            let is_asked = std::mem::replace(&mut window.snapshot_requests, requests) != requests;
+            let recording = &window.recording;
+            let crashes = window.crashes.as_mut().map(|crashes| {
                 crashes.poll(recording.handle.window());
                 crashes.take(&recording.process_rules())
             });
             let reasons = SnapshotTriggers { is_asked, crashes: crashes.unwrap_or_default() };
-            self.snapshot_quota.request(part.recording.handle.uid(), reasons);
+            self.snapshot_quota.request(window.recording.handle.uid(), reasons);
         }
         self.snapshot_quota.due(monotonic_ns())
     }
 
     /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
-        let crashes = self.parts.iter().filter_map(|part| part.crashes.as_ref());
+        let crashes = self.windows.iter().filter_map(|window| window.crashes.as_ref());
         let names = self.finder.fd().map(Awaited::readable);
         crashes.flat_map(CrashWatch::awaited).chain(names)
     }
@@ -538,37 +542,37 @@ impl SessionWindows {
     /// Returns the results of the session so far.
     pub(crate) fn summary(&self) -> Summary {
         let mut sum = self.ended.clone();
-        self.parts.iter().for_each(|part| sum.add_part(part.recording.summary()));
+        self.windows.iter().for_each(|window| sum.add_window(window.recording.summary()));
         sum
     }
 
     /// Returns the number of events recorded so far: in the traces, or still in the buffers.
     pub(crate) fn recorded(&self) -> u64 {
-        let of_parts = self.parts.iter().map(|part| part.recording.totals().events);
+        let of_parts = self.windows.iter().map(|window| window.recording.totals().events);
         of_parts.fold(self.ended.recorded, u64::saturating_add)
     }
 
     /// Returns the bytes of all traces.
     pub(crate) fn bytes(&self) -> u64 {
-        let of_parts = self.parts.iter().map(|part| part.recording.totals().bytes);
+        let of_parts = self.windows.iter().map(|window| window.recording.totals().bytes);
         of_parts.fold(self.ended.bytes, u64::saturating_add)
     }
 
     /// Fills in the status of the channel of class `class`.
     pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
-        for part in &self.parts {
-            part.recording.describe(part.class(class), status);
+        for window in &self.windows {
+            window.recording.describe(window.class(class), status);
         }
     }
 
     /// Returns the status of each user; empty for a session of its own user alone.
     pub(crate) fn users(&self) -> Vec<UserStatus> {
         let mut users: BTreeMap<u32, UserStatus> = BTreeMap::new();
-        for part in self.parts.iter().filter(|_| !self.is_own()) {
-            let (uid, summary) = (part.uid(), part.recording.summary());
+        for window in self.windows.iter().filter(|_| !self.is_own()) {
+            let (uid, summary) = (window.uid(), window.recording.summary());
             let user = users.entry(uid).or_default();
             user.uid = uid;
-            user.recorded = user.recorded.saturating_add(part.recording.totals().events);
+            user.recorded = user.recorded.saturating_add(window.recording.totals().events);
             user.lost = user.lost.saturating_add(summary.lost);
             user.processes = user.processes.saturating_add(summary.processes);
         }
@@ -576,7 +580,7 @@ impl SessionWindows {
     }
 
     /// Returns the number of users that are not recorded because there are too many.
-    pub(crate) fn users_beyond(&self) -> usize {
+    pub(crate) fn excess_users(&self) -> usize {
         self.finder.excess_users()
     }
 }

@@ -94,10 +94,10 @@ impl SessionWindow {
 /// Ends a session in one window; returns its results. If that fails, the rest is left to `trackway
 /// recover`.
 pub(super) fn finish(
-    part: SessionWindow,
+    window: SessionWindow,
     interrupted: &dyn Fn() -> bool,
 ) -> (Summary, Option<RecordError>) {
-    let SessionWindow { recording, kept, .. } = part;
+    let SessionWindow { recording, kept, .. } = window;
     recording.handle.limit_patience();
     let before = recording.summary();
     match recording.finish(interrupted) {
