@@ -6,7 +6,7 @@
 //! them.
 //!
 //! [`serve`]: mod@crate::serve
-//! [`record`]: mod@crate::bpf_program
+//! [`record`]: mod@crate::record
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

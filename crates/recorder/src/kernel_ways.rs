@@ -142,7 +142,7 @@ fn say_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notice
     }
 }
 
-/// What a flight recorder has at some occurrence.
+/// What a flight recorder has at some moment.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Bpf(Vec<RegionWork>),

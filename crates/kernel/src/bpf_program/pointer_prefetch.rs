@@ -373,7 +373,9 @@ impl ProgramBuilder<'_> {
 
     /// Loads the value of a slot into r1. `scratch_at` is the offset of the filter's own bytes.
     /// Jumps to `goes_on` if it is unknown whether the value exists, to `out` if the number does
-    /// not exist. A missing text is [`Word::ABSENT`]. The function is long because it is one case for each part.
+    /// not exist. A missing text is [`Word::ABSENT`].
+    ///
+    /// The function is long because it has one case for each part.
     pub(super) fn load_part(
         &mut self,
         (step, part): (usize, OutputPart),

@@ -1,4 +1,4 @@
-//! ProgramTable taken off their tracepoints.
+//! Programs taken off their tracepoints.
 //!
 //! The kernel waits for all programs that are under way, of each tracepoint anew: 76 ms here, of
 //! which it does 37 for one after the other, whoever asks. So few are let go by a thread each; of
@@ -17,7 +17,7 @@ use crate::notices::Notices;
 /// How many of them are waited for.
 const FEW: usize = 8;
 
-/// ProgramTable on tracepoints. They are taken off, now or soon, when this goes: also where it is not
+/// Programs on tracepoints. They are taken off, now or soon, when this goes: also where it is not
 /// recorded after all.
 #[derive(Debug, Default)]
 pub(super) struct Attachments(Vec<Attachment>);

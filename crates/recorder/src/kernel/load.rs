@@ -1,4 +1,4 @@
-//! ProgramTable of many events, loaded by several threads: most of the time that it takes to begin is
+//! Programs of many events, loaded by several threads: most of the time that it takes to begin is
 //! the kernel's verifier's, which goes through several programs at once for who may do anything.
 //!
 //! They are attached one after the other, in the order of events.
@@ -22,7 +22,7 @@ use crate::RecordError;
 use crate::notices::Notices;
 use crate::numbers::Grouped;
 
-/// ProgramTable that are loaded before they are attached, each with an open file.
+/// Programs that are loaded before they are attached, each with an open file.
 const SOME: usize = 64;
 /// Most threads that load.
 const THREADS_MAX: usize = 8;

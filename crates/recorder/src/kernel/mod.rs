@@ -1,6 +1,6 @@
 //! The kernel's events, recorded beside a session's, into the trace's folder `kernel`.
 //!
-//! The kernel's programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread
+//! BPF programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread
 //! of the recorder's drains them as it drains the regions of traced programs. What begins before
 //! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
 //! ([`Kernel::begin`]) does not.
@@ -167,7 +167,7 @@ pub(crate) struct Kernel {
     missed_of_none: u64,
     /// What a signal does until it is begun.
     leaving: Option<Leaving>,
-    /// ProgramTable of calls by the numbers of 32 bits, by their code, while others are made.
+    /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
     made: Mutex<HashMap<Vec<u8>, Arc<LoadedProgram>>>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct KernelSummary {
     pub(super) overwritten: u64,
     /// Of those recorded, in files that were deleted for newer ones.
     pub(super) deleted: u64,
-    /// ProgramTable that the kernel did not run because another one was under way: of all processes,
+    /// Programs that the kernel did not run because another one was under way: of all processes,
     /// where some alone are recorded.
     pub(super) missed: u64,
     /// How many of those are some of `lost`.

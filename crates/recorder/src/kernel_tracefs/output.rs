@@ -183,7 +183,7 @@ impl Output {
     pub(super) fn has_all_until(&mut self, until_ts: u64) {
         self.former.retain(|former| former.until_ts > until_ts);
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
-        // Pointee those that wait others would be out of order.
+        // Behind those that wait others would be out of order.
         if self.former.is_empty() && !is_waiting {
             self.is_ordered = self.converter.has_state();
         }

@@ -1,5 +1,5 @@
-//! Generates the program on the raw tracepoint of system calls, which tail-calls the program of each
-//! call.
+//! Generates the program on the raw tracepoint of system calls, which tail-calls the program of
+//! each call.
 
 use trackway_jit::insn::{alu, jump};
 

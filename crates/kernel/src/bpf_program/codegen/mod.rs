@@ -1,5 +1,5 @@
-//! Generates the BPF program that records an event. The file has the builder and the ring protocol, which
-//! belong together; steps of fields and the dispatcher have files of their own.
+//! Generates the BPF program that records an event. The file has the builder and the ring protocol,
+//! which belong together; steps of fields and the dispatcher have files of their own.
 //!
 //! The program does the work of a `trackway_ring` writer. It reads the commit word of its level's
 //! region, opens a sub-buffer if the record does not fit, writes header and fields after the head,
@@ -175,7 +175,8 @@ pub fn generate_filtered_program(
 }
 
 /// Generates one program for all calls that are recorded alike: a map names the event of each call
-/// ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for all of them.
+/// ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for all of
+/// them.
 ///
 /// # Errors
 ///

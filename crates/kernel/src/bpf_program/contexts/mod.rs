@@ -252,8 +252,9 @@ impl Contexts {
         self.all.iter().map(|(_, place)| place.bytes_max()).sum()
     }
 
-    /// Writes the contexts at [`AT`] and moves that on. The function is long because the order of its
-    /// groups decides which registers survive.
+    /// Writes the contexts at [`AT`] and moves that on.
+    ///
+    /// The function is long because the order of its groups decides which registers survive.
     pub(super) fn write(&self, asm: &mut Asm, data_source: DataSource) {
         let mut at = 0;
         let fixed = |place: &ContextLocation| !matches!(place, ContextLocation::Name(_));

@@ -1,5 +1,6 @@
 //! Filters that the kernel runs before it records an event: docs/design/0011-kernel-recording.md.
-//! It has slot sources and their code together, which must agree; [`slots`] has the loads of values.
+//! It has slot sources and their code together, which must agree; [`slots`] has the loads of
+//! values.
 //!
 //! The filter is the same function as everywhere in the kernel ([`crate::bpf_filter::translate`]).
 //! This module generates the code before it, in each event's program: it fills the frame slots that
