@@ -19,7 +19,7 @@ pub enum RecordError {
     Window(PathBuf, OpenError),
     /// The window has no free slot: as many sessions as it can hold are active.
     NoSlot,
-    /// So many bytes of memory for buffers cannot be had in the window's folder.
+    /// The window's folder has no space for so many bytes of buffers.
     Memory(u64, PathBuf, AllocateError),
     /// The file system of the window's folder has too little free: needed, free.
     TooSmall(u64, u64, PathBuf),
@@ -54,7 +54,8 @@ pub enum RecordError {
     LibraryMissing(&'static str),
     /// A library's path has a space or a colon, which LD_PRELOAD cannot carry.
     LibraryPath(PathBuf),
-    /// The invoking user, whom sudo(8) names, or another who was named, cannot be become.
+    /// The process cannot become the invoking user, whom sudo(8) names, or another user who was
+    /// named.
     User(trackway_sys::Errno),
     /// The window was truncated, or the session was taken over, while recording.
     Lost(&'static str),

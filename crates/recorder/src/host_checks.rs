@@ -20,8 +20,8 @@ pub struct Cpus {
     pub possible: u32,
     /// Ids of those that are online.
     pub online: Vec<u32>,
-    /// Ids of those that are online and on which this process may not run: there it cannot wait
-    /// for writers of before, and memory that they could still write to is not used again.
+    /// Ids of online CPUs on which this process may not run: it cannot wait for earlier writers
+    /// there, and memory that they could still write to is not reused.
     pub withheld: Vec<u32>,
 }
 

@@ -83,7 +83,7 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it is not this user's alone: who made it could answer in the place of a session.
+    /// If it is not this user's alone: its owner could answer in the place of a session.
     pub fn check(&self) -> Result<bool, RecordError> {
         let status = match fs::symlink_metadata(&self.path) {
             Ok(status) => status,
@@ -410,7 +410,8 @@ mod tests {
         drop(other);
         web.refresh();
         assert!(is_at(&web.lock, &path) && folder.is_alive("web"));
-        // Nor are the files of who has the name for good, where all of them were removed.
+        // Nor are the files of a process that has the name for good, after all of them were
+        // removed.
         fs::remove_dir_all(folder.path()).expect("ours");
         let other = folder.claim("web").expect("it is free");
         other.open_log().expect("a file");
@@ -463,7 +464,7 @@ mod tests {
         });
     }
 
-    /// Opening it to read would wait for who writes, and the other way round.
+    /// Opening it to read would wait for a writer, and the other way round.
     #[test]
     fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
         let temporary = TemporaryFolder::new();

@@ -41,7 +41,7 @@ pub(crate) struct Origin {
 #[derive(Debug)]
 pub(crate) struct OriginFile {
     pub(crate) origin: Origin,
-    /// The lock goes with it.
+    /// Its lock is released with it.
     _file: File,
     path: PathBuf,
 }

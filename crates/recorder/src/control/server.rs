@@ -1,4 +1,4 @@
-//! The recorder's end of a control socket: many clients, none of whom it ever waits for.
+//! The recorder's end of a control socket: many clients, none of which it ever waits for.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -39,7 +39,8 @@ const END_PATIENCE: Duration = Duration::from_millis(500);
 /// A session's control socket.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// First, so that it goes first: who sees its connection end may take the name.
+    /// First, so that it is dropped first: a client that finds its connection closed may take the
+    /// name.
     name: Claimed,
     pub(super) listener: UnixListener,
     /// A descriptor in reserve, to refuse a waiting client when no other is left.
@@ -48,7 +49,7 @@ pub(crate) struct Server {
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
-    /// When it is seen again that the files of its name are there.
+    /// Time of the next check of the name's files.
     refresh: Instant,
 }
 

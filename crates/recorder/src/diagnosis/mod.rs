@@ -2,7 +2,7 @@
 //! sentences. A reason claims nothing that these facts do not show.
 //!
 //! The reasons come from the user's window and from /proc, so they describe this moment: a process
-//! that has ended gives none. Files and /proc are read with bounds; what cannot be read gives no
+//! that has ended gives none. Files and /proc are read with bounds; unreadable data gives no
 //! reason. Callers decide on the variant of a [`Reason`], never on its wording.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

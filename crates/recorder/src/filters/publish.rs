@@ -1,4 +1,4 @@
-//! The filters of a channel: compiled, and published in the window for those who write.
+//! The filters of a channel: compiled, and published in the window for writers.
 //!
 //! A *block* (`trackway_jit::block`) has all filters of a channel. It lies in one of two halves of
 //! memory that the slot keeps for as long as the window lives: so a process that reads a block,
@@ -241,7 +241,7 @@ fn object_of(
 ) -> Result<(Vec<u8>, Vec<u8>), RecordError> {
     let text = match &spec.source {
         FilterSource::Expression(text) => text,
-        // It was verified when it came, and is again by each who runs it.
+        // It was verified when it was specified, and each process that runs it verifies it again.
         FilterSource::Object(object) => return Ok((object.bytes.to_vec(), Vec::new())),
         _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
@@ -322,7 +322,7 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
         whole[..bytes.len()].copy_from_slice(bytes);
         word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
     }
-    // ORDERING: Release: who sees the word (Acquire) sees the bytes.
+    // ORDERING: Release: a writer that loads the word (Acquire) finds the bytes.
     session.filters.store(filters_word(place, block.len() as u32), Ordering::Release);
     sandboxes::note(window); // a filter may ask for a name
     // ORDERING: SeqCst: the flag before the generation, so that no process decides again without
@@ -452,12 +452,12 @@ mod tests {
         channel.set(&["sample(1/10)", "size > 6"]).expect("filters");
         let (second, _) = channel.block().expect("a block");
         assert_eq!(first.abs_diff(second), BLOCK_BYTES_MAX as u64);
-        // Who still copies the block of before copies that.
+        // A writer that still copies the former block finds it unchanged.
         let words = words_at(channel.handle.window(), first, bytes.len());
         let still: Vec<u8> =
             words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         assert_eq!(still, bytes);
-        // Another expression is another filter; the same one is the same wherever it stands.
+        // Another expression is another filter; the same one is the same at any place in the list.
         let then: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
         assert_eq!(then[0], ids[1]);
         assert!(!ids.contains(&then[1]));

@@ -66,7 +66,7 @@ pub(crate) fn find_unmatched(
 enum PatternTarget {
     /// Events of the kernel that are recorded.
     Recorded,
-    /// None of the kernel's, as far as can be seen.
+    /// No kernel events, as far as is known.
     UserEvents,
     /// Kernel events that are not recorded: the reason, and the remedy.
     UnrecordedKernelEvents(String, String),

@@ -26,7 +26,7 @@ pub(crate) fn complete(root: &Path, notices: &Notices) -> bool {
     if !is_incomplete(root) {
         return false;
     }
-    // Who has it may just be completing it.
+    // The process that has it may just be completing it.
     let Ok(Some(lock)) = prepare::lock(root) else { return false };
     // Another folder may be at its path from here on.
     let Ok(open) = TraceFolder::of(lock, root).open_below(&[KERNEL]) else { return false };

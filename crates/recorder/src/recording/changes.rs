@@ -140,11 +140,11 @@ impl Recording {
         Ok(())
     }
 
-    /// Keeps writers out, and waits for those who are in.
+    /// Excludes writers, and waits for active ones.
     fn pause(&mut self) {
         let window = *self.handle.window();
         self.channels.iter().for_each(|channel| channel.slot.pause());
-        // One visit for all of them: no sequence of before is alive then.
+        // One visit for all of them: no earlier sequence is alive then.
         cpus::visit_all();
         for channel in &mut self.channels {
             slot::clear_bits(&window, channel.slot.index);

@@ -63,7 +63,7 @@ pub(crate) struct Channel {
     filters_said: Option<String>,
     /// Number of sub-buffers for a region whose first record found no memory.
     asked_subs: u64,
-    /// Ids of events, as far as they were seen: by event.
+    /// Known ids of events, by event.
     ids_seen: Vec<u32>,
     ids_known: u32,
 }
@@ -80,7 +80,7 @@ pub(crate) struct PollResult {
 /// The exclusion of writers from a channel that ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriterExclusion {
-    /// No sequence of before can be alive.
+    /// No earlier sequence can be alive.
     no_sequence: bool,
     /// A claimer that may be alive has not released its claim.
     claimed: bool,
@@ -517,15 +517,15 @@ impl Channel {
         let mut held = false;
         for work in self.regions.iter_mut().filter(|work| work.way != Way::Sequence) {
             let region = work.region.0;
-            // ORDERING: SeqCst: after the generation was raised, a claim is seen here, or its
-            // taker sees the generation (Dekker).
+            // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its
+            // taker finds the new generation (Dekker).
             let owner = region.control.owner.load(Ordering::SeqCst);
             let mut free = owner == 0;
             if !free && owner == work.owner_seen {
                 let dead = window.owner_is_dead(Owner::from_word(owner));
                 free = dead && Claim::free_dead(region, owner);
             }
-            // Who has it since before the session sees that its own session is over.
+            // A claimer from before the session finds that its own session is over.
             held |= !free && !work.is_foreign();
             work.owner_seen = if free { 0 } else { owner };
         }
@@ -591,7 +591,7 @@ impl Channel {
     }
 }
 
-/// Keeps writers out of these channels, for good, and waits for those who are in.
+/// Excludes writers from these channels, for good, and waits for active ones.
 pub(crate) fn exclude_writers(window: &Window, channels: &mut [Channel]) -> Vec<WriterExclusion> {
     channels.iter().for_each(|channel| channel.slot.close());
     // One visit for all of them.

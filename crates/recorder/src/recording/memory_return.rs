@@ -168,7 +168,7 @@ impl Channel {
     fn release_lowered(&mut self, handle: &WindowHandle) {
         let Some(memory_return) = &mut self.memory_return else { return };
         let Some(visitor) = memory_return.visitor.take() else { return };
-        // Where it may not run on every CPU, a sequence of before may be alive for good.
+        // Without a visit to every CPU, an earlier sequence may be alive for good.
         let can_give = visitor.join().unwrap_or(false);
         self.raise_lowered(|_, _| !can_give);
         let Some(memory_return) = &mut self.memory_return else { return };
@@ -219,8 +219,8 @@ pub(crate) fn is_near(work: &RegionDrain, kept: u64) -> bool {
 /// writers go on as before, if they are already further.
 fn release(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
     let region = work.region.0;
-    // ORDERING: SeqCst: after the generation was raised, a claim is seen here, or its taker sees
-    // the generation (Dekker).
+    // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its taker
+    // finds the new generation (Dekker).
     let is_claimed = work.way != Way::Sequence && region.control.owner.load(Ordering::SeqCst) != 0;
     work.poll();
     let is_within = |head: u64| match kept {

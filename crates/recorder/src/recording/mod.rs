@@ -266,7 +266,8 @@ impl Recording {
                 if is_news {
                     // First the filters: no event of a new type passes by chance.
                     channel.compile_for_new_events(&self.handle, notices);
-                    // Who described them may have been killed before it set their bits.
+                    // The process that described them may have been killed before it set their
+                    // bits.
                     slot::enable_selected(self.handle.window(), &channel.layout);
                 }
             }
@@ -278,7 +279,7 @@ impl Recording {
         match &mut self.live {
             Some(live) => {
                 if partial {
-                    // Who follows goes on without it, a little later.
+                    // Readers follow without it, with a little delay.
                     let _ = live.note(now.saturating_sub(LATE_NS_MAX));
                 }
                 Ok(period.min(LIVE_PERIOD_NS))

@@ -92,7 +92,7 @@ impl Channel {
         let departed = u64::from(session.departed.load(Ordering::Relaxed));
         let mut summary = Summary {
             processes,
-            // Who became another user has taken part before.
+            // A process that became another user has taken part before.
             departed: departed.min(processes),
             cut: session.records_cut.load(Ordering::Relaxed),
             cut_last: event_name(window, session.cut_event.load(Ordering::Relaxed) as usize),

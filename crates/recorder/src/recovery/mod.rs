@@ -350,8 +350,8 @@ impl Recoverer<'_> {
     }
 }
 
-/// Keeps recorders and others who recover away from the trace in `folder`, and lets readers see
-/// that it is being written, until it is dropped.
+/// Keeps recorders and other recoveries away from the trace in `folder`, and shows readers that it
+/// is being written, until it is dropped.
 fn lock(folder: &Path) -> Result<File, RecordError> {
     match prepare::lock(folder) {
         Ok(Some(lock)) => Ok(lock),

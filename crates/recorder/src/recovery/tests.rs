@@ -144,7 +144,7 @@ fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
     session.lease_until_ns.store(0, Ordering::Relaxed);
     let taken = Slot::take(&handle).expect("a slot");
     assert_eq!(taken.index, index);
-    // Its recorder is killed, and so is who recovers it, before it is free.
+    // Its recorder is killed, and so is its recovery, before it is free.
     taken.abandon();
     let taken = Slot::take_over(&handle, index).expect("a window").expect("it is left");
     let others = File::open(&handle.path).expect("the window");
@@ -175,7 +175,7 @@ fn a_trace_is_locked_while_it_is_recovered() {
     let recovered = recover_it(None).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
     assert_eq!(mark(&folder, "trace"), None);
-    // Who holds the lock may be completing it: nothing is discarded.
+    // The process that holds the lock may be completing it: nothing is discarded.
     let notices = Notices::in_memory();
     let recovered =
         recover_in_as(folder.path(), &notices, None, Stranded::Discard).expect("a window");

@@ -16,8 +16,8 @@ pub(crate) struct Account {
     gid: u32,
     name: String,
     home: OsString,
-    /// By whom that is wished, if not by who calls us.
-    by: &'static str,
+    /// Suffix of the notice that names the account.
+    suffix: &'static str,
 }
 
 impl Account {
@@ -44,7 +44,7 @@ impl Account {
         let home = OsStr::from_bytes(&buffer[..length]).to_owned();
         let length = users::name_of(uid, &mut buffer);
         let name = String::from_utf8_lossy(&buffer[..length]).into_owned();
-        Some(Self { uid, gid, name, home, by: "" })
+        Some(Self { uid, gid, name, home, suffix: "" })
     }
 
     /// Returns the user who called sudo(8): nothing that follows needs root, so the command runs as
@@ -67,16 +67,17 @@ impl Account {
         if uid == 0 {
             return Ok(None);
         }
-        let unknown = || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), by: "" };
+        let unknown =
+            || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), suffix: "" };
         let account = Self::of_number(uid).unwrap_or_else(unknown);
-        Ok(Some(Self { gid, by: " (sudo)", ..account }))
+        Ok(Some(Self { gid, suffix: " (sudo)", ..account }))
     }
 
     /// Becomes that user, for good.
     pub(crate) fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
-        notices.report(format_args!("recording as {}{}", self.name, self.by));
+        notices.report(format_args!("recording as {}{}", self.name, self.suffix));
         Ok(())
     }
 

@@ -17,7 +17,7 @@ pub struct Shortfall {
     pub(crate) roomless: u64,
     /// The `buffer-size` that would have kept them, in bytes; `None`: it is not known.
     pub(crate) enough_bytes: Option<u64>,
-    /// Memory for buffers could not be had.
+    /// True if memory for buffers could not be taken.
     pub(crate) is_memory_short: bool,
     /// The largest record that no sub-buffer can hold, in bytes.
     pub(crate) oversized_bytes: Option<u64>,

@@ -42,7 +42,7 @@ pub(crate) enum CompletedBy<'a> {
 ///
 /// # Errors
 ///
-/// If the mark cannot be written; then there is none, or one of before.
+/// If the mark cannot be written; then there is none, or an earlier one.
 pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -111,7 +111,7 @@ impl TraceFolder {
         Ok(Self { path: path.to_owned(), ..above })
     }
 
-    /// Opens the same folder once more.
+    /// Opens the same folder again.
     pub(crate) fn again(&self) -> io::Result<Self> {
         Ok(Self::of(self.folder.try_clone()?, &self.path))
     }

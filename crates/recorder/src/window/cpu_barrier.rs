@@ -46,7 +46,7 @@ impl Visits {
     fn end(&mut self, header: &Header) {
         let Some((visitor, asked)) = self.visitor.take() else { return };
         if visitor.join().unwrap_or(false) {
-            // ORDERING: Release: who sees it (Acquire) comes after the visit.
+            // ORDERING: Release: a program that loads it (Acquire) comes after the visit.
             header.visits_done.store(asked, Ordering::Release);
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn recorder_is_dead(session: &Session) -> bool {
             let here = pid_namespace();
             let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
             let now = trackway_sys::clock::monotonic_ns();
-            // Who died while it drew the clock's line has left it so for good.
+            // A process that died while it updated the clock's line has left it so for good.
             let is_drawing = session.clock.sequence.load(Ordering::Relaxed) & 1 != 0;
             let is_over = is_drawing || lease_is_over(lease, now, &session.clock);
             elsewhere && lease < now && is_over

@@ -254,14 +254,14 @@ impl Slot {
         // ORDERING: SeqCst, the recorder's half of the Dekker pair that
         // `trackway_window::events::fill_event` explains: first ACTIVE, then the search for events.
         session.state.store(state::ACTIVE, Ordering::SeqCst);
-        // After the state: who decided before it, decided not to take part.
+        // After the state: writers that decided before it decided not to take part.
         raise_generation(session);
         fence(Ordering::SeqCst);
         enable_selected(&self.window, layout);
     }
 
-    /// Keeps writers out, for good: clears the bits, raises the generation. After a visit to every
-    /// CPU no sequence of before is alive.
+    /// Excludes writers, for good: clears the bits, raises the generation. After a visit to every
+    /// CPU no earlier sequence is alive.
     pub(crate) fn close(&self) {
         let session = self.session();
         // ORDERING: SeqCst: the state before the generation, so that no process decides again to

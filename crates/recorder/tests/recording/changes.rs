@@ -266,7 +266,7 @@ fn the_last_seconds_are_what_is_newer() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     emit(&mut writer, 1500);
     let folder = world.folder.join("last");
-    // The sub-buffer that was open in the pause has some of before.
+    // The sub-buffer that was open in the pause has some earlier records.
     recording.snapshot(&folder, Some(250_000_000), &Reason::Asked).expect("a snapshot");
     let values = world.read_snapshot(&folder, "channel0_0").values;
     let all = world.folder.join("all");

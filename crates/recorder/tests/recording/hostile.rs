@@ -39,7 +39,7 @@ enum Where {
     Slots,
     /// Its tables and control lines.
     Controls,
-    /// Both, and who the recorder is.
+    /// Both, and the identity of the recorder.
     Session,
     /// The window's own tables: the map of its memory, events, processes, all sessions.
     Tables,
@@ -417,7 +417,7 @@ fn what_is_recovered_is_never_another_session_s() {
     forsake(&handle, Other::slot(&handle).0);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
     assert!(recovered.iter().all(|one| one.result.is_err()), "{recovered:?}");
-    // Its progress stands in the window still.
+    // Its progress is still in the window.
     let Other { recording, emitted, .. } = other;
     world.kill(recording);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");

@@ -1,5 +1,5 @@
-//! Programs of many events, loaded by several threads: most of the time that it takes to begin is
-//! the kernel's verifier's, which goes through several programs at once for who may do anything.
+//! Programs of many events, loaded by several threads: most of the starting time is spent in the
+//! kernel's verifier, which checks several programs at once for privileged processes.
 //!
 //! They are attached one after the other, in the order of events.
 

@@ -43,7 +43,7 @@ pub(super) struct Moves {
     pub(super) kept: u64,
     /// Longest interval between two scans.
     pub(super) apart: Duration,
-    /// Why it could not be followed who came or went, if that was so.
+    /// The reason why threads could not be followed, if that happened.
     pub(super) failed: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Follower {
         let until_asked = STRANGERS_EVERY;
         let mut scan =
             CgroupScan { shared, folders, known, absent, has_left_out: false, until_asked };
-        // Who came before anything is recorded has missed nothing.
+        // Threads that entered before anything is recorded have missed no event.
         let scanned = scan.scan(&mut Moves::default());
         scanned.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
         let moves = Arc::new(Mutex::new(Moves::default()));
